@@ -1,0 +1,1 @@
+"""Alignment protocols: which rows of two tables belong together, and what each party learns of it."""

@@ -1,0 +1,101 @@
+"""Read a YAML file into a frozen pydantic model, with errors a person can act on."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from vfl_node.errors import UsageError
+
+
+class Frozen(BaseModel):
+    """Base of everything read from a file: immutable, and unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+Model = TypeVar("Model", bound=Frozen)
+
+
+def load(path: Path, model: type[Model]) -> Model:
+    """Read ``path`` as YAML into ``model``.
+
+    Raises:
+        UsageError: the file is missing, is not YAML, or has an unknown key or a bad value;
+            the message names the file, the key and, for an unknown key, the nearest known one.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}", code="E_FILE") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", code="E_YAML") from None
+    return parse(text, model, source=str(path))
+
+
+def parse(text: str, model: type[Model], *, source: str) -> Model:
+    """As :func:`load`, from a string; ``source`` names it in errors."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
+        raise UsageError(f"{source}{where} is not valid YAML: {getattr(error, 'problem', error)}", code="E_YAML") from None
+    if not isinstance(document, Mapping):
+        raise UsageError(f"{source} must hold keys and values", code="E_YAML")
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        lines, hints = zip(*(_explain(item, model) for item in error.errors()), strict=True)
+        raise UsageError(
+            f"{source}: " + "; ".join(lines), hint=" ".join(hint for hint in hints if hint), code="E_CONFIG"
+        ) from None
+
+
+def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field of ``model`` that is not itself a model, as (dotted name, JSON value)."""
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", model.model_dump(mode="json")[name]
+
+
+def _explain(item: Any, model: type[BaseModel]) -> tuple[str, str]:
+    """One pydantic error as (what is wrong, hint)."""
+    path = [str(part) for part in item["loc"]]
+    name = ".".join(path)
+    if item["type"] == "extra_forbidden":
+        known = sorted(_known_keys(model, path[:-1]))
+        near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        return f"unknown key {name!r}", f"{name!r}: {hint}"
+    if item["type"] == "missing":
+        return f"{name!r} is missing", ""
+    if item["type"] == "literal_error":
+        given = str(item["input"])
+        options = [option.strip(" '") for option in item["ctx"]["expected"].replace(" or ", ", ").split(",")]
+        near = difflib.get_close_matches(given, options, n=1, cutoff=0.4)
+        return f"{name!r} cannot be {given!r}; it is one of {', '.join(options)}", f"did you mean {near[0]!r}?" if near else ""
+    text = item["msg"].removeprefix("Value error, ")
+    return (f"{name!r}: {text}" if name else text), ""
+
+
+def _known_keys(model: type[BaseModel], path: list[str]) -> set[str]:
+    """The keys allowed at ``path`` inside ``model``."""
+    if not path:
+        return set(model.model_fields)
+    field = model.model_fields.get(path[0])
+    annotation = field.annotation if field else None
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return _known_keys(candidate, path[1:])
+        if get_origin(candidate) is dict:
+            return _known_keys(get_args(candidate)[1], path[2:])
+    return set()

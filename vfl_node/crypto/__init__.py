@@ -1,0 +1,1 @@
+"""Numbers: groups with a hard Diffie–Hellman problem, and each party's own randomness."""

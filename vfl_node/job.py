@@ -1,0 +1,159 @@
+"""The job: the part that all parties share and must agree on, field by field.
+
+Everything private to one party (paths, columns, addresses, keys, device) lives in
+:mod:`vfl_node.settings` and never crosses the wire.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from vfl_node.configuration import Frozen, leaves, load, parse
+from vfl_node.errors import UsageError
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
+"""Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
+
+Metric = Literal["auc", "ace", "nll", "accuracy"]
+Sizes = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
+
+
+class Parties(Frozen):
+    """Who takes part, by the names in their certificates."""
+
+    active: Name
+    passive: tuple[Name, ...] = Field(min_length=1)
+    coordinator: Name | None = None
+
+    @field_validator("passive", mode="before")
+    @classmethod
+    def _one_or_many(cls, value: object) -> object:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Parties:
+        if len(set(self.all)) != len(self.all):
+            raise ValueError("a party may appear once only")
+        return self
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """All names: active, then passive, then coordinator."""
+        return (self.active, *self.passive, *([self.coordinator] if self.coordinator else []))
+
+
+class Align(Frozen):
+    """How records are matched (see docs/alignment.md)."""
+
+    protocol: Literal["psu", "psi"] = "psu"
+    group: Literal["curve25519", "modp3072", "modp2048"] = "curve25519"
+    id_form: Literal["text", "nocase", "integer"] = "text"
+
+
+class Missing(Frozen):
+    """What stands in for a row that a party does not own."""
+
+    labels: Literal["majority", "none"] = "majority"
+    features: Literal["sampling", "none"] = "sampling"
+    calibration: Literal["none", "train", "test"] = "none"
+
+
+class Train(Frozen):
+    """The split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
+
+    model: Literal["mlp", "wide_deep"] = "mlp"
+    bottom: Sizes = Field(default=(128, 128), min_length=1)
+    active_bottom: Sizes = Field(default=(32,), min_length=1)
+    top: Sizes = (128, 128)
+    embedding_size: int = Field(default=4, ge=1, le=1024)
+    epochs: int = Field(default=10, ge=1, le=100_000)
+    batch_size: int = Field(default=256, ge=1, le=1_000_000)
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
+    missing: Missing = Missing()
+
+
+class Evaluate(Frozen):
+    """What is measured on rows held out from training."""
+
+    test_fraction: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
+    repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")
+    metrics: tuple[Metric, ...] = Field(default=("auc", "ace", "nll", "accuracy"), min_length=1)
+    share_with_passive: bool = Field(default=False, description="tell the passive party loss and metrics; they derive from labels")
+
+    @model_validator(mode="after")
+    def _repeats_need_a_split(self) -> Evaluate:
+        if self.repeats > 1 and self.test_fraction == 0:
+            raise ValueError("repeats above 1 need a test_fraction above 0")
+        return self
+
+
+class Job(Frozen):
+    """One joint computation. Without ``train`` it only aligns."""
+
+    name: Name
+    parties: Parties
+    align: Align = Align()
+    train: Train | None = None
+    evaluate: Evaluate = Evaluate()
+
+    @model_validator(mode="after")
+    def _built(self) -> Job:
+        if len(self.parties.passive) > 1:
+            reason = {
+                "psu": "a union of more than two sets needs a multi-party union protocol; two-party runs in pairs would reveal pairwise overlaps",
+                "psi": "pairwise intersections would reveal more than the common one to every party",
+            }[self.align.protocol]
+            raise ValueError(f"several passive parties with {self.align.protocol} are not built yet: {reason}")
+        if self.parties.coordinator:
+            raise ValueError("no protocol of this version needs a coordinator; leave parties.coordinator out")
+        if self.train and self.align.protocol == "psu":
+            if self.train.missing.labels == "none" or self.train.missing.features == "none":
+                raise ValueError("psu trains on the union: train.missing.labels and train.missing.features must say what stands in for rows a party does not own (majority, sampling)")
+        return self
+
+    def canonical(self) -> str:
+        """Canonical JSON of every field, defaults included."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+
+    def digest(self) -> str:
+        """SHA-256 of :meth:`canonical`, hexadecimal: the manifest digest."""
+        return hashlib.sha256(self.canonical().encode()).hexdigest()
+
+    def field_digests(self) -> dict[str, bytes]:
+        """SHA-256 per field, so that a difference between two parties names the field."""
+        return {
+            name: hashlib.sha256(json.dumps([name, value], sort_keys=True).encode()).digest() for name, value in leaves(self)
+        }
+
+
+def load_job(path: Path) -> Job:
+    """Read a job file.
+
+    Raises:
+        UsageError: the file is missing or not a valid job.
+    """
+    return load(path, Job)
+
+
+def parse_job(canonical: str, *, source: str) -> Job:
+    """Read a job from its canonical JSON, as a peer offers it.
+
+    Raises:
+        UsageError: it is not a valid job for this version.
+    """
+    return parse(canonical, Job, source=source)
+
+
+def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[str]:
+    """Names of the fields whose digests differ or that only one side knows, sorted."""
+    return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+
+
+__all__ = ["Align", "Evaluate", "Job", "Missing", "Name", "Parties", "Train", "UsageError", "differing_fields", "load_job", "parse_job"]

@@ -1,0 +1,104 @@
+"""One node's private settings: what it is, where its data lie, whom it talks to.
+
+Nothing here is ever sent to another party.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints, model_validator
+
+from vfl_node.configuration import Frozen, load
+from vfl_node.errors import UsageError
+from vfl_node.job import Name
+
+Role = Literal["active", "passive"]
+Kind = Literal["numeric", "categorical", "ignore"]
+Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
+
+
+class Data(Frozen):
+    """This party's table."""
+
+    path: Path = Field(description="CSV file with a header line")
+    id: str = Field(default="id", description="column that identifies a record")
+    label: str | None = Field(default=None, description="column with labels 0 and 1 (active party only; default 'label')")
+    columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
+
+
+class Peer(Frozen):
+    """Another party. Without an address it is waited for."""
+
+    address: Address | None = None
+
+
+class Tls(Frozen):
+    """PEM files of this node. The key must not be readable by others."""
+
+    ca: Path
+    certificate: Path
+    key: Path
+
+
+class Settings(Frozen):
+    """A node's configuration file. Relative paths are relative to the file."""
+
+    name: Name
+    role: Role
+    federation: Name = Field(default="trial", description="trust domain in every certificate")
+    data: Data | None = None
+    listen: Address | None = Field(default=None, description="gRPC port; absent: this node only dials out")
+    http: Address | None = Field(default="127.0.0.1:8080", description="health, metrics and jobs; keep it on loopback")
+    peers: dict[Name, Peer] = {}
+    accept_jobs_from: tuple[Name, ...] = Field(default=(), description="peers whose jobs run without asking; nobody by default")
+    tls: Tls | None = None
+    insecure_loopback: bool = Field(default=False, description="plaintext, and only between loopback addresses")
+    state_dir: Path = Field(default=Path("state"), description="jobs, keys of sessions, reports; 0700")
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
+    threads: int = Field(default=1, ge=1, le=1024, description="threads for tensors and group operations")
+    peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if self.name in self.peers:
+            raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
+        if unknown := sorted(set(self.accept_jobs_from) - set(self.peers)):
+            raise ValueError(f"accept_jobs_from names {unknown[0]!r}, which is not among peers")
+        if self.listen is None and any(peer.address is None for peer in self.peers.values()):
+            raise ValueError("a peer without an address must be able to dial in: set listen")
+        if self.tls is None and not self.insecure_loopback:
+            raise ValueError("set tls (or insecure_loopback: true for a trial on one machine)")
+        if self.tls is None and (bad := [a for a in self._addresses() if not is_loopback(a)]):
+            raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
+        return self
+
+    def _addresses(self) -> list[str]:
+        addresses = [peer.address for peer in self.peers.values()]
+        return [address for address in (self.listen, *addresses) if address]
+
+
+def is_loopback(address: str) -> bool:
+    """Whether ``host:port`` names this machine's loopback interface."""
+    host = address.rpartition(":")[0].strip("[]")
+    return host in ("localhost", "::1") or host.startswith("127.")
+
+
+def load_settings(path: Path) -> Settings:
+    """Read a node's configuration and resolve its relative paths against the file's folder.
+
+    Raises:
+        UsageError: the file is missing or not a valid configuration.
+    """
+    settings = load(path, Settings)
+    base = path.resolve().parent
+    update: dict[str, object] = {"state_dir": base / settings.state_dir}
+    if settings.data:
+        update["data"] = settings.data.model_copy(update={"path": base / settings.data.path})
+    if settings.tls:
+        update["tls"] = Tls(ca=base / settings.tls.ca, certificate=base / settings.tls.certificate, key=base / settings.tls.key)
+    return settings.model_copy(update=update)
+
+
+__all__ = ["Data", "Peer", "Settings", "Tls", "UsageError", "is_loopback", "load_settings"]

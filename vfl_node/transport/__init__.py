@@ -1,0 +1,1 @@
+"""Carries typed messages between two parties; protocol code sees only :class:`Channel`."""

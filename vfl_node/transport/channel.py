@@ -1,0 +1,308 @@
+"""The contract every protocol is written against: an ordered, typed conversation with one peer.
+
+Protocols are coroutines. Over gRPC a thread steps one with :func:`run` and every await
+simply blocks; in memory :func:`run_together` steps both parties in turn on one thread,
+deterministically. Protocol code cannot tell which.
+
+On the wire each message is a ``Frame`` bound to (job, attempt, phase, sequence, type). A
+phase ends with an explicit record from each side, its count of messages and a digest over
+them: an end of stream alone never counts as an end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import types
+from collections.abc import AsyncIterator, Coroutine, Generator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from google.protobuf.message import DecodeError, Message
+from numpy.typing import NDArray
+
+from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
+from vfl_node.transport.generated.vfl.v1 import session_pb2
+
+CHUNK_BYTES = 1 << 19
+"""Bulk message size: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
+
+MAX_FRAME_BYTES = 64 << 20
+"""Largest frame accepted; a gRPC message limit is set to it."""
+
+M = TypeVar("M", bound=Message)
+T = TypeVar("T")
+Rows = NDArray[np.uint8]
+"""Fixed-width elements, uint8[n, width], contiguous."""
+
+
+class Pipe(Protocol):
+    """What a transport provides: frames in order, each way."""
+
+    async def put(self, frame: session_pb2.Frame) -> None:
+        """Hand over one frame; waits while too much is under way. Raises PeerLost."""
+
+    async def get(self) -> session_pb2.Frame:
+        """The next frame. Raises PeerLost when the peer is gone."""
+
+    def close(self) -> None:
+        """Free the transport. Idempotent."""
+
+
+@dataclass
+class Traffic:
+    """Bytes and messages of one phase, as serialised frames."""
+
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    messages_sent: int = 0
+    messages_received: int = 0
+
+
+class Channel:
+    """One conversation with one peer about one job.
+
+    Attributes:
+        peer: the peer's name, as in its certificate.
+        traffic: phase → :class:`Traffic`.
+    """
+
+    def __init__(self, pipe: Pipe, *, peer: str, job_id: str, attempt: int = 0) -> None:
+        self.peer = peer
+        self.job_id = job_id
+        self.attempt = attempt
+        self.traffic: dict[str, Traffic] = {}
+        self._pipe = pipe
+        self._phase = "preflight"
+        self._sent = self._received = 0
+        self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
+
+    @property
+    def phase_name(self) -> str:
+        """The phase under way."""
+        return self._phase
+
+    async def send(self, message: Message) -> None:
+        """Send one message."""
+        body = message.SerializeToString(deterministic=True)
+        await self._put(message.DESCRIPTOR.full_name, body)
+        self._digest_sent.update(body)
+
+    async def receive(self, expected: type[M]) -> M:
+        """The next message, which must be of type ``expected``.
+
+        Raises:
+            ProtocolError: another type, phase or place (``E_ORDER``), another job or
+                attempt (``E_REPLAY``), or bytes that do not parse.
+            PeerError: the peer stopped the job.
+            PeerLost: the conversation broke off.
+        """
+        frame = await self._pipe.get()
+        self._check(frame, expected.DESCRIPTOR.full_name)
+        message = expected()
+        try:
+            message.ParseFromString(frame.body)
+        except DecodeError:
+            raise ProtocolError(f"{self._where()}: a {frame.type} that cannot be parsed") from None
+        self._digest_received.update(frame.body)
+        return message
+
+    async def send_rows(self, rows: Rows | Iterable[Rows], *, count: int, width: int) -> None:
+        """Send a column of ``count`` elements of ``width`` bytes in chunks.
+
+        ``rows`` is one array or an iterable of arrays in order; an iterable lets
+        computing overlap with sending.
+        """
+        await self.send(session_pb2.Rows(count=count, width=width))
+        digest, offset = hashlib.sha256(), 0
+        per_chunk = max(1, CHUNK_BYTES // max(1, width))
+        for block in [rows] if isinstance(rows, np.ndarray) else rows:
+            for start in range(0, len(block), per_chunk):
+                data = np.ascontiguousarray(block[start : start + per_chunk]).tobytes()
+                digest.update(data)
+                await self.send(session_pb2.Chunk(offset=offset, rows=data))
+                offset += len(data) // width
+        if offset != count:
+            raise ValueError(f"{count} rows announced, {offset} given")
+        await self.send(session_pb2.RowsEnd(count=count, sha256=digest.digest()))
+
+    async def receive_chunks(self, *, width: int, count: int | None = None, max_count: int = 1 << 31) -> AsyncIterator[Rows]:
+        """The elements of one column, chunk by chunk, uint8[k, width].
+
+        Args:
+            width: required bytes an element.
+            count: required number of elements, if known.
+            max_count: most elements accepted if ``count`` is not known.
+
+        Raises:
+            ProtocolError: another width or count (``E_COUNT``), a chunk out of place,
+                or a final record that does not match (``E_TRUNCATED``).
+        """
+        head = await self.receive(session_pb2.Rows)
+        if head.width != width:
+            raise ProtocolError(f"{self._where()}: elements of {head.width} bytes, expected {width}", code="E_COUNT")
+        if head.count > max_count or (count is not None and head.count != count):
+            wanted = f"at most {max_count}" if count is None else str(count)
+            raise ProtocolError(f"{self._where()}: {head.count} elements announced, expected {wanted}", code="E_COUNT")
+        digest, offset = hashlib.sha256(), 0
+        while offset < head.count:
+            chunk = await self.receive(session_pb2.Chunk)
+            size, rest = divmod(len(chunk.rows), width)
+            if chunk.offset != offset or rest or size == 0 or offset + size > head.count:
+                raise ProtocolError(f"{self._where()}: a chunk out of place after row {offset} of {head.count}", code="E_CHUNK")
+            digest.update(chunk.rows)
+            offset += size
+            yield np.frombuffer(chunk.rows, dtype=np.uint8).reshape(size, width)
+        end = await self.receive(session_pb2.RowsEnd)
+        if end.count != head.count or end.sha256 != digest.digest():
+            raise ProtocolError(f"{self._where()}: the column's final record does not match its rows", code="E_TRUNCATED")
+
+    async def receive_rows(self, *, width: int, count: int | None = None, max_count: int = 1 << 31) -> Rows:
+        """As :meth:`receive_chunks`, gathered into uint8[n, width]."""
+        chunks = [chunk async for chunk in self.receive_chunks(width=width, count=count, max_count=max_count)]
+        return np.concatenate(chunks) if chunks else np.empty((0, width), dtype=np.uint8)
+
+    @asynccontextmanager
+    async def phase(self, name: str) -> AsyncIterator[Traffic]:
+        """Bind everything inside to phase ``name`` and end it with the explicit record of both sides.
+
+        Raises:
+            ProtocolError: the peer's record does not match what arrived (``E_TRUNCATED``).
+        """
+        self._phase = name
+        traffic = self.traffic.setdefault(name, Traffic())
+        self._digest_sent, self._digest_received = hashlib.sha256(), hashlib.sha256()
+        sent, received = self._sent, self._received
+        yield traffic
+        ours = session_pb2.PhaseEnd(messages=self._sent - sent, sha256=self._digest_sent.digest())
+        expected = session_pb2.PhaseEnd(messages=self._received - received, sha256=self._digest_received.digest())
+        await self.send(ours)
+        if await self.receive(session_pb2.PhaseEnd) != expected:
+            raise ProtocolError(f"{self._where()}: the phase's final record does not match", code="E_TRUNCATED")
+
+    async def abort(self, error: VflError, *, resumable: bool = False) -> None:
+        """Tell the peer that this party stops, in words made for it. Never raises."""
+        try:
+            notice = session_pb2.Abort(code=error.code, reason=error.for_peer, resumable=resumable)
+            await self._put(notice.DESCRIPTOR.full_name, notice.SerializeToString())
+        except VflError:
+            pass
+
+    def close(self) -> None:
+        """Free the transport. Idempotent."""
+        self._pipe.close()
+
+    async def _put(self, type_name: str, body: bytes) -> None:
+        frame = session_pb2.Frame(
+            job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name, body=body
+        )
+        self._sent += 1
+        traffic = self.traffic.setdefault(self._phase, Traffic())
+        traffic.bytes_sent += frame.ByteSize()
+        traffic.messages_sent += 1
+        await self._pipe.put(frame)
+
+    def _check(self, frame: session_pb2.Frame, expected: str) -> None:
+        traffic = self.traffic.setdefault(self._phase, Traffic())
+        traffic.bytes_received += frame.ByteSize()
+        traffic.messages_received += 1
+        if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
+            notice = session_pb2.Abort.FromString(frame.body)
+            kind = PeerLost if notice.resumable else PeerError
+            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {notice.reason[:500]} ({notice.code[:40]})")
+        if frame.job_id != self.job_id or frame.attempt != self.attempt:
+            raise ProtocolError(f"{self._where()}: a message of another job or attempt", code="E_REPLAY")
+        if frame.phase != self._phase or frame.sequence != self._received or frame.type != expected:
+            raise ProtocolError(
+                f"{self._where()}: message {frame.sequence} of phase {frame.phase!r} ({frame.type}), "
+                f"expected {self._received} ({expected})",
+                code="E_ORDER",
+            )
+        self._received += 1
+
+    def _where(self) -> str:
+        return f"from {self.peer} in phase {self._phase!r}"
+
+
+def run(protocol: Coroutine[Any, Any, T]) -> T:
+    """Step a protocol to its end on this thread; its channel must be one that blocks."""
+    try:
+        protocol.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    protocol.close()
+    raise RuntimeError("a protocol over a blocking channel must not suspend")
+
+
+class _MemoryPipe:
+    """One end of a pair of queues; ``get`` suspends while its queue is empty."""
+
+    def __init__(self) -> None:
+        self.inbox: list[bytes] = []
+        self.other: _MemoryPipe = self
+        self.closed = False
+
+    async def put(self, frame: session_pb2.Frame) -> None:
+        if self.other.closed:
+            raise PeerLost("the peer has ended its conversation")
+        self.other.inbox.append(frame.SerializeToString())
+
+    async def get(self) -> session_pb2.Frame:
+        while not self.inbox:
+            if self.other.closed:
+                raise PeerLost("the peer has ended its conversation")
+            await _suspend()
+        return session_pb2.Frame.FromString(self.inbox.pop(0))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@types.coroutine
+def _suspend() -> Generator[None, None, None]:
+    yield
+
+
+def memory_channels(first: str, second: str, *, job_id: str = "memory") -> tuple[Channel, Channel]:
+    """Two connected in-memory channels: the one ``first`` holds (its peer is ``second``), and the other."""
+    a, b = _MemoryPipe(), _MemoryPipe()
+    a.other, b.other = b, a
+    return Channel(a, peer=second, job_id=job_id), Channel(b, peer=first, job_id=job_id)
+
+
+def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel]) -> list[Any]:
+    """Step protocols in turn on this thread until all have ended; deterministic.
+
+    Each is given with its channel, which is closed when it ends, so that its peer sees
+    the end. Returns results in order; a protocol that failed yields its exception.
+
+    Raises:
+        RuntimeError: all of them wait for a message (a deadlock).
+    """
+    results: list[Any] = [None] * len(protocols)
+    pending = dict(enumerate(protocols))
+    while pending:
+        traffic_before = _total(channel for _, channel in protocols)
+        ended = []
+        for index, (protocol, channel) in pending.items():
+            try:
+                protocol.send(None)
+                continue
+            except StopIteration as stop:
+                results[index] = stop.value
+            except Exception as error:  # the peer must see the end whatever happened
+                results[index] = error
+            channel.close()
+            ended.append(index)
+        for index in ended:
+            del pending[index]
+        if pending and not ended and _total(channel for _, channel in protocols) == traffic_before:
+            for protocol, _ in pending.values():
+                protocol.close()
+            raise RuntimeError("every party waits for a message")
+    return results
+
+
+def _total(channels: Iterable[Channel]) -> int:
+    return sum(t.messages_sent + t.messages_received for channel in channels for t in channel.traffic.values())

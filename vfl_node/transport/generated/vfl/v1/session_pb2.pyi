@@ -1,0 +1,149 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Notice(_message.Message):
+    __slots__ = ("hello", "offer", "offer_reply", "cancel", "beat")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    OFFER_REPLY_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    BEAT_FIELD_NUMBER: _ClassVar[int]
+    hello: Hello
+    offer: Offer
+    offer_reply: OfferReply
+    cancel: Cancel
+    beat: Beat
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., offer: _Optional[_Union[Offer, _Mapping]] = ..., offer_reply: _Optional[_Union[OfferReply, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., beat: _Optional[_Union[Beat, _Mapping]] = ...) -> None: ...
+
+class Hello(_message.Message):
+    __slots__ = ("party", "role", "protocol_version", "software_version")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    role: str
+    protocol_version: int
+    software_version: str
+    def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
+
+class Offer(_message.Message):
+    __slots__ = ("job_id", "submitter", "job_json")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTER_FIELD_NUMBER: _ClassVar[int]
+    JOB_JSON_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    submitter: str
+    job_json: str
+    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ...) -> None: ...
+
+class OfferReply(_message.Message):
+    __slots__ = ("job_id", "accepted", "code", "reason")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    accepted: bool
+    code: str
+    reason: str
+    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class Cancel(_message.Message):
+    __slots__ = ("job_id",)
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+
+class Beat(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Frame(_message.Message):
+    __slots__ = ("job_id", "attempt", "phase", "sequence", "type", "body")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    BODY_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    attempt: int
+    phase: str
+    sequence: int
+    type: str
+    body: bytes
+    def __init__(self, job_id: _Optional[str] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., sequence: _Optional[int] = ..., type: _Optional[str] = ..., body: _Optional[bytes] = ...) -> None: ...
+
+class Preflight(_message.Message):
+    __slots__ = ("party", "protocol_version", "software_version", "fields", "attempt", "checkpoints", "input_digest")
+    PARTY_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOFTWARE_VERSION_FIELD_NUMBER: _ClassVar[int]
+    FIELDS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINTS_FIELD_NUMBER: _ClassVar[int]
+    INPUT_DIGEST_FIELD_NUMBER: _ClassVar[int]
+    party: str
+    protocol_version: int
+    software_version: str
+    fields: _containers.RepeatedCompositeFieldContainer[FieldDigest]
+    attempt: int
+    checkpoints: _containers.RepeatedScalarFieldContainer[str]
+    input_digest: bytes
+    def __init__(self, party: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ..., fields: _Optional[_Iterable[_Union[FieldDigest, _Mapping]]] = ..., attempt: _Optional[int] = ..., checkpoints: _Optional[_Iterable[str]] = ..., input_digest: _Optional[bytes] = ...) -> None: ...
+
+class FieldDigest(_message.Message):
+    __slots__ = ("field", "sha256")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    field: str
+    sha256: bytes
+    def __init__(self, field: _Optional[str] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class Rows(_message.Message):
+    __slots__ = ("count", "width")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    WIDTH_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    width: int
+    def __init__(self, count: _Optional[int] = ..., width: _Optional[int] = ...) -> None: ...
+
+class Chunk(_message.Message):
+    __slots__ = ("offset", "rows")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    rows: bytes
+    def __init__(self, offset: _Optional[int] = ..., rows: _Optional[bytes] = ...) -> None: ...
+
+class RowsEnd(_message.Message):
+    __slots__ = ("count", "sha256")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    sha256: bytes
+    def __init__(self, count: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class PhaseEnd(_message.Message):
+    __slots__ = ("messages", "sha256")
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    messages: int
+    sha256: bytes
+    def __init__(self, messages: _Optional[int] = ..., sha256: _Optional[bytes] = ...) -> None: ...
+
+class Abort(_message.Message):
+    __slots__ = ("code", "reason", "resumable")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RESUMABLE_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    reason: str
+    resumable: bool
+    def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ..., resumable: bool = ...) -> None: ...
