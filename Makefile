@@ -1,6 +1,73 @@
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-proto: $(BIN)/python
-	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=vfl_node/transport/generated --pyi_out=vfl_node/transport/generated proto/vfl/v1/*.proto
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all test-compose lint types contracts proto proto-check bench-align clean
+
+help: ## this list
+	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+
+demo: $(VENV)/demo.stamp ## two nodes on this machine train one model; the report goes to runs/demo
+	@rm -rf runs/demo
+	@$(BIN)/python examples/clinic_lab/make_data.py runs/demo/data
+	@$(BIN)/vfl-node run examples/clinic_lab/job.yaml --data active=runs/demo/data/clinic.csv --data passive=runs/demo/data/lab.csv --out runs/demo
+
+# Tests start many small processes: one thread each keeps them fair to each other and repeatable.
+test test-all: export OMP_NUM_THREADS := 1
+
+test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker
+	$(BIN)/python -m pytest -m "not slow and not compose"
+
+test-all: $(VENV)/dev.stamp ## the slow tests as well
+	$(BIN)/python -m pytest -m "not compose"
+
+test-compose: $(VENV)/dev.stamp ## docker-compose.yml for real; needs a Docker engine
+	$(BIN)/python -m pytest -m compose tests/compose
+
+lint: $(VENV)/dev.stamp ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/dev.stamp ## mypy, strict
+	$(BIN)/mypy
+
+contracts: $(VENV)/dev.stamp ## imports go down the layers only
+	$(BIN)/lint-imports
+
+generated := vfl_node/transport/generated
+protoc = $(BIN)/python -m grpc_tools.protoc -I proto --python_out=$(1) --pyi_out=$(1) proto/vfl/v1/*.proto
+
+proto: $(VENV)/dev.stamp ## generate code from proto/
+	$(call protoc,$(generated))
+
+proto-check: $(VENV)/dev.stamp ## the generated code is what proto/ gives
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call protoc,$$fresh) && \
+	diff -r -x __init__.py -x __pycache__ "$$fresh" $(generated) || { echo "run: make proto" >&2; exit 1; }
+
+bench-align: $(VENV)/dev.stamp ## time the alignment protocols
+	$(BIN)/python -m benchmarks.align
+
+clean: ## remove the environment, the demo's output and caches
+	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One environment, two stamps: what the demo needs, and what development needs on top.
+$(BIN)/python:
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	  echo "vfl-node needs Python 3.10 or newer, and '$(PY)' is: $$($(PY) --version 2>&1)" >&2; \
+	  echo "  hint: make PY=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PY) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
+	@echo "Installing vfl-node into $(VENV) (once; PyTorch is large) …"
+	@$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
+	@echo "Installing vfl-node and its development tools into $(VENV) (once; PyTorch is large) …"
+	@$(PIP) -e '.[dev]'
+	@touch $(VENV)/demo.stamp $@

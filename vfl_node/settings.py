@@ -5,6 +5,7 @@ Nothing here is ever sent to another party.
 
 from __future__ import annotations
 
+import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -82,7 +83,10 @@ class Settings(Frozen):
 def is_loopback(address: str) -> bool:
     """Whether ``host:port`` names this machine's loopback interface."""
     host = address.rpartition(":")[0].strip("[]")
-    return host in ("localhost", "::1") or host.startswith("127.")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def load_settings(path: Path) -> Settings:

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration import parse
+from vfl_node.errors import StateError, UsageError, VflError
+from vfl_node.job import Job
+from vfl_node.node.store import JobFolder, Store, replace_file
+
+JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
+
+
+def test_a_reopened_store_knows_its_jobs(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    record = store.add(JOB, submitter="clinic")
+    store.update(record, state="done", finished="now")
+    other = store.add(JOB, submitter="clinic")
+    store.close()
+    again = Store(tmp_path / "s")
+    assert [r.id for r in again.all()] == [other.id, record.id]
+    assert [r.id for r in again.unfinished()] == [other.id]
+    assert again.get(record.id).state == "done"  # type: ignore[union-attr]
+    assert again.get(record.id).job == JOB  # type: ignore[union-attr]
+    assert again.get("none") is None
+    again.close()
+
+
+def test_two_nodes_cannot_share_a_state_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with pytest.raises(UsageError, match=r"in use by another node \(process \d+\)") as caught:
+        Store(tmp_path)
+    assert caught.value.code == "E_STATE_LOCKED"
+    store.close()
+    Store(tmp_path).close()
+
+
+def test_a_damaged_index_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "jobs.sqlite").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(VflError) as caught:
+        Store(tmp_path)
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_secrets_are_private_repeatable_and_destroyed(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    seed = folder.seed()
+    assert JobFolder(tmp_path / "job").seed() == seed
+    assert JobFolder(tmp_path / "other").seed() != seed
+    assert stat.S_IMODE((folder.path / "seed").stat().st_mode) == 0o600
+    folder.artefacts.mkdir()
+    folder.checkpoints.mkdir()
+    folder.check("x", b"1")
+    folder.destroy_secrets()
+    assert [entry.name for entry in folder.path.iterdir()] == ["artefacts"]
+
+
+def test_pins_refuse_another_digest(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    folder.check("step 11", b"a")
+    JobFolder(tmp_path / "job").check("step 11", b"a")
+    with pytest.raises(StateError) as caught:
+        JobFolder(tmp_path / "job").check("step 11", b"b")
+    assert caught.value.code == "E_REPLAY"
+    folder.check_input("clinic", b"\xaa" * 32)
+    with pytest.raises(StateError) as caught:
+        folder.check_input("clinic", b"\xbb" * 32)
+    assert caught.value.code == "E_INPUT_CHANGED"
+    assert "aaaaaaaaaaaa" in caught.value.message
+    assert "bbbbbbbbbbbb" in caught.value.message
+
+
+def test_alignment_is_kept(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    assert folder.load_alignment() is None
+    alignment = Alignment("psu", "curve25519", np.array([2, -1, 0], dtype=np.int64), 2, 2, 1, ("a", "b"))
+    folder.save_alignment(alignment)
+    loaded = JobFolder(tmp_path / "job").load_alignment()
+    assert loaded is not None
+    assert loaded.rows.tolist() == [2, -1, 0]
+    assert (loaded.union, loaded.learnt) == (3, ("a", "b"))
+
+
+def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    replace_file(path, b"old")
+    replace_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["f"]

@@ -1,0 +1,136 @@
+"""The two halves of a split network: a bottom at each party that has features, a top at the label holder.
+
+::
+
+    passive   columns ─ Bottom ─► embedding [B, d] ──────────┐ the cut: this crosses the wire
+    active    columns ─ Bottom ─► embedding [B, d'] ─────────┴─ Top ─► logit [B]
+
+Weights come from an explicit generator (:func:`initialise`) and from nowhere else. With
+initial weights the peer knows, the first embeddings can be inverted to the raw columns.
+
+Source: Song et al. 2021 (FLORIST), Table 4 and section 4; Cheng et al. 2016 (Wide & Deep).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+
+class Bottom(nn.Module):
+    """One party's columns → its embedding at the cut layer.
+
+    Every categorical column has an embedding table; their rows and the numeric columns,
+    side by side, go through Linear + ReLU layers. With ``wide`` one more coordinate is
+    appended that is linear in the columns and passes no ReLU.
+
+    Args:
+        numeric: number of numeric columns p.
+        cardinalities: number of codes of each of the c categorical columns, code 0 included.
+        embedding_size: width of an embedded category.
+        sizes: layer widths; the last is the cut layer.
+        wide: whether to append the linear coordinate.
+    """
+
+    def __init__(
+        self, *, numeric: int, cardinalities: Sequence[int], embedding_size: int, sizes: Sequence[int], wide: bool
+    ) -> None:
+        super().__init__()
+        self.categories = _tables(cardinalities, embedding_size)
+        self.layers = _stack(numeric + embedding_size * len(cardinalities), sizes)
+        self.wide_numeric = skip_init(nn.Linear, numeric, 1, bias=False) if wide else None
+        self.wide_categories = _tables(cardinalities, 1) if wide else None
+
+    def forward(self, numeric: Tensor, categorical: Tensor) -> Tensor:
+        """Embedding float32[B, d] (wide: [B, d+1]) of numeric float32[B, p] and categorical int64[B, c]."""
+        deep = self.layers(torch.cat([numeric, *_looked_up(self.categories, categorical)], dim=1))  # [B, d]
+        if self.wide_numeric is None or self.wide_categories is None:
+            return deep
+        linear = [self.wide_numeric(numeric), *_looked_up(self.wide_categories, categorical)]  # (1 + c) × [B, 1]
+        return torch.cat([deep, torch.stack(linear).sum(dim=0)], dim=1)
+
+
+class Top(nn.Module):
+    """Embeddings of all parties, side by side → one logit a row.
+
+    Args:
+        widths: width of each embedding, in the order they are given.
+        sizes: widths of the hidden layers; none makes a linear top.
+        wide: the last coordinate of each embedding is linear in its party's columns and
+            is added to the logit as it is.
+    """
+
+    def __init__(self, *, widths: Sequence[int], sizes: Sequence[int], wide: bool) -> None:
+        super().__init__()
+        deep = sum(widths) - (len(widths) if wide else 0)
+        self.wide = wide
+        self.layers = _stack(deep, sizes)
+        self.output = skip_init(nn.Linear, sizes[-1] if sizes else deep, 1)
+
+    def forward(self, embeddings: Sequence[Tensor]) -> Tensor:
+        """Logits float32[B] of embeddings float32[B, widths[k]]."""
+        if not self.wide:
+            return self.output(self.layers(torch.cat(list(embeddings), dim=1))).squeeze(1)
+        deep = torch.cat([embedding[:, :-1] for embedding in embeddings], dim=1)
+        linear = torch.stack([embedding[:, -1] for embedding in embeddings]).sum(dim=0)
+        return self.output(self.layers(deep)).squeeze(1) + linear
+
+
+class Classifier(nn.Module):
+    """The label holder's half: its own bottom, if it has columns, and the top.
+
+    Given no embedding of another party it is the local-only model.
+    """
+
+    def __init__(self, bottom: Bottom | None, top: Top) -> None:
+        super().__init__()
+        self.bottom = bottom
+        self.top = top
+
+    def forward(self, numeric: Tensor, categorical: Tensor, received: Sequence[Tensor] = ()) -> Tensor:
+        """Logits float32[B] of own columns and the embeddings received."""
+        own = [] if self.bottom is None else [self.bottom(numeric, categorical)]
+        return self.top([*own, *received])
+
+
+def initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw every parameter of ``module`` from ``generator`` (a CPU one), in the order of its layers.
+
+    Linear: uniform within ±1/√fan_in. Embedding: standard normal, except code 0 (missing
+    or never seen), which starts at the mean of the others: zero.
+
+    Raises:
+        TypeError: a layer with parameters that this function does not know.
+    """
+    for layer in module.modules():
+        own = list(layer.parameters(recurse=False))
+        if isinstance(layer, nn.Linear):
+            bound = max(1, layer.in_features) ** -0.5
+            with torch.no_grad():
+                for parameter in own:
+                    parameter.uniform_(-bound, bound, generator=generator)
+        elif isinstance(layer, nn.Embedding):
+            with torch.no_grad():
+                layer.weight.normal_(generator=generator)[0] = 0
+        elif own:
+            raise TypeError(f"no initial weights are defined for {type(layer).__name__}")
+
+
+def _stack(width: int, sizes: Sequence[int]) -> nn.Sequential:
+    """Linear + ReLU for each of ``sizes``; a ReLU follows the last as well."""
+    layers: list[nn.Module] = []
+    for before, after in zip([width, *sizes], sizes, strict=False):
+        layers += [skip_init(nn.Linear, before, after), nn.ReLU()]
+    return nn.Sequential(*layers)
+
+
+def _tables(cardinalities: Sequence[int], width: int) -> nn.ModuleList:
+    return nn.ModuleList(skip_init(nn.Embedding, codes, width) for codes in cardinalities)
+
+
+def _looked_up(tables: nn.ModuleList, categorical: Tensor) -> list[Tensor]:
+    """c × [B, width]."""
+    return [table(categorical[:, column]) for column, table in enumerate(tables)]

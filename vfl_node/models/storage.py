@@ -1,0 +1,58 @@
+"""Named tensors in a safetensors file: models and checkpoints. Nothing is ever pickled."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialise
+from torch import Tensor
+
+from vfl_node.errors import StateError
+
+
+def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
+    """Write ``tensors`` to ``path`` (mode 0600), whole or not at all.
+
+    Args:
+        path: file to create or replace.
+        tensors: on any device; copied to the CPU.
+        metadata: text kept in the file's header.
+
+    Returns:
+        The bytes of the file.
+    """
+    copies = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}  # safetensors refuses shared memory
+    data = serialise(copies, dict(metadata or {}))
+    write_whole(path, data)
+    return data
+
+
+def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors (on the CPU) and the metadata of the file at ``path``.
+
+    Raises:
+        StateError: the file is missing or damaged (``E_STATE_CORRUPT``).
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        raise StateError(f"{path} is missing or is not a whole safetensors file", code="E_STATE_CORRUPT") from None
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write ``data`` under a temporary name, make it durable, then rename it to ``path``."""
+    temporary = path.with_name(path.name + ".tmp")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # the new name itself
+    finally:
+        os.close(folder)

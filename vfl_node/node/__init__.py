@@ -1,0 +1,1 @@
+"""A party's long-lived service: its peers, its jobs, what it stores, how it recovers."""

@@ -1,0 +1,90 @@
+"""Talk to a running node over its HTTP port, as the command line does."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from vfl_node.errors import UsageError, VflError
+from vfl_node.node.store import UNFINISHED
+from vfl_node.settings import Settings
+
+
+class Client:
+    """One node's HTTP interface.
+
+    Args:
+        address: ``host:port``.
+        token: secret of the node, needed to submit and cancel; read from its state folder.
+    """
+
+    def __init__(self, address: str, token: str = "") -> None:
+        self.address = address
+        self._token = token
+
+    @classmethod
+    def of(cls, settings: Settings) -> Client:
+        """The client of the running node with these settings. Raises UsageError (``E_NOT_RUNNING``)."""
+        from vfl_node.node.service import running
+
+        address = running(settings)["http"]
+        if address is None:
+            raise UsageError(f"node {settings.name} has no HTTP port", code="E_NOT_RUNNING", hint="set http in its configuration")
+        token = settings.state_dir / "token"
+        return cls(address, token.read_text() if token.exists() else "")
+
+    def health(self) -> dict[str, Any]:
+        """The node's health."""
+        return self._call("GET", "/health")
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Every job of the node, newest first."""
+        return self._call("GET", "/api/jobs")["jobs"]  # type: ignore[no-any-return]
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        """One job."""
+        return self._call("GET", f"/api/jobs/{job_id}")
+
+    def submit(self, job_yaml: str) -> dict[str, Any]:
+        """Submit a job; returns its first view."""
+        return self._call("POST", "/api/jobs", job_yaml.encode())
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Cancel a job."""
+        return self._call("POST", f"/api/jobs/{job_id}/cancel")
+
+    def watch(self, job_id: str, *, interval_s: float = 0.2) -> Iterator[dict[str, Any]]:
+        """The job's view again and again until it has ended."""
+        while True:
+            view = self.job(job_id)
+            yield view
+            if view["state"] not in UNFINISHED:
+                return
+            time.sleep(interval_s)
+
+    def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token and method == "POST" else {}
+        connection = http.client.HTTPConnection(self.address, timeout=10)
+        try:
+            connection.request(method, path, body=body, headers=headers)
+            response = connection.getresponse()
+            text = response.read()
+        except OSError as error:
+            raise UsageError(
+                f"no node answers at http://{self.address}: {error.strerror or error}",
+                code="E_NOT_RUNNING",
+                hint="is it running? name it by --config FILE or --node HOST:PORT",
+            ) from None
+        finally:
+            connection.close()
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            raise UsageError(f"http://{self.address} is not a vfl-node", code="E_NOT_RUNNING") from None
+        if response.status >= 400:
+            kind = UsageError if response.status in (400, 404, 409, 422) else VflError
+            raise kind(answer.get("message", "refused"), code=answer.get("code", "E_HTTP"), hint=answer.get("hint", ""))
+        return answer

@@ -1,0 +1,187 @@
+"""A whole federation on this machine, to try a job on one's own files.
+
+Each party is a separate process of the ordinary service, over mutual TLS with certificates
+made for this one run; what is exercised is what two organisations would run.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+
+from vfl_node.errors import PeerError, UsageError, VflError
+from vfl_node.job import Job
+from vfl_node.node.client import Client
+from vfl_node.node.setup import certify, init
+
+START_S = 60.0
+PEER_WAIT_S = 10.0
+ARTEFACTS = ("report.json", "report.html", "model.safetensors", "encoder.json")
+
+
+class LocalFederation:
+    """Every party of a job as a process of this machine; a context manager that ends them all.
+
+    Args:
+        job: the job; party names come from it.
+        data: party name → CSV file.
+        columns: ``{"id": …, "label": …}`` where they differ from the defaults.
+        threads: threads per node.
+        logs: folder for one JSON-lines log per party.
+    """
+
+    def __init__(self, job: Job, data: dict[str, Path], *, columns: dict[str, str], threads: int, logs: Path) -> None:
+        self._job = job
+        self._data = data
+        self._columns = columns
+        self._threads = threads
+        self._logs = logs
+        self._folder = Path(tempfile.mkdtemp(prefix="vfl-federation-"))
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._clients: dict[str, Client] = {}
+
+    def __enter__(self) -> LocalFederation:
+        try:
+            self._logs.mkdir(parents=True, exist_ok=True)
+            active = self._job.parties.active
+            folders = {name: self._folder / name for name in self._job.parties.all}
+            for name, folder in folders.items():
+                init(name, "active" if name == active else "passive", folder)
+            certify(list(folders.values()), self._folder / "authority")
+            self._start(active, {"listen": "127.0.0.1:0", "peers": {name: {} for name in self._job.parties.passive}})
+            address = self._await_up(active)["listen"]
+            for name in self._job.parties.passive:
+                self._start(name, {"peers": {active: {"address": address}}, "accept_jobs_from": [active]})
+            for name in self._job.parties.passive:
+                self._await_up(name)
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self._processes.values():
+            try:
+                process.wait(12)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Party → process id."""
+        return {name: process.pid for name, process in self._processes.items()}
+
+    def run(self, out: Path, on_view: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """Submit the job at the active party, follow it, and gather every party's artefacts in ``out``.
+
+        Args:
+            out: the active party's artefacts; the others' lie in ``out/<party>``.
+            on_view: called with the active party's view of the job as it moves on.
+
+        Raises:
+            VflError: the job failed, or a party's process ended.
+        """
+        active = self._job.parties.active
+        client = self._clients[active]
+        submitted = client.submit(yaml.safe_dump(self._job.model_dump(mode="json")))
+        view = submitted
+        for view in client.watch(submitted["id"]):
+            on_view(view)
+            self._check_processes(view)
+        if view["state"] != "done":
+            error = view["error"] or {"code": "E_JOB", "message": f"the job ended as {view['state']}", "hint": ""}
+            raise VflError(self._story(error["message"], view["id"]), code=error["code"], hint=error["hint"] or "")
+        for name in self._job.parties.passive:
+            for _ in self._clients[name].watch(view["id"]):
+                self._check_processes(view)
+        for name in self._job.parties.all:
+            target = out if name == active else out / name
+            target.mkdir(parents=True, exist_ok=True)
+            source = self._folder / name / "state" / "jobs" / view["id"] / "artefacts"
+            for file in source.iterdir():
+                shutil.copyfile(file, target / file.name)
+        return view
+
+    def _start(self, name: str, settings: dict[str, Any]) -> None:
+        folder = self._folder / name
+        config = yaml.safe_load((folder / "node.yaml").read_text())
+        config.pop("listen", None)
+        config |= {
+            "data": {"path": str(self._data[name].resolve()), **self._columns_of(name)},
+            "http": "127.0.0.1:0",
+            "threads": self._threads,
+            "peer_wait_s": PEER_WAIT_S,
+            **settings,
+        }
+        (folder / "node.yaml").write_text(yaml.safe_dump(config))
+        with (self._logs / f"{name}.log").open("wb") as log:
+            self._processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "vfl_node", "--role", config["role"], "--config", str(folder / "node.yaml")],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches this process first, which ends the nodes in order
+            )
+
+    def _columns_of(self, name: str) -> dict[str, str]:
+        wanted = ("id", "label") if name == self._job.parties.active else ("id",)
+        return {key: value for key, value in self._columns.items() if key in wanted}
+
+    def _await_up(self, name: str) -> dict[str, Any]:
+        path = self._folder / name / "state" / "running.json"
+        limit = time.monotonic() + START_S
+        while not path.exists():
+            status = self._processes[name].poll()
+            if status is not None or time.monotonic() > limit:
+                raise UsageError(self._last_error(name) or f"{name} did not start", code="E_START")
+            time.sleep(0.05)
+        running: dict[str, Any] = json.loads(path.read_text())
+        token = self._folder / name / "state" / "token"
+        self._clients[name] = Client(running["http"], token.read_text())
+        return running
+
+    def _check_processes(self, view: dict[str, Any]) -> None:
+        for name, process in self._processes.items():
+            status = process.poll()
+            if status is not None:
+                how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+                raise PeerError(
+                    f"{name} was lost in phase {view['phase']!r}: its process ended {how}",
+                    code="E_PEER_LOST",
+                    hint=f"its log is {self._logs / (name + '.log')}",
+                )
+
+    def _story(self, message: str, job_id: str) -> str:
+        """The active party's account, and the cause where it lies with another party of this machine."""
+        for name in self._job.parties.passive:
+            try:
+                error = self._clients[name].job(job_id)["error"]
+            except VflError:
+                continue
+            if error and error["message"] not in message:
+                message += f"\n  at {name}: {error['message']} [{error['code']}]"
+                if error["hint"]:
+                    message += f"\n  hint: {error['hint']}"
+        return message
+
+    def _last_error(self, name: str) -> str:
+        lines = (self._logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
+        return lines[-1][:500] if lines else ""

@@ -1,0 +1,94 @@
+"""The live side of a job: how far it is, and the owner's wish to stop it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from vfl_node.errors import VflError
+
+log = structlog.get_logger()
+
+
+class Stop:
+    """A wish to end a job, heard at its next message or block of work."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._error: VflError | None = None
+        self._listeners: list[Callable[[VflError], None]] = []
+        self._lock = threading.Lock()
+
+    def ask(self, error: VflError) -> None:
+        """Ask for the end with ``error`` (Cancelled, Paused or a peer's word); the first wish counts."""
+        with self._lock:
+            if self._error is not None:
+                return
+            self._error = error
+            listeners = list(self._listeners)
+        self._event.set()
+        for listener in listeners:
+            listener(error)
+
+    def listen(self, listener: Callable[[VflError], None]) -> None:
+        """Call ``listener`` with the error once the end is asked for (at once if it already is)."""
+        with self._lock:
+            self._listeners.append(listener)
+            error = self._error
+        if error is not None:
+            listener(error)
+
+    def check(self) -> None:
+        """Raise the error if the end is asked for."""
+        if self._error is not None:
+            raise self._error
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep up to ``timeout_s``, and raise at once when the end is asked for."""
+        self._event.wait(timeout_s)
+        self.check()
+
+
+class LiveProgress:
+    """Implements :class:`vfl_node.progress.Progress`: keeps the newest figures and logs the milestones."""
+
+    def __init__(self, job_id: str, stop: Stop) -> None:
+        self._log = log.bind(job=job_id)
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._state: dict[str, Any] = {"phase": "waiting", "done": 0, "total": 0, "unit": "", "note": "", "loss": None}
+
+    def phase(self, name: str, total: int, unit: str) -> None:
+        """A phase begins."""
+        self._stop.check()
+        with self._lock:
+            self._state.update(phase=name, done=0, total=total, unit=unit, note="")
+        self._log.info("phase", phase=name, total=total, unit=unit)
+
+    def advance(self, steps: int) -> None:
+        """``steps`` more of the phase are done; this is where a stop is heard during long work."""
+        self._stop.check()
+        with self._lock:
+            self._state["done"] += steps
+
+    def note(self, **values: float) -> None:
+        """Figures of the owner's own side, such as the loss of an epoch."""
+        with self._lock:
+            self._state.update({key: value for key, value in values.items() if key == "loss"})
+        self._log.info("progress", **values)
+
+    def say(self, text: str, **context: str) -> None:
+        """One line for the owner, such as whom the job waits for."""
+        with self._lock:
+            if self._state["note"] == text:
+                return
+            self._state["note"] = text
+        self._log.info(text, **context)
+
+    def snapshot(self) -> dict[str, Any]:
+        """The newest figures."""
+        with self._lock:
+            return dict(self._state)

@@ -1,0 +1,320 @@
+"""Whom this node talks to: a standing link with each peer, and conversations on demand.
+
+Either end may open a stream. A peer with an address is dialled; one without is waited for.
+Where both know the other's address, the name that sorts first dials, and the other's call
+is turned away with ``E_CALL_BACK`` until it does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+import vfl_node
+from vfl_node.errors import PeerError, PeerLost, PolicyError, VflError
+from vfl_node.node.live import Stop
+from vfl_node.node.preflight import PROTOCOL_VERSION
+from vfl_node.settings import Settings
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
+from vfl_node.transport.grpc_channel import Dialer, LinkStream, NodeServer, StreamPipe
+from vfl_node.transport.tls import Credentials
+
+log = structlog.get_logger()
+
+CONNECT_S = 5.0
+BEAT_S = 5.0
+RETRY_S = (0.2, 0.5, 1.0, 2.0, 3.0)
+
+
+@dataclass
+class _PeerState:
+    """What is known of one peer right now."""
+
+    link: LinkStream | None = None
+    since: float = field(default_factory=time.time)
+    cause: str = ""
+    replies: dict[str, Notice] = field(default_factory=dict)
+
+
+class Peers:
+    """The links and conversations of one node.
+
+    Args:
+        settings: this node's settings.
+        credentials: TLS material, or None for plaintext on loopback.
+        on_notice: called with (peer, notice) for each offer and cancellation that arrives; may return a reply.
+    """
+
+    def __init__(
+        self, settings: Settings, credentials: Credentials | None, on_notice: Callable[[str, Notice], Notice | None]
+    ) -> None:
+        self._settings = settings
+        self._on_notice = on_notice
+        self._changed = threading.Condition()
+        self._states = {name: _PeerState() for name in settings.peers}
+        self._arrived: dict[tuple[str, str], StreamPipe] = {}
+        self._wanted: set[tuple[str, str]] = set()
+        self._stopping = threading.Event()
+        self._dialers = {
+            name: Dialer(
+                peer.address, own=settings.name, peer=name, federation=settings.federation, credentials=credentials
+            )
+            for name, peer in settings.peers.items()
+            if peer.address
+        }
+        self._server = (
+            NodeServer(
+                settings.listen,
+                own=settings.name,
+                federation=settings.federation,
+                credentials=credentials,
+                peers=frozenset(settings.peers),
+                on_converse=self._accept_conversation,
+                on_link=self._accept_link,
+            )
+            if settings.listen
+            else None
+        )
+
+    def start(self) -> str | None:
+        """Listen and dial; returns the bound ``host:port``, if any. Raises UsageError (``E_PORT``)."""
+        bound = self._server.start() if self._server else None
+        for name in self._dialers:
+            threading.Thread(target=self._keep_link, args=(name,), name=f"link-{name}", daemon=True).start()
+        return bound
+
+    def stop(self) -> None:
+        """End every link and conversation."""
+        self._stopping.set()
+        with self._changed:
+            links = [state.link for state in self._states.values() if state.link]
+            pipes = list(self._arrived.values())
+            self._changed.notify_all()
+        for stream in (*links, *pipes):
+            stream.close()
+        for dialer in self._dialers.values():
+            dialer.close()
+        if self._server:
+            self._server.stop()
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """Per peer: whether its link is up, since when, and why not."""
+        with self._changed:
+            return {
+                name: {
+                    "address": self._settings.peers[name].address,
+                    "online": state.link is not None,
+                    "since": datetime.fromtimestamp(state.since).astimezone().isoformat(timespec="seconds"),
+                    "cause": state.cause,
+                }
+                for name, state in self._states.items()
+            }
+
+    def describe(self, peer: str) -> str:
+        """Whom a job waits for: name, address, since when and, if known, why."""
+        with self._changed:
+            state = self._states[peer]
+            address = self._settings.peers[peer].address
+            where = f"at {address}" if address else "which dials in to this node"
+            since = datetime.fromtimestamp(state.since).strftime("%H:%M:%S")
+            cause = f": {state.cause}" if state.cause and state.link is None else ""
+            return f"{peer} ({where}), {'connected' if state.link else 'absent'} since {since}{cause}"
+
+    def ask(self, peer: str, notice: Notice, *, key: str, stop: Stop, deadline: float) -> Notice:
+        """Send an offer once the link is up and wait for the reply to ``key``.
+
+        Raises:
+            PeerLost: no reply until ``deadline`` (monotonic seconds; ``E_PEER_ABSENT``).
+        """
+        while True:
+            stop.check()
+            with self._changed:
+                state = self._states[peer]
+                link = state.link
+                state.replies.pop(key, None)
+            if link is not None:
+                try:
+                    link.send(notice)
+                    reply = self._reply(peer, key, link, stop, deadline)
+                    if reply is not None:
+                        return reply
+                except PeerLost:
+                    pass
+            if time.monotonic() > deadline:
+                raise PeerLost(
+                    f"no word from {self.describe(peer)}",
+                    code="E_PEER_ABSENT",
+                    hint="is that node running, and are its address and certificate right?",
+                )
+            stop.wait(0.1)
+
+    def tell(self, peer: str, notice: Notice) -> None:
+        """Send a notice if the link is up; best effort."""
+        with self._changed:
+            link = self._states[peer].link
+        if link is not None:
+            try:
+                link.send(notice)
+            except PeerLost:
+                log.info("notice not delivered", peer=peer)
+
+    def conversation(self, peer: str, job_id: str, *, stop: Stop, deadline: float) -> StreamPipe:
+        """Open or wait for the conversation about ``job_id``.
+
+        Raises:
+            PeerLost: none until ``deadline`` (``E_PEER_ABSENT``).
+        """
+        key = (peer, job_id)
+        with self._changed:
+            self._wanted.add(key)
+        try:
+            for attempt in range(1 << 30):
+                stop.check()
+                pipe, cause = self._open(peer, job_id, key)
+                if pipe is not None:
+                    return pipe
+                if time.monotonic() > deadline:
+                    raise PeerLost(
+                        f"no conversation with {self.describe(peer)}{cause}",
+                        code="E_PEER_ABSENT",
+                        hint="is that node running, and does it accept jobs from this one?",
+                    )
+                stop.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)] if peer in self._dialers else 0.02)
+        finally:
+            with self._changed:
+                self._wanted.discard(key)
+        raise PeerLost(f"no conversation with {peer}")
+
+    def _open(self, peer: str, job_id: str, key: tuple[str, str]) -> tuple[StreamPipe | None, str]:
+        """One try: what has arrived, or a call of our own where we dial."""
+        with self._changed:
+            if key in self._arrived:
+                return self._arrived.pop(key), ""
+        if peer not in self._dialers:
+            with self._changed:
+                self._changed.wait(0.2)
+                return self._arrived.pop(key, None), ""
+        try:
+            return self._dialers[peer].converse(job_id, timeout_s=CONNECT_S), ""
+        except PeerError as error:
+            with self._changed:  # it may have called meanwhile
+                pipe = self._arrived.pop(key, None)
+            return pipe, f": {error.message}"
+
+    def _accept_conversation(self, peer: str, job_id: str, pipe: StreamPipe) -> None:
+        """A peer opened a conversation; the handler's thread stays until it is over."""
+        self._call_back_if_ours(peer)
+        key = (peer, job_id)
+        limit = time.monotonic() + CONNECT_S / 2
+        with self._changed:
+            while key not in self._wanted:
+                left = limit - time.monotonic()
+                if left <= 0 or self._stopping.is_set():
+                    raise PeerError(
+                        f"{peer} asked about a job that is not waiting here",
+                        code="E_NOT_WAITING",
+                        for_peer="this job is not waiting for a conversation here",
+                    )
+                self._changed.wait(min(left, 0.05))
+            stale = self._arrived.pop(key, None)
+            self._arrived[key] = pipe
+            self._changed.notify_all()
+        if stale is not None:
+            stale.close()
+
+    def _accept_link(self, peer: str, link: LinkStream) -> None:
+        """A peer opened its standing link; the handler's thread serves it until it ends."""
+        self._call_back_if_ours(peer)
+        self._serve_link(peer, link)
+
+    def _call_back_if_ours(self, peer: str) -> None:
+        if peer in self._dialers and self._settings.name < peer:
+            raise PolicyError(f"{peer} is dialled by this node", code="E_CALL_BACK", for_peer="it dials this peer itself")
+
+    def _keep_link(self, peer: str) -> None:
+        """Keep a link to a dialled peer for as long as the node runs."""
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                link = self._dialers[peer].link(timeout_s=CONNECT_S)
+                failures = 0
+                self._serve_link(peer, link)
+            except VflError as error:
+                if error.code != "E_CALL_BACK":
+                    self._down(peer, error.message)
+            self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
+            failures += 1
+
+    def _serve_link(self, peer: str, link: LinkStream) -> None:
+        """Greet, then answer notices until the link breaks."""
+        link.send(
+            Notice(
+                hello=Hello(
+                    party=self._settings.name,
+                    role=self._settings.role,
+                    protocol_version=PROTOCOL_VERSION,
+                    software_version=vfl_node.__version__,
+                )
+            )
+        )
+        hello = link.receive(CONNECT_S)
+        if hello is None or hello.WhichOneof("body") != "hello":
+            link.close()
+            self._down(peer, "it did not greet")
+            return
+        with self._changed:
+            state = self._states[peer]
+            previous, state.link, state.cause, state.since = state.link, link, "", time.time()
+            self._changed.notify_all()
+        if previous is not None:
+            previous.close()
+        log.info("peer connected", peer=peer, version=hello.hello.software_version[:20])
+        try:
+            while not self._stopping.is_set():
+                notice = link.receive(BEAT_S)
+                if notice is None:
+                    link.send(Notice(beat=Beat()))
+                    continue
+                self._handle(peer, link, notice)
+        except PeerLost as error:
+            with self._changed:
+                ours = state.link is link
+            if ours and not self._stopping.is_set():
+                self._down(peer, error.message)
+        finally:
+            link.close()
+
+    def _handle(self, peer: str, link: LinkStream, notice: Notice) -> None:
+        kind = notice.WhichOneof("body")
+        if kind == "offer_reply":
+            with self._changed:
+                self._states[peer].replies[notice.offer_reply.job_id] = notice
+                self._changed.notify_all()
+        elif kind in ("offer", "cancel"):
+            reply = self._on_notice(peer, notice)
+            if reply is not None:
+                link.send(reply)
+
+    def _reply(self, peer: str, key: str, link: LinkStream, stop: Stop, deadline: float) -> Notice | None:
+        state = self._states[peer]
+        with self._changed:
+            while key not in state.replies and state.link is link and time.monotonic() < deadline:
+                stop.check()
+                self._changed.wait(0.1)
+            return state.replies.pop(key, None)
+
+    def _down(self, peer: str, cause: str) -> None:
+        with self._changed:
+            state = self._states[peer]
+            fresh = state.link is not None or state.cause != cause
+            if state.link is not None:
+                state.link, state.since = None, time.time()
+            state.cause = cause
+            self._changed.notify_all()
+        if fresh:
+            log.warning("peer absent", peer=peer, cause=cause)

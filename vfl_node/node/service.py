@@ -1,0 +1,185 @@
+"""One node from start to stop: settings, certificates, store, peers, jobs, board."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import structlog
+import torch
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+import vfl_node
+from vfl_node.configuration import parse
+from vfl_node.errors import UsageError
+from vfl_node.job import Job
+from vfl_node.node.jobs import Jobs
+from vfl_node.node.party import choose_device
+from vfl_node.node.peers import Peers
+from vfl_node.node.store import Store, now, replace_file
+from vfl_node.settings import Settings
+from vfl_node.transport import tls
+from vfl_node.web import app
+
+log = structlog.get_logger()
+
+STOP_S = 8.0
+"""Time that running jobs get to pause; the whole node ends within 10 s."""
+
+
+class Node:
+    """A party's service. Also the ``NodeView`` that the board shows."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Read certificates and open the store.
+
+        Raises:
+            UsageError: a certificate, key or device cannot be used.
+            StateError: the state folder cannot be used.
+        """
+        self.settings = settings
+        self._started = now()
+        credentials = None
+        if settings.tls:
+            credentials = tls.load(settings.tls, name=settings.name, federation=settings.federation)
+            for warning in credentials.warnings:
+                log.warning(warning)
+        else:
+            log.warning("plaintext between loopback addresses: for trials on one machine only")
+        self.device = choose_device(settings.device)
+        torch.set_num_threads(settings.threads)
+        self._store = Store(settings.state_dir)
+        self._jobs = Jobs(settings, self._store)
+        self.peers = Peers(settings, credentials, self._jobs.hear)
+        self.token = self._token()
+
+    def start(self) -> str | None:
+        """Listen, dial, go on with unfinished jobs; returns the bound gRPC address."""
+        bound = self.peers.start()
+        self._jobs.resume(self.peers)
+        log.info(
+            "node up",
+            party=self.settings.name,
+            role=self.settings.role,
+            version=vfl_node.__version__,
+            listen=bound,
+            device=str(self.device),
+            threads=self.settings.threads,
+        )
+        return bound
+
+    def stop(self) -> None:
+        """Pause jobs, tell the peers, close everything."""
+        self._jobs.stop(STOP_S)
+        self.peers.stop()
+        self._store.close()
+        log.info("node down", party=self.settings.name)
+
+    def health(self) -> dict[str, Any]:
+        """Alive, and whom it is connected with."""
+        return {
+            "status": "ok",
+            "party": self.settings.name,
+            "role": self.settings.role,
+            "version": vfl_node.__version__,
+            "started": self._started,
+            "peers": self.peers.status(),
+        }
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Every job, newest first."""
+        return self._jobs.views()
+
+    def job(self, job_id: str) -> dict[str, Any] | None:
+        """One job, or None."""
+        return self._jobs.view(job_id)
+
+    def submit(self, job_yaml: str) -> dict[str, Any]:
+        """Register a job of the owner. Raises UsageError."""
+        record = self._jobs.submit(parse(job_yaml, Job, source="the job"))
+        return self._jobs.view(record.id) or {}
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """End a job. Raises UsageError."""
+        self._jobs.cancel(job_id)
+        return self._jobs.view(job_id) or {}
+
+    def artefact(self, job_id: str, name: str) -> Path | None:
+        """A file that a job left for its owner, or None."""
+        record = self._store.get(job_id)
+        if record is None or name not in ("report.json", "report.html", "model.safetensors"):
+            return None
+        path = self._store.job_folder(record).artefacts / name
+        return path if path.exists() else None
+
+    def metrics_text(self) -> bytes:
+        """Figures for Prometheus."""
+        registry = CollectorRegistry()
+        jobs = Gauge("vfl_jobs", "Jobs known to this node", ["state"], registry=registry)
+        up = Gauge("vfl_peer_up", "Whether the standing link with a peer is up", ["peer"], registry=registry)
+        done = Gauge("vfl_job_done", "Steps done in the phase under way", ["job", "phase"], registry=registry)
+        total = Gauge("vfl_job_total", "Steps of the phase under way", ["job", "phase"], registry=registry)
+        for view in self._jobs.views():
+            jobs.labels(view["state"]).inc()
+            if view["state"] == "running":
+                done.labels(view["id"], view["phase"]).set(view["done"])
+                total.labels(view["id"], view["phase"]).set(view["total"])
+        for peer, status in self.peers.status().items():
+            up.labels(peer).set(int(bool(status["online"])))
+        return generate_latest(registry)
+
+    def _token(self) -> str:
+        """The secret that lets a program on this machine submit and cancel jobs."""
+        path = self.settings.state_dir / "token"
+        if not path.exists():
+            replace_file(path, secrets.token_urlsafe(24).encode())
+        return path.read_text()
+
+
+def serve(settings: Settings) -> None:
+    """Run a node until SIGINT or SIGTERM; returns after an orderly stop.
+
+    Raises:
+        VflError: the node cannot start.
+    """
+    node = Node(settings)
+    stopping = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopping.set())
+    board = None
+    try:
+        bound = node.start()
+        if settings.http:
+            host, _, port = settings.http.rpartition(":")
+            board = app.serve(app.create_app(node, token=node.token), host.strip("[]"), int(port))
+            board.start()
+        running = {"pid": os.getpid(), "listen": bound, "http": f"{host}:{board.port}" if board else None}
+        replace_file(settings.state_dir / "running.json", json.dumps(running).encode())
+        stopping.wait()
+    finally:
+        if board:
+            board.stop()
+        node.stop()
+        (settings.state_dir / "running.json").unlink(missing_ok=True)
+
+
+def running(settings: Settings) -> dict[str, Any]:
+    """Where the node of these settings listens.
+
+    Raises:
+        UsageError: it is not running (``E_NOT_RUNNING``).
+    """
+    path = settings.state_dir / "running.json"
+    try:
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    except OSError:
+        raise UsageError(
+            f"node {settings.name} is not running (no {path})",
+            code="E_NOT_RUNNING",
+            hint=f"start it: vfl-node --role {settings.role} --config FILE",
+        ) from None

@@ -1,0 +1,108 @@
+"""Write what a new node needs: configuration, key, certificate request; and a trial federation's certificates."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import yaml
+
+from vfl_node.errors import UsageError
+from vfl_node.settings import Role
+from vfl_node.transport import tls
+
+CONFIG = """\
+# Settings of one node. Nothing in this file is ever sent to another party.
+# Relative paths are relative to this file.
+name: {name}              # as in the job file and in this node's certificate
+role: {role}            # active holds the labels, passive holds features only
+federation: {federation}         # trust domain in every certificate
+
+data:
+  path: {name}.csv        # CSV with a header line
+  id: id                  # column that identifies a record; compared in the form the job names
+{label}  # columns:              # kinds are detected; declare them to be sure
+  #   age: numeric
+  #   ward: categorical
+  #   remark: ignore
+
+listen: {listen}    # gRPC port for peers; leave it out if this node only dials
+http: 127.0.0.1:{http}    # health, metrics, jobs; keep it on loopback
+
+peers: {{}}                 # who takes part besides this node, for example
+#  {other}:
+#    address: {other}.example:7443   # without an address it is waited for
+
+accept_jobs_from: []      # peers whose jobs run here without asking; nobody by default
+
+tls:
+  ca: ca.crt              # the federation's authority
+  certificate: node.crt   # from node.csr, signed by the authority
+  key: node.key           # stays here; mode 0600
+
+state_dir: state          # jobs, their keys while they run, reports; private to this user
+device: auto              # CUDA where there is one; cpu or cuda:0 to choose
+threads: 1                # for tensors and group operations
+peer_wait_s: 3600         # how long a job waits for a lost or absent peer
+"""
+
+
+def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> list[Path]:
+    """Write ``node.yaml``, ``node.key`` (0600) and ``node.csr`` into ``folder``; returns the files.
+
+    Raises:
+        UsageError: one of them exists already (nothing is overwritten).
+    """
+    paths = [folder / file for file in ("node.yaml", "node.key", "node.csr")]
+    for path in paths:
+        if path.exists():
+            raise UsageError(f"{path} exists already", code="E_EXISTS", hint="choose another folder, or remove it")
+    folder.mkdir(parents=True, exist_ok=True)
+    key, request = tls.make_key_and_request(name, federation)
+    active = role == "active"
+    paths[0].write_text(
+        CONFIG.format(
+            name=name,
+            role=role,
+            federation=federation,
+            label="  label: label            # column with labels 0 and 1\n" if active else "",
+            listen="0.0.0.0:7443" if active else "0.0.0.0:7444",
+            http=8080 if active else 8081,
+            other="lab" if active else "clinic",
+        )
+    )
+    tls.write_private(paths[1], key)
+    paths[2].write_bytes(request)
+    return paths
+
+
+def certify(folders: list[Path], authority: Path) -> list[Path]:
+    """Sign each folder's ``node.csr`` with a trial authority, made in ``authority`` where absent.
+
+    For trials: one machine that holds the authority's key can impersonate every party.
+
+    Raises:
+        UsageError: a request is missing or not of this federation.
+    """
+    certificate, key = authority / "ca.crt", authority / "ca.key"
+    written = []
+    for folder in folders:
+        request = folder / "node.csr"
+        if not request.exists():
+            raise UsageError(f"no {request}", code="E_FILE", hint=f"write it first: vfl-node init NAME --role ROLE {folder}")
+        if not certificate.exists():
+            authority.mkdir(parents=True, exist_ok=True)
+            made, secret = tls.make_authority(_federation(folder))
+            certificate.write_bytes(made)
+            tls.write_private(key, secret)
+        signed = tls.sign(certificate.read_bytes(), key.read_bytes(), request.read_bytes())
+        (folder / "node.crt").write_bytes(signed)
+        if not ((folder / "ca.crt").exists() and certificate.samefile(folder / "ca.crt")):
+            shutil.copyfile(certificate, folder / "ca.crt")
+        written.append(folder / "node.crt")
+    return written
+
+
+def _federation(folder: Path) -> str:
+    config = folder / "node.yaml"
+    return str(yaml.safe_load(config.read_text()).get("federation", "trial")) if config.exists() else "trial"

@@ -1,0 +1,106 @@
+"""Both parties in one process, over the in-memory channel: the same code, for research and tests.
+
+Steps alternate on one thread, so a run is deterministic given the parties' randomness; with
+the same randomness and thread count the models have the same bits as over gRPC (on a CPU).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import read_table
+from vfl_node.errors import PeerLost
+from vfl_node.job import Job
+from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node.party import Part, play
+from vfl_node.node.store import JobFolder
+from vfl_node.settings import Data, Settings
+from vfl_node.transport.channel import Channel, memory_channels, run_together
+
+
+def simulate(
+    job: Job,
+    files: Mapping[str, Path],
+    out: Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    threads: int = 1,
+    randomness: Mapping[str, Randomness] | None = None,
+    on_view: Callable[[dict[str, Any]], None] | None = None,
+    wrap: Callable[[str, Channel], Channel] | None = None,
+) -> dict[str, Path]:
+    """Run ``job`` with both parties in this process.
+
+    Args:
+        job: the job.
+        files: party name → CSV file.
+        out: the active party's artefacts; the others' lie in ``out/<party>``.
+        columns: names of the id and label columns where they differ from the defaults.
+        threads: threads for tensors and group operations.
+        randomness: party name → its private randomness; the operating system's by default.
+        on_view: called with the active party's progress as it moves on.
+        wrap: replaces a party's channel, so that a test can listen in.
+
+    Returns:
+        Party name → folder of its artefacts.
+
+    Raises:
+        VflError: the first party's error, as its owner would see it.
+    """
+    torch.set_num_threads(threads)
+    columns = dict(columns or {})
+    folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
+    with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
+        channels = dict(zip(job.parties.all, memory_channels(*job.parties.all, job_id=job.name), strict=True))
+        runs = []
+        for name, channel in channels.items():
+            role = "active" if name == job.parties.active else "passive"
+            wanted = {key: value for key, value in columns.items() if key == "id" or role == "active"}
+            data = Data(path=files[name], **wanted)
+            settings = Settings(
+                name=name, role=role, data=data, insecure_loopback=True, threads=threads, device="cpu", state_dir=Path(scratch)
+            )
+            table = read_table(
+                data, id_form=job.align.id_form, needs_label=role == "active" and job.train is not None, party=name
+            )
+            progress = _Told(job, name, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
+            folder = JobFolder(Path(scratch) / name)
+            own = (randomness or {}).get(name) or Randomness(folder.seed())
+            part = Part.on_this_machine(settings, job, job.name, table, own, folder, progress, attempt=1)
+            channel = wrap(name, channel) if wrap else channel
+            runs.append((play(part, channel), channel))
+        results = run_together(*runs)
+        errors = [result for result in results if isinstance(result, BaseException)]
+        for error in sorted(errors, key=lambda error: isinstance(error, PeerLost)):  # the cause before its echo
+            raise error
+        for name, folder in folders.items():
+            folder.mkdir(parents=True, exist_ok=True)
+            for file in (Path(scratch) / name / "artefacts").iterdir():
+                (folder / file.name).write_bytes(file.read_bytes())
+    return folders
+
+
+class _Told(LiveProgress):
+    """A progress that hands its view on, at most every tenth of a second."""
+
+    def __init__(self, job: Job, name: str, on_view: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(job.name, Stop())
+        self._head = {"id": job.name, "name": job.name, "state": "running", "parties": list(job.parties.all)}
+        self._on_view = on_view
+        self._next = 0.0
+
+    def advance(self, steps: int) -> None:
+        """As in the base, and tell."""
+        super().advance(steps)
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + 0.1
+            self._on_view(self._head | self.snapshot())
+
+

@@ -1,0 +1,270 @@
+"""What a node keeps: an index of jobs in SQLite, and one private folder per job.
+
+SQLite (WAL, synchronous=FULL) holds the index; bulk lies in files that are written to a
+temporary name, fsynced and renamed. A job's secrets (the seed from which every key, shuffle
+and initial weight of this party derives) live in its folder until the job ends, so that a
+restarted node repeats itself byte for byte; then they are destroyed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import sqlite3
+import threading
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.errors import StateError, UsageError
+from vfl_node.job import Job, parse_job
+
+State = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
+UNFINISHED: tuple[State, ...] = ("waiting", "running", "paused")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One job in the index."""
+
+    id: str
+    name: str
+    submitter: str
+    spec: str
+    state: State
+    attempt: int = 0
+    submitted: str = ""
+    finished: str | None = None
+    code: str | None = None
+    message: str | None = None
+    hint: str | None = None
+
+    @property
+    def job(self) -> Job:
+        """The shared part of the job."""
+        return parse_job(self.spec, source=f"job {self.id}")
+
+
+class Store:
+    """The index of jobs of one node; safe to use from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open or create the store in ``folder``, which becomes private to this user (0700).
+
+        Raises:
+            StateError: the folder cannot be written (``E_STATE``), another node uses it
+                (``E_STATE_LOCKED``), or the index is damaged (``E_STATE_CORRUPT``).
+        """
+        self.folder = folder
+        self._lock = threading.Lock()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)
+            (folder / "jobs").mkdir(exist_ok=True)
+            self._holder = _hold(folder / "lock")
+            self._db = sqlite3.connect(folder / "jobs.sqlite", check_same_thread=False, isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            self._db.execute(
+                "CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, name TEXT NOT NULL, submitter TEXT NOT NULL, "
+                "spec TEXT NOT NULL, state TEXT NOT NULL, attempt INTEGER NOT NULL, submitted TEXT NOT NULL, "
+                "finished TEXT, code TEXT, message TEXT, hint TEXT)"
+            )
+        except OSError as error:
+            raise StateError(
+                f"cannot use the state folder {folder}: {error.strerror}", hint="set state_dir to a folder this user can write"
+            ) from None
+        except sqlite3.DatabaseError as error:
+            raise StateError(
+                f"the job index {folder / 'jobs.sqlite'} cannot be read: {error}",
+                code="E_STATE_CORRUPT",
+                hint="restore it from a backup, or move it away to begin with an empty index",
+            ) from None
+
+    def close(self) -> None:
+        """Close the index and let another node have the folder."""
+        with self._lock:
+            self._db.close()
+        os.close(self._holder)
+
+    def add(self, job: Job, *, submitter: str, job_id: str | None = None) -> Record:
+        """Register a job as waiting; an id is made from its name where none is given."""
+        record = Record(
+            id=job_id or f"{job.name[:48]}-{secrets.token_hex(4)}",
+            name=job.name,
+            submitter=submitter,
+            spec=job.canonical(),
+            state="waiting",
+            submitted=now(),
+        )
+        self._write(record, "INSERT")
+        return record
+
+    def update(self, record: Record, **changes: Any) -> Record:
+        """Store ``record`` with ``changes`` and return it."""
+        changed = replace(record, **changes)
+        self._write(changed, "REPLACE")
+        return changed
+
+    def get(self, job_id: str) -> Record | None:
+        """One job, or None."""
+        found = self._query("SELECT * FROM jobs WHERE id = ?", job_id)
+        return found[0] if found else None
+
+    def all(self) -> list[Record]:
+        """Every job, newest first."""
+        return self._query("SELECT * FROM jobs ORDER BY submitted DESC, rowid DESC")
+
+    def unfinished(self) -> list[Record]:
+        """Jobs that go on after a restart, oldest first."""
+        return [record for record in reversed(self.all()) if record.state in UNFINISHED]
+
+    def job_folder(self, record: Record) -> JobFolder:
+        """The private folder of a job."""
+        return JobFolder(self.folder / "jobs" / record.id)
+
+    def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"]) -> None:
+        names = [field.name for field in fields(Record)]
+        marks = ", ".join(f":{name}" for name in names)
+        with self._lock:
+            self._db.execute(f"{verb} INTO jobs ({', '.join(names)}) VALUES ({marks})", asdict(record))  # noqa: S608
+
+    def _query(self, sql: str, *values: str) -> list[Record]:
+        names = [field.name for field in fields(Record)]
+        with self._lock:
+            rows = self._db.execute(sql.replace("*", ", ".join(names), 1), values).fetchall()
+        return [Record(*row) for row in rows]
+
+
+class JobFolder:
+    """Everything one job leaves on this node's disk (0700)."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def artefacts(self) -> Path:
+        """Report and models; what is left when the job has ended."""
+        return self.path / "artefacts"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Training checkpoints."""
+        return self.path / "checkpoints"
+
+    def seed(self) -> bytes:
+        """The job's secret seed at this party; drawn once from the operating system."""
+        path = self.path / "seed"
+        if not path.exists():
+            replace_file(path, secrets.token_bytes(32))
+        seed = path.read_bytes()
+        if len(seed) != 32:
+            raise StateError(f"{path} is damaged", code="E_STATE_CORRUPT", hint="submit the job again as a new one")
+        return seed
+
+    def check(self, name: str, digest: bytes) -> None:
+        """As :meth:`vfl_node.alignment.alignment.Pins.check`, kept on disk."""
+        self._pin(
+            name, digest, code="E_REPLAY", text="{name} differs from an earlier attempt of this job", hint="submit a new job"
+        )
+
+    def check_input(self, owner: str, digest: bytes) -> None:
+        """Refuse another input than the one the job began with.
+
+        Running alignment again on a changed set would be a differencing attack.
+        """
+        self._pin(
+            f"input of {owner}",
+            digest,
+            code="E_INPUT_CHANGED",
+            text="the {name} has changed since the job began (digest {before}…, now {after}…)",
+            hint="put the original file back to resume, or submit a new job",
+        )
+
+    def _pin(self, name: str, digest: bytes, *, code: str, text: str, hint: str) -> None:
+        path = self.path / "pins.json"
+        pins: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        if name not in pins:
+            replace_file(path, json.dumps(pins | {name: digest.hex()}).encode())
+        elif pins[name] != digest.hex():
+            before, after = pins[name][:12], digest.hex()[:12]
+            raise StateError(
+                text.format(name=name, before=before, after=after),
+                code=code,
+                hint=hint,
+                for_peer="its part of the job has changed since it began",
+            )
+
+    def save_alignment(self, alignment: Alignment) -> None:
+        """Keep a finished alignment, so that a restart does not repeat it."""
+        head = {k: v for k, v in asdict(alignment).items() if k != "rows"}
+        np.save(self.path / "rows.partial.npy", alignment.rows, allow_pickle=False)
+        (self.path / "rows.partial.npy").replace(self.path / "rows.npy")
+        replace_file(self.path / "alignment.json", json.dumps(head).encode())
+
+    def load_alignment(self) -> Alignment | None:
+        """The finished alignment, or None."""
+        path = self.path / "alignment.json"
+        if not path.exists():
+            return None
+        head = json.loads(path.read_text())
+        head["learnt"] = tuple(head["learnt"])
+        return Alignment(rows=np.load(self.path / "rows.npy", allow_pickle=False), **head)
+
+    def destroy_secrets(self) -> None:
+        """Remove everything but the artefacts: seed, pins, alignment, checkpoints."""
+        for entry in self.path.iterdir():
+            if entry == self.artefacts:
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write ``data`` (0600) so that after a crash ``path`` holds the old bytes or the new, never a part."""
+    temporary = path.with_name(path.name + ".partial")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    with contextlib.suppress(OSError):
+        directory = os.open(path.parent, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _hold(path: Path) -> int:
+    """Lock the state folder for this process; the descriptor keeps the lock."""
+    import fcntl
+
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        os.close(descriptor)
+        raise UsageError(
+            f"the state folder {path.parent} is in use by another node (process {holder})",
+            code="E_STATE_LOCKED",
+            hint="stop that node, or give this one its own state_dir",
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor

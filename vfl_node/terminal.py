@@ -1,0 +1,65 @@
+"""A job's progress for a person: bars on a terminal, JSON lines otherwise."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+
+class Shown:
+    """Shows the views of one job as they come; a context manager."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._terminal = sys.stderr.isatty()
+        self._last: tuple[Any, ...] = ()
+        self._bars = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description:<28}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[unit]} {task.fields[loss]}"),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+            disable=not self._terminal,
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> Shown:
+        self._bars.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bars.stop()
+
+    def update(self, view: dict[str, Any]) -> None:
+        """Show one view of the job, as :meth:`vfl_node.node.jobs.Jobs.view` gives it."""
+        phase, total = view["phase"], view["total"]
+        if not self._terminal:
+            tenth = 10 * view["done"] // total if total else 0
+            key = (view["state"], phase, tenth, view["note"])
+            if key != self._last:
+                self._last = key
+                names = ("id", "state", "phase", "done", "total", "unit", "loss", "note")
+                line = {name: view[name] for name in names if view.get(name) not in (None, "")}
+                print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: T201
+            return
+        if view["note"] and (view["note"],) != self._last:
+            self._last = (view["note"],)
+            self._bars.console.print(f"  {view['note']}", markup=False, highlight=False)
+        if not total:
+            return
+        for name, task in self._tasks.items():
+            if name != phase:
+                self._bars.update(task, completed=self._bars.tasks[task].total)
+        if phase not in self._tasks:
+            self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
+        loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
+        self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=loss)

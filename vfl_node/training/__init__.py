@@ -1,0 +1,1 @@
+"""Training of a split network over an alignment; see docs/training.md."""

@@ -1,0 +1,124 @@
+"""Where a party keeps what it needs to go on after a restart.
+
+At the same epochs both parties store their own half under the same name. Neither can be
+more than one checkpoint ahead of the other, so keeping two is enough for them to have one
+in common; the node agrees on its name before training resumes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from vfl_node.errors import StateError
+from vfl_node.models import storage
+
+KEPT = 2
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One party's state at the end of an epoch.
+
+    Attributes:
+        tensors: weights and optimiser states.
+        meta: JSON values: place, losses and results so far.
+    """
+
+    tensors: Mapping[str, Tensor]
+    meta: Mapping[str, Any]
+
+
+class Checkpoints(Protocol):
+    """Keeps the newest checkpoints of one job. Names sort by step."""
+
+    def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """Keep a checkpoint; when this returns it survives a crash."""
+
+    def load(self, name: str) -> Checkpoint:
+        """The checkpoint ``name``.
+
+        Raises:
+            StateError: it is not there or is damaged (``E_STATE_CORRUPT``).
+        """
+
+    def names(self) -> tuple[str, ...]:
+        """The checkpoints that can be loaded, oldest first."""
+
+
+class MemoryCheckpoints:
+    """Checkpoints that live as long as the object."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._checkpoints: dict[str, Checkpoint] = {}
+
+    def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """As :meth:`Checkpoints.save`."""
+        copies = {key: tensor.detach().cpu().clone() for key, tensor in tensors.items()}
+        self._checkpoints[name] = Checkpoint(copies, json.loads(json.dumps(meta)))
+        for old in self.names()[: -self._kept]:
+            del self._checkpoints[old]
+
+    def load(self, name: str) -> Checkpoint:
+        """As :meth:`Checkpoints.load`."""
+        if name not in self._checkpoints:
+            raise _missing(name)
+        return self._checkpoints[name]
+
+    def names(self) -> tuple[str, ...]:
+        """As :meth:`Checkpoints.names`."""
+        return tuple(sorted(self._checkpoints))
+
+
+class FileCheckpoints:
+    """Checkpoints as ``NAME.safetensors`` and ``NAME.sha256`` in one folder.
+
+    The digest is written last and removed first: a checkpoint exists exactly while it does.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+        """As :meth:`Checkpoints.save`."""
+        data = storage.save(self._tensors(name), tensors, {"meta": json.dumps(meta, sort_keys=True)})
+        storage.write_whole(self._digest(name), hashlib.sha256(data).hexdigest().encode())
+        for old in self.names()[:-KEPT]:
+            self._digest(old).unlink()
+            self._tensors(old).unlink()
+
+    def load(self, name: str) -> Checkpoint:
+        """As :meth:`Checkpoints.load`."""
+        if name not in self.names():
+            raise _missing(name)
+        if hashlib.sha256(self._tensors(name).read_bytes()).hexdigest().encode() != self._digest(name).read_bytes():
+            raise StateError(
+                f"checkpoint {name} in {self._folder} is damaged: its SHA-256 is not the one stored with it",
+                code="E_STATE_CORRUPT",
+                hint="submit the job again; it starts anew",
+            )
+        tensors, metadata = storage.load(self._tensors(name))
+        return Checkpoint(tensors, json.loads(metadata["meta"]))
+
+    def names(self) -> tuple[str, ...]:
+        """As :meth:`Checkpoints.names`."""
+        found = [path.stem for path in self._folder.glob("*.sha256") if self._tensors(path.stem).exists()]
+        return tuple(sorted(found))
+
+    def _tensors(self, name: str) -> Path:
+        return self._folder / f"{name}.safetensors"
+
+    def _digest(self, name: str) -> Path:
+        return self._folder / f"{name}.sha256"
+
+
+def _missing(name: str) -> StateError:
+    return StateError(f"there is no checkpoint {name}", code="E_STATE_CORRUPT", hint="submit the job again; it starts anew")

@@ -1,0 +1,99 @@
+"""What a party brings to training, and what it takes home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.tables import Table
+from vfl_node.job import Evaluate, Train
+from vfl_node.progress import Progress, Silent
+from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
+from vfl_node.training.evaluation import Values
+
+
+@dataclass(frozen=True)
+class Task:
+    """One party's side of a training.
+
+    Attributes:
+        alignment: the shared rows as this party sees them.
+        table: its own records; the active party's has labels.
+        train: the job's section.
+        evaluate: the job's section.
+        clock: seconds since any fixed moment, for the duration of epochs only.
+        device: where models and columns are.
+        checkpoints: where its state is kept.
+        progress: whom to tell.
+    """
+
+    alignment: Alignment
+    table: Table
+    train: Train
+    evaluate: Evaluate
+    clock: Callable[[], float]
+    device: torch.device = torch.device("cpu")
+    checkpoints: Checkpoints = field(default_factory=MemoryCheckpoints)
+    progress: Progress = field(default_factory=Silent)
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of the first repeat.
+
+    Attributes:
+        loss: mean over its rows, with the synthetic labels taken as true; None at a
+            passive party that the job does not tell.
+        seconds: from its first batch to its last.
+        bytes: sent and received, as serialised frames.
+    """
+
+    loss: float | None
+    seconds: float
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What one party has after training. Metrics are None at a passive party that the job does not tell.
+
+    Attributes:
+        epochs: of the first repeat.
+        steps: batches trained on in all repeats.
+        device: its name.
+        metrics: metric → value, the mean over repeats; None for one that is not defined.
+        local_metrics: the active party alone on the same rows; None without own features.
+        intervals: metric → {mean, sd, low, high} over repeats; empty for a single repeat.
+        local_intervals: the same of ``local_metrics``.
+        gains: the same of the difference federated − local, repeat by repeat.
+        population: which rows the metrics are about: ``population``, ``rows`` (of the first
+            repeat), ``real_share`` (share with real passive features, a ratio of counts).
+        calibration_curve: points of the calibration plot, first repeat.
+        weights: this party's half, first repeat: parameter → tensor on the CPU.
+        encoder: JSON of the encoder that belongs to ``weights``.
+        learnt: in plain words, what this party learnt from training.
+    """
+
+    epochs: tuple[Epoch, ...]
+    steps: int
+    device: str
+    metrics: Values | None
+    local_metrics: Values | None
+    intervals: Mapping[str, Mapping[str, float]]
+    local_intervals: Mapping[str, Mapping[str, float]]
+    gains: Mapping[str, Mapping[str, float]]
+    population: Mapping[str, Any] | None
+    calibration_curve: list[Any]
+    weights: Mapping[str, Tensor]
+    encoder: str
+    learnt: tuple[str, ...]
+
+
+def device_name(device: torch.device) -> str:
+    """The accelerator's name, or ``cpu``."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
