@@ -61,7 +61,9 @@ def service(
     if context.invoked_subcommand:
         return
     if role is None or config is None:
-        raise UsageError("name what to do", hint="vfl-node --role active --config FILE runs a node; vfl-node --help lists the rest")
+        raise UsageError(
+            "name what to do", hint="vfl-node --role active --config FILE runs a node; vfl-node --help lists the rest"
+        )
     settings = load_settings(config)
     if settings.role != role.value:
         raise UsageError(
@@ -85,7 +87,9 @@ def init(
     _checked_name(name)
     for path in write(name, role.value, folder, federation=federation):
         out.print(f"wrote {path}")
-    out.print(f"next: have {folder / 'node.csr'} signed (for a trial: vfl-node certify {folder}), then edit {folder / 'node.yaml'}")
+    out.print(
+        f"next: have {folder / 'node.csr'} signed (for a trial: vfl-node certify {folder}), then edit {folder / 'node.yaml'}"
+    )
 
 
 @app.command()
@@ -108,7 +112,7 @@ def run(
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
-    in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel: for research and tests.")] = False,
+    in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
 ) -> None:
     """Run a whole federation on this machine, to try a job on one's own files."""
     configure_logs(quiet=True)
@@ -163,17 +167,13 @@ def jobs(config: ConfigOption = None, node: NodeOption = "", as_json: Annotated[
 
 
 @app.command()
-def watch(
-    job_id: Annotated[str, typer.Argument(metavar="JOB")], config: ConfigOption = None, node: NodeOption = ""
-) -> None:
+def watch(job_id: Annotated[str, typer.Argument(metavar="JOB")], config: ConfigOption = None, node: NodeOption = "") -> None:
     """Follow a job to its end; exit status 0 if it succeeds."""
     _follow(_client(config, node), job_id)
 
 
 @app.command()
-def cancel(
-    job_id: Annotated[str, typer.Argument(metavar="JOB")], config: ConfigOption = None, node: NodeOption = ""
-) -> None:
+def cancel(job_id: Annotated[str, typer.Argument(metavar="JOB")], config: ConfigOption = None, node: NodeOption = "") -> None:
     """End a job at this node and its peers."""
     _client(config, node).cancel(job_id)
     out.print(f"{job_id} is being cancelled")
@@ -212,7 +212,9 @@ def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
         if not equals or not path:
             raise UsageError(f"--data {option} is not PARTY=FILE", hint="for example --data active=clinic.csv")
         if name is None:
-            raise UsageError(f"--data names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}")
+            raise UsageError(
+                f"--data names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
+            )
         if name in files:
             raise UsageError(f"--data is given twice for {name}")
         files[name] = Path(path)
@@ -249,7 +251,9 @@ def _checked_name(name: str) -> None:
     try:
         TypeAdapter(Name).validate_python(name)
     except ValidationError:
-        raise UsageError(f"{name!r} cannot be a party's name", hint="lower-case letters, digits and inner hyphens, at most 63") from None
+        raise UsageError(
+            f"{name!r} cannot be a party's name", hint="lower-case letters, digits and inner hyphens, at most 63"
+        ) from None
 
 
 def main() -> NoReturn:

@@ -58,9 +58,7 @@ class DataError(VflError):
     default_code = "E_DATA"
 
     def __init__(self, message: str, *, hint: str = "", code: str = "", for_peer: str = "") -> None:
-        super().__init__(
-            message, hint=hint, code=code, for_peer=for_peer or "its data cannot be used for this job"
-        )
+        super().__init__(message, hint=hint, code=code, for_peer=for_peer or "its data cannot be used for this job")
 
 
 class PolicyError(VflError):

@@ -85,7 +85,9 @@ class Evaluate(Frozen):
     test_fraction: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
     repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")
     metrics: tuple[Metric, ...] = Field(default=("auc", "ace", "nll", "accuracy"), min_length=1)
-    share_with_passive: bool = Field(default=False, description="tell the passive party loss and metrics; they derive from labels")
+    share_with_passive: bool = Field(
+        default=False, description="tell the passive party loss and metrics; they derive from labels"
+    )
 
     @model_validator(mode="after")
     def _repeats_need_a_split(self) -> Evaluate:
@@ -115,7 +117,9 @@ class Job(Frozen):
             raise ValueError("no protocol of this version needs a coordinator; leave parties.coordinator out")
         if self.train and self.align.protocol == "psu":
             if self.train.missing.labels == "none" or self.train.missing.features == "none":
-                raise ValueError("psu trains on the union: train.missing.labels and train.missing.features must say what stands in for rows a party does not own (majority, sampling)")
+                raise ValueError(
+                    "psu trains on the union: train.missing.labels and train.missing.features must say what stands in for rows a party does not own (majority, sampling)"
+                )
         return self
 
     def canonical(self) -> str:
@@ -156,4 +160,16 @@ def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[s
     return sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
 
 
-__all__ = ["Align", "Evaluate", "Job", "Missing", "Name", "Parties", "Train", "UsageError", "differing_fields", "load_job", "parse_job"]
+__all__ = [
+    "Align",
+    "Evaluate",
+    "Job",
+    "Missing",
+    "Name",
+    "Parties",
+    "Train",
+    "UsageError",
+    "differing_fields",
+    "load_job",
+    "parse_job",
+]

@@ -10,7 +10,9 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.job import Job
-from vfl_node.node.store import JobFolder, Store, replace_file
+from vfl_node.models.storage import write_whole
+from vfl_node.node.store import JobFolder, Store
+from vfl_node.transport.channel import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
 
@@ -79,16 +81,18 @@ def test_alignment_is_kept(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     assert folder.load_alignment() is None
     alignment = Alignment("psu", "curve25519", np.array([2, -1, 0], dtype=np.int64), 2, 2, 1, ("a", "b"))
-    folder.save_alignment(alignment)
+    folder.save_alignment(alignment, 1.5, Traffic(1, 2, 3, 4))
     loaded = JobFolder(tmp_path / "job").load_alignment()
     assert loaded is not None
-    assert loaded.rows.tolist() == [2, -1, 0]
-    assert (loaded.union, loaded.learnt) == (3, ("a", "b"))
+    again, seconds, traffic = loaded
+    assert again.rows.tolist() == [2, -1, 0]
+    assert (again.union, again.learnt) == (3, ("a", "b"))
+    assert (seconds, traffic) == (1.5, Traffic(1, 2, 3, 4))
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "f"
-    replace_file(path, b"old")
-    replace_file(path, b"new")
+    write_whole(path, b"old")
+    write_whole(path, b"new")
     assert path.read_bytes() == b"new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["f"]

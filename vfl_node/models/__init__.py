@@ -20,9 +20,7 @@ class Architecture:
 
     def bottom(self, *, numeric: int, cardinalities: Sequence[int], embedding_size: int, sizes: Sequence[int]) -> Bottom:
         """One party's half up to the cut layer, without initial weights."""
-        return Bottom(
-            numeric=numeric, cardinalities=cardinalities, embedding_size=embedding_size, sizes=sizes, wide=self.wide
-        )
+        return Bottom(numeric=numeric, cardinalities=cardinalities, embedding_size=embedding_size, sizes=sizes, wide=self.wide)
 
     def top(self, *, widths: Sequence[int], sizes: Sequence[int]) -> Top:
         """The label holder's half from the cut layer on, without initial weights."""

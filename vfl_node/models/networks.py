@@ -17,7 +17,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 
 class Bottom(nn.Module):
@@ -41,15 +40,18 @@ class Bottom(nn.Module):
         super().__init__()
         self.categories = _tables(cardinalities, embedding_size)
         self.layers = _stack(numeric + embedding_size * len(cardinalities), sizes)
-        self.wide_numeric = skip_init(nn.Linear, numeric, 1, bias=False) if wide else None
-        self.wide_categories = _tables(cardinalities, 1) if wide else None
+        self.wide = wide
+        self.wide_numeric = _linear(numeric, 1, bias=False) if wide and numeric else None
+        self.wide_categories = _tables(cardinalities if wide else (), 1)
 
     def forward(self, numeric: Tensor, categorical: Tensor) -> Tensor:
         """Embedding float32[B, d] (wide: [B, d+1]) of numeric float32[B, p] and categorical int64[B, c]."""
         deep = self.layers(torch.cat([numeric, *_looked_up(self.categories, categorical)], dim=1))  # [B, d]
-        if self.wide_numeric is None or self.wide_categories is None:
+        if not self.wide:
             return deep
-        linear = [self.wide_numeric(numeric), *_looked_up(self.wide_categories, categorical)]  # (1 + c) × [B, 1]
+        linear = _looked_up(self.wide_categories, categorical)  # c × [B, 1]
+        if self.wide_numeric is not None:
+            linear.append(self.wide_numeric(numeric))
         return torch.cat([deep, torch.stack(linear).sum(dim=0)], dim=1)
 
 
@@ -68,7 +70,7 @@ class Top(nn.Module):
         deep = sum(widths) - (len(widths) if wide else 0)
         self.wide = wide
         self.layers = _stack(deep, sizes)
-        self.output = skip_init(nn.Linear, sizes[-1] if sizes else deep, 1)
+        self.output = _linear(sizes[-1] if sizes else deep, 1)
 
     def forward(self, embeddings: Sequence[Tensor]) -> Tensor:
         """Logits float32[B] of embeddings float32[B, widths[k]]."""
@@ -119,16 +121,21 @@ def initialise(module: nn.Module, generator: torch.Generator) -> None:
             raise TypeError(f"no initial weights are defined for {type(layer).__name__}")
 
 
+def _linear(width: int, size: int, *, bias: bool = True) -> nn.Linear:
+    """A layer without initial weights: made on ``meta`` it draws nothing from the global generator."""
+    return nn.Linear(width, size, bias=bias, device="meta").to_empty(device="cpu")
+
+
 def _stack(width: int, sizes: Sequence[int]) -> nn.Sequential:
     """Linear + ReLU for each of ``sizes``; a ReLU follows the last as well."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *sizes], sizes, strict=False):
-        layers += [skip_init(nn.Linear, before, after), nn.ReLU()]
+        layers += [_linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers)
 
 
 def _tables(cardinalities: Sequence[int], width: int) -> nn.ModuleList:
-    return nn.ModuleList(skip_init(nn.Embedding, codes, width) for codes in cardinalities)
+    return nn.ModuleList(nn.Embedding(codes, width, device="meta").to_empty(device="cpu") for codes in cardinalities)
 
 
 def _looked_up(tables: nn.ModuleList, categorical: Tensor) -> list[Tensor]:

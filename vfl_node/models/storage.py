@@ -8,7 +8,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as serialise
-from torch import Tensor
+from torch import Tensor, contiguous_format
 
 from vfl_node.errors import StateError
 
@@ -24,7 +24,8 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
     Returns:
         The bytes of the file.
     """
-    copies = {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}  # safetensors refuses shared memory
+    # safetensors refuses tensors that share memory or are not contiguous
+    copies = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
     data = serialise(copies, dict(metadata or {}))
     write_whole(path, data)
     return data

@@ -32,7 +32,9 @@ class Client:
 
         address = running(settings)["http"]
         if address is None:
-            raise UsageError(f"node {settings.name} has no HTTP port", code="E_NOT_RUNNING", hint="set http in its configuration")
+            raise UsageError(
+                f"node {settings.name} has no HTTP port", code="E_NOT_RUNNING", hint="set http in its configuration"
+            )
         token = settings.state_dir / "token"
         return cls(address, token.read_text() if token.exists() else "")
 
@@ -42,7 +44,7 @@ class Client:
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job of the node, newest first."""
-        return self._call("GET", "/api/jobs")["jobs"]  # type: ignore[no-any-return]
+        return self._call("GET", "/api/jobs")["jobs"]
 
     def job(self, job_id: str) -> dict[str, Any]:
         """One job."""

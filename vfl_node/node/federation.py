@@ -70,9 +70,7 @@ class LocalFederation:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         for process in self._processes.values():
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -100,18 +98,13 @@ class LocalFederation:
             VflError: the job failed, or a party's process ended.
         """
         active = self._job.parties.active
-        client = self._clients[active]
-        submitted = client.submit(yaml.safe_dump(self._job.model_dump(mode="json")))
-        view = submitted
-        for view in client.watch(submitted["id"]):
-            on_view(view)
-            self._check_processes(view)
+        submitted = self._clients[active].submit(yaml.safe_dump(self._job.model_dump(mode="json")))
+        view = self._follow(active, submitted, on_view)
         if view["state"] != "done":
             error = view["error"] or {"code": "E_JOB", "message": f"the job ended as {view['state']}", "hint": ""}
             raise VflError(self._story(error["message"], view["id"]), code=error["code"], hint=error["hint"] or "")
         for name in self._job.parties.passive:
-            for _ in self._clients[name].watch(view["id"]):
-                self._check_processes(view)
+            self._follow(name, view, lambda _: None)
         for name in self._job.parties.all:
             target = out if name == active else out / name
             target.mkdir(parents=True, exist_ok=True)
@@ -157,6 +150,17 @@ class LocalFederation:
         token = self._folder / name / "state" / "token"
         self._clients[name] = Client(running["http"], token.read_text())
         return running
+
+    def _follow(self, name: str, view: dict[str, Any], on_view: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+        """The job's last view at ``name``; every party's process is looked after meanwhile."""
+        try:
+            for view in self._clients[name].watch(view["id"]):
+                on_view(view)
+                self._check_processes(view)
+        except UsageError:  # it does not answer: dead, or is it the job that is unknown?
+            self._check_processes(view)
+            raise
+        return view
 
     def _check_processes(self, view: dict[str, Any]) -> None:
         for name, process in self._processes.items():

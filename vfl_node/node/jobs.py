@@ -27,11 +27,13 @@ from vfl_node.node.store import UNFINISHED, Record, State, Store, now
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
-from vfl_node.transport.grpc_channel import StreamPipe
+from vfl_node.transport.streams import StreamPipe
 
 log = structlog.get_logger()
 
 JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+AT_REST = {"phase": "", "done": 0, "total": 0, "unit": "", "note": "", "loss": None}
 
 TELL_PEER_S = 15.0
 """How long a job that cannot start tries to reach its peer to say so."""
@@ -144,7 +146,9 @@ class Jobs:
         job = parse_job(offer.job_json, source=f"the job offered by {peer}")
         self._check_roles(job)
         if peer not in job.parties.all:
-            raise PolicyError(f"{peer} offers a job in which it takes no part", for_peer="the submitter takes no part in the job")
+            raise PolicyError(
+                f"{peer} offers a job in which it takes no part", for_peer="the submitter takes no part in the job"
+            )
         known = self._store.get(offer.job_id)
         if known is not None:
             if known.spec != job.canonical() or known.submitter != peer:
@@ -214,7 +218,7 @@ class Jobs:
 
     def _run(self, live: _Live) -> None:
         """From the table to the report; lost peers are waited for."""
-        assert self.peers is not None  # noqa: S101 - set before any job begins
+        assert self.peers is not None
         job = live.record.job
         peer = self._peer_of(job)
         table = self._table(live, job, peer)
@@ -261,7 +265,7 @@ class Jobs:
 
     def _meet(self, live: _Live, peer: str, deadline: float) -> StreamPipe:
         """A conversation with the peer, offering the job first where it was submitted here."""
-        assert self.peers is not None  # noqa: S101
+        assert self.peers is not None
         live.progress.say(f"waiting for {self.peers.describe(peer)}", peer=peer)
         if live.record.submitter == self._settings.name:
             offer = Notice(
@@ -334,5 +338,7 @@ class Jobs:
             "finished": record.finished,
             "error": error,
             "report": (folder.artefacts / "report.json").exists(),
-            **(live.progress.snapshot() if live else {"phase": "", "done": 0, "total": 0, "unit": "", "note": "", "loss": None}),
+            **(
+                live.progress.snapshot() if live else {"phase": "", "done": 0, "total": 0, "unit": "", "note": "", "loss": None}
+            ),
         }

@@ -21,7 +21,8 @@ from vfl_node.node.live import Stop
 from vfl_node.node.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
-from vfl_node.transport.grpc_channel import Dialer, LinkStream, NodeServer, StreamPipe
+from vfl_node.transport.grpc_channel import Dialer, NodeServer
+from vfl_node.transport.streams import LinkStream, StreamPipe
 from vfl_node.transport.tls import Credentials
 
 log = structlog.get_logger()
@@ -61,9 +62,7 @@ class Peers:
         self._wanted: set[tuple[str, str]] = set()
         self._stopping = threading.Event()
         self._dialers = {
-            name: Dialer(
-                peer.address, own=settings.name, peer=name, federation=settings.federation, credentials=credentials
-            )
+            name: Dialer(peer.address, own=settings.name, peer=name, federation=settings.federation, credentials=credentials)
             for name, peer in settings.peers.items()
             if peer.address
         }
@@ -95,8 +94,10 @@ class Peers:
             links = [state.link for state in self._states.values() if state.link]
             pipes = list(self._arrived.values())
             self._changed.notify_all()
-        for stream in (*links, *pipes):
-            stream.close()
+        for link in links:
+            link.close()
+        for pipe in pipes:
+            pipe.close()
         for dialer in self._dialers.values():
             dialer.close()
         if self._server:
@@ -173,7 +174,8 @@ class Peers:
         with self._changed:
             self._wanted.add(key)
         try:
-            for attempt in range(1 << 30):
+            attempt = 0
+            while True:
                 stop.check()
                 pipe, cause = self._open(peer, job_id, key)
                 if pipe is not None:
@@ -185,10 +187,10 @@ class Peers:
                         hint="is that node running, and does it accept jobs from this one?",
                     )
                 stop.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)] if peer in self._dialers else 0.02)
+                attempt += 1
         finally:
             with self._changed:
                 self._wanted.discard(key)
-        raise PeerLost(f"no conversation with {peer}")
 
     def _open(self, peer: str, job_id: str, key: tuple[str, str]) -> tuple[StreamPipe | None, str]:
         """One try: what has arrived, or a call of our own where we dial."""

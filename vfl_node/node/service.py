@@ -18,13 +18,15 @@ import vfl_node
 from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
+from vfl_node.models.storage import write_whole
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.party import choose_device
 from vfl_node.node.peers import Peers
-from vfl_node.node.store import Store, now, replace_file
+from vfl_node.node.store import Store, now
 from vfl_node.settings import Settings
 from vfl_node.transport import tls
-from vfl_node.web import app
+from vfl_node.web.app import create_app
+from vfl_node.web.server import Server
 
 log = structlog.get_logger()
 
@@ -137,7 +139,7 @@ class Node:
         """The secret that lets a program on this machine submit and cancel jobs."""
         path = self.settings.state_dir / "token"
         if not path.exists():
-            replace_file(path, secrets.token_urlsafe(24).encode())
+            write_whole(path, secrets.token_urlsafe(24).encode())
         return path.read_text()
 
 
@@ -156,10 +158,11 @@ def serve(settings: Settings) -> None:
         bound = node.start()
         if settings.http:
             host, _, port = settings.http.rpartition(":")
-            board = app.serve(app.create_app(node, token=node.token), host.strip("[]"), int(port))
+            host = host.strip("[]")
+            board = Server(create_app(node, token=node.token, names=("localhost", host)), host, int(port))
             board.start()
         running = {"pid": os.getpid(), "listen": bound, "http": f"{host}:{board.port}" if board else None}
-        replace_file(settings.state_dir / "running.json", json.dumps(running).encode())
+        write_whole(settings.state_dir / "running.json", json.dumps(running).encode())
         stopping.wait()
     finally:
         if board:
@@ -176,7 +179,7 @@ def running(settings: Settings) -> dict[str, Any]:
     """
     path = settings.state_dir / "running.json"
     try:
-        return json.loads(path.read_text())  # type: ignore[no-any-return]
+        return json.loads(path.read_text())
     except OSError:
         raise UsageError(
             f"node {settings.name} is not running (no {path})",

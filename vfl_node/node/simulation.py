@@ -21,7 +21,7 @@ from vfl_node.job import Job
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, play
 from vfl_node.node.store import JobFolder
-from vfl_node.settings import Data, Settings
+from vfl_node.settings import Data, Role, Settings
 from vfl_node.transport.channel import Channel, memory_channels, run_together
 
 
@@ -61,16 +61,12 @@ def simulate(
         channels = dict(zip(job.parties.all, memory_channels(*job.parties.all, job_id=job.name), strict=True))
         runs = []
         for name, channel in channels.items():
-            role = "active" if name == job.parties.active else "passive"
-            wanted = {key: value for key, value in columns.items() if key == "id" or role == "active"}
-            data = Data(path=files[name], **wanted)
-            settings = Settings(
-                name=name, role=role, data=data, insecure_loopback=True, threads=threads, device="cpu", state_dir=Path(scratch)
-            )
-            table = read_table(
-                data, id_form=job.align.id_form, needs_label=role == "active" and job.train is not None, party=name
-            )
-            progress = _Told(job, name, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
+            role: Role = "active" if name == job.parties.active else "passive"
+            data = Data(path=files[name], id=columns.get("id", "id"), label=columns.get("label") if role == "active" else None)
+            settings = Settings(name=name, role=role, data=data, insecure_loopback=True, threads=threads, device="cpu")
+            needs_label = role == "active" and job.train is not None
+            table = read_table(data, id_form=job.align.id_form, needs_label=needs_label, party=name)
+            progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             own = (randomness or {}).get(name) or Randomness(folder.seed())
             part = Part.on_this_machine(settings, job, job.name, table, own, folder, progress, attempt=1)
@@ -80,17 +76,17 @@ def simulate(
         errors = [result for result in results if isinstance(result, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, PeerLost)):  # the cause before its echo
             raise error
-        for name, folder in folders.items():
-            folder.mkdir(parents=True, exist_ok=True)
-            for file in (Path(scratch) / name / "artefacts").iterdir():
-                (folder / file.name).write_bytes(file.read_bytes())
+        for name, target in folders.items():
+            target.mkdir(parents=True, exist_ok=True)
+            for file in JobFolder(Path(scratch) / name).artefacts.iterdir():
+                (target / file.name).write_bytes(file.read_bytes())
     return folders
 
 
 class _Told(LiveProgress):
     """A progress that hands its view on, at most every tenth of a second."""
 
-    def __init__(self, job: Job, name: str, on_view: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, job: Job, on_view: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(job.name, Stop())
         self._head = {"id": job.name, "name": job.name, "state": "running", "parties": list(job.parties.all)}
         self._on_view = on_view
@@ -102,5 +98,3 @@ class _Told(LiveProgress):
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + 0.1
             self._on_view(self._head | self.snapshot())
-
-

@@ -8,7 +8,7 @@ restarted node repeats itself byte for byte; then they are destroyed.
 
 from __future__ import annotations
 
-import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -20,11 +20,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
+import torch
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError, UsageError
 from vfl_node.job import Job, parse_job
+from vfl_node.models import storage
+from vfl_node.models.storage import write_whole
+from vfl_node.transport.channel import Traffic
 
 State = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
 UNFINISHED: tuple[State, ...] = ("waiting", "running", "paused")
@@ -134,7 +137,7 @@ class Store:
         names = [field.name for field in fields(Record)]
         marks = ", ".join(f":{name}" for name in names)
         with self._lock:
-            self._db.execute(f"{verb} INTO jobs ({', '.join(names)}) VALUES ({marks})", asdict(record))  # noqa: S608
+            self._db.execute(f"{verb} INTO jobs ({', '.join(names)}) VALUES ({marks})", asdict(record))
 
     def _query(self, sql: str, *values: str) -> list[Record]:
         names = [field.name for field in fields(Record)]
@@ -164,7 +167,7 @@ class JobFolder:
         """The job's secret seed at this party; drawn once from the operating system."""
         path = self.path / "seed"
         if not path.exists():
-            replace_file(path, secrets.token_bytes(32))
+            write_whole(path, secrets.token_bytes(32))
         seed = path.read_bytes()
         if len(seed) != 32:
             raise StateError(f"{path} is damaged", code="E_STATE_CORRUPT", hint="submit the job again as a new one")
@@ -193,7 +196,7 @@ class JobFolder:
         path = self.path / "pins.json"
         pins: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
         if name not in pins:
-            replace_file(path, json.dumps(pins | {name: digest.hex()}).encode())
+            write_whole(path, json.dumps(pins | {name: digest.hex()}).encode())
         elif pins[name] != digest.hex():
             before, after = pins[name][:12], digest.hex()[:12]
             raise StateError(
@@ -203,21 +206,23 @@ class JobFolder:
                 for_peer="its part of the job has changed since it began",
             )
 
-    def save_alignment(self, alignment: Alignment) -> None:
-        """Keep a finished alignment, so that a restart does not repeat it."""
-        head = {k: v for k, v in asdict(alignment).items() if k != "rows"}
-        np.save(self.path / "rows.partial.npy", alignment.rows, allow_pickle=False)
-        (self.path / "rows.partial.npy").replace(self.path / "rows.npy")
-        replace_file(self.path / "alignment.json", json.dumps(head).encode())
+    def save_alignment(self, alignment: Alignment, seconds: float, traffic: Traffic) -> None:
+        """Keep a finished alignment and what it cost, so that a restart does not repeat it."""
+        rows = torch.from_numpy(alignment.rows)
+        head = {key: value for key, value in asdict(alignment).items() if key != "rows"}
+        about = {"alignment": json.dumps(head), "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
+        storage.save(self.path / "alignment.safetensors", {"rows": rows}, about)
 
-    def load_alignment(self) -> Alignment | None:
-        """The finished alignment, or None."""
-        path = self.path / "alignment.json"
+    def load_alignment(self) -> tuple[Alignment, float, Traffic] | None:
+        """The finished alignment, its wall time and traffic; None before."""
+        path = self.path / "alignment.safetensors"
         if not path.exists():
             return None
-        head = json.loads(path.read_text())
+        tensors, about = storage.load(path)
+        head = json.loads(about["alignment"])
         head["learnt"] = tuple(head["learnt"])
-        return Alignment(rows=np.load(self.path / "rows.npy", allow_pickle=False), **head)
+        alignment = Alignment(rows=tensors["rows"].numpy(), **head)
+        return alignment, float(about["seconds"]), Traffic(**json.loads(about["traffic"]))
 
     def destroy_secrets(self) -> None:
         """Remove everything but the artefacts: seed, pins, alignment, checkpoints."""
@@ -230,21 +235,6 @@ class JobFolder:
                 entry.unlink()
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write ``data`` (0600) so that after a crash ``path`` holds the old bytes or the new, never a part."""
-    temporary = path.with_name(path.name + ".partial")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    with contextlib.suppress(OSError):
-        directory = os.open(path.parent, os.O_RDONLY)
-        os.fsync(directory)
-        os.close(directory)
-
-
 def now() -> str:
     """The time in UTC, ISO 8601, to the second."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -252,8 +242,6 @@ def now() -> str:
 
 def _hold(path: Path) -> int:
     """Lock the state folder for this process; the descriptor keeps the lock."""
-    import fcntl
-
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,9 +38,7 @@ class Evaluation:
     curve: list[Any]
 
 
-def measure(
-    names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64]
-) -> Values:
+def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64]) -> Values:
     """The metrics ``names`` of probabilities ``scores`` that may leave 0 … 1: ranked as they are, else clipped."""
     if len(labels) == 0:
         return dict.fromkeys(names)

@@ -31,8 +31,9 @@ class Inputs:
         self._categorical = torch.from_numpy(features.categorical).to(device)
         self._source = source
         self._device = device
-        self.numeric_width = features.numeric.shape[1]
-        self.cardinalities = features.cardinalities
+        self._numeric_width = features.numeric.shape[1]
+        self._cardinalities = features.cardinalities
+        self.width = features.width
 
     def at(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Numeric float32[B, p] and categorical int64[B, c] columns at ``positions``."""
@@ -42,8 +43,8 @@ class Inputs:
     def bottom(self, train: Train, sizes: tuple[int, ...]) -> Bottom:
         """A bottom that reads these columns, without initial weights."""
         return MODELS[train.model].bottom(
-            numeric=self.numeric_width,
-            cardinalities=self.cardinalities,
+            numeric=self._numeric_width,
+            cardinalities=self._cardinalities,
             embedding_size=train.embedding_size,
             sizes=sizes,
         )

@@ -61,7 +61,7 @@ def train_local(
 def local_logits(model: Classifier, inputs: Inputs, positions: NDArray[np.int64]) -> Tensor:
     """Logits float32[len(positions)] of the trained local model."""
     with torch.no_grad():
-        return torch.cat([model(*inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE)])
+        return torch.cat([model(*inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
 
 
 def check_finite(value: Tensor) -> Tensor:

@@ -99,9 +99,7 @@ class Schedule:
         order = self._stream(f"split/{repeat}").permutation(self.size)
         return np.sort(order[held_out:]), np.sort(order[:held_out])
 
-    def batches(
-        self, repeat: int, epoch: int, positions: NDArray[np.int64], batch_size: int
-    ) -> list[NDArray[np.int64]]:
+    def batches(self, repeat: int, epoch: int, positions: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
         """``positions`` in a new order, cut into batches; the last may be smaller."""
         order = self._stream(f"batches/{repeat}/{epoch}").permutation(len(positions))
         return cut(positions[order], batch_size)

@@ -37,7 +37,7 @@ class Task:
     train: Train
     evaluate: Evaluate
     clock: Callable[[], float]
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     checkpoints: Checkpoints = field(default_factory=MemoryCheckpoints)
     progress: Progress = field(default_factory=Silent)
 

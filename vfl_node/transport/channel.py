@@ -22,7 +22,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
+from vfl_node.errors import PeerError, PeerLost, ProtocolError, UsageError, VflError
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 CHUNK_BYTES = 1 << 19
@@ -197,11 +197,29 @@ class Channel:
         frame = session_pb2.Frame(
             job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name, body=body
         )
+        if frame.ByteSize() > MAX_FRAME_BYTES:
+            raise UsageError(
+                f"a {type_name} of {frame.ByteSize()} bytes is more than one message may have ({MAX_FRAME_BYTES})",
+                code="E_SIZE",
+                hint="a smaller batch_size or cut layer makes smaller messages",
+                for_peer="a message of this job would be too large",
+            )
         self._sent += 1
         traffic = self.traffic.setdefault(self._phase, Traffic())
         traffic.bytes_sent += frame.ByteSize()
         traffic.messages_sent += 1
-        await self._pipe.put(frame)
+        try:
+            await self._pipe.put(frame)
+        except PeerLost:
+            await self._tell_why()
+            raise
+
+    async def _tell_why(self) -> None:
+        """Of a peer that has gone: raise what it said last, if it gave a reason. Raises PeerError, PeerLost."""
+        while True:
+            frame = await self._pipe.get()
+            if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
+                self._check(frame, "")
 
     def _check(self, frame: session_pb2.Frame, expected: str) -> None:
         traffic = self.traffic.setdefault(self._phase, Traffic())
@@ -230,7 +248,7 @@ def run(protocol: Coroutine[Any, Any, T]) -> T:
     try:
         protocol.send(None)
     except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]
+        return stop.value
     protocol.close()
     raise RuntimeError("a protocol over a blocking channel must not suspend")
 

@@ -15,6 +15,10 @@ and synthetic features of the peer, w01 has a synthetic label. So at a row with 
 The map is applied once: ``test`` learns P' = σ(l) and inverts the map when asked; ``train``
 learns P = σ(l) and puts P' into the loss.
 
+P is right for a row whose peer features are real. Of a row it owns the active party knows
+only that they are real with share s = w11/(w11 + w10), so what it can expect of the label,
+and what is measured on the rows it owns, is s·P + (1 − s)·q.
+
 Deviations from the paper: it writes the weights as products of independent ownership rates
 (eq. 3), but in a union without dummies a row that one party lacks is always the other's, so
 they are counts here. With own features at the active party the paper's π is replaced by q,
@@ -92,6 +96,9 @@ class Calibration(Protocol):
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """P of each row, float64[B], *before* it is limited to 0 … 1: rank by this, report its clipped value."""
 
+    def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
+        """What to expect of the label of an owned row, not knowing whether its peer features are real; likewise."""
+
 
 class Identity:
     """``none``: the model's probability is taken as it is."""
@@ -102,23 +109,41 @@ class Identity:
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """As :meth:`Calibration.probability`."""
-        return _sigmoid(logits)
+        return np.asarray(torch.sigmoid(logits.double()).cpu().numpy())
+
+    def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
+        """As :meth:`Calibration.expectation`: the probability itself."""
+        return self.probability(logits, base_rate)
 
 
-class AtTest(Identity):
-    """``test`` (-te): P = (σ(l) − w10·q − w01·c) / w11. Affine where q is constant, so the ranking stays."""
+class Shift(Identity):
+    """What both shifts have in common.
+
+    Args:
+        composition: w11 above 0.
+    """
 
     def __init__(self, composition: Composition) -> None:
-        self._composition = composition
+        self.composition = composition
+
+    def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
+        """As :meth:`Calibration.expectation`: s·P + (1 − s)·q."""
+        mix = self.composition
+        share = mix.w11 / (mix.w11 + mix.w10)
+        return np.asarray(share * self.probability(logits, base_rate) + (1 - share) * _numbers(base_rate))
+
+
+class AtTest(Shift):
+    """``test`` (-te): P = (σ(l) − w10·q − w01·c) / w11. Affine where q is constant, so the ranking stays."""
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """As :meth:`Calibration.probability`."""
-        mix = self._composition
-        q = base_rate.double().cpu().numpy()
-        return np.asarray((_sigmoid(logits) - mix.w10 * q - mix.w01 * mix.c) / mix.w11)
+        mix = self.composition
+        seen = super().probability(logits, base_rate)
+        return np.asarray((seen - mix.w10 * _numbers(base_rate) - mix.w01 * mix.c) / mix.w11)
 
 
-class AtTraining(Identity):
+class AtTraining(Shift):
     """``train`` (-tr): the loss is taken on P' = w11·σ(l) + w10·q + w01·c.
 
     Both logarithms are formed without forming P'::
@@ -127,12 +152,9 @@ class AtTraining(Identity):
         log (1 − P') = logaddexp(log w11 + log σ(−l), log(w10·(1 − q) + w01·(1 − c)))
     """
 
-    def __init__(self, composition: Composition) -> None:
-        self._composition = composition
-
     def loss(self, logits: Tensor, labels: Tensor, base_rate: Tensor) -> Tensor:
         """As :meth:`Calibration.loss`."""
-        mix = self._composition
+        mix = self.composition
         real = math.log(mix.w11)
         positive = torch.log(mix.w10 * base_rate + mix.w01 * mix.c)  # −∞ where nothing is added
         negative = torch.log(mix.w10 * (1 - base_rate) + mix.w01 * (1 - mix.c))
@@ -142,12 +164,12 @@ class AtTraining(Identity):
 
 
 CALIBRATIONS: dict[str, Callable[[Alignment, float], Calibration]] = {
-    "none": lambda alignment, c: Identity(),  # noqa: ARG005
+    "none": lambda alignment, c: Identity(),
     "train": lambda alignment, c: AtTraining(Composition.of(alignment, c)),
     "test": lambda alignment, c: AtTest(Composition.of(alignment, c)),
 }
 """Name in the job → calibration for an alignment and the rate c of positives among its synthetic labels."""
 
 
-def _sigmoid(logits: Tensor) -> Probabilities:
-    return np.asarray(torch.sigmoid(logits.double()).cpu().numpy())
+def _numbers(values: Tensor) -> Probabilities:
+    return np.asarray(values.double().cpu().numpy())

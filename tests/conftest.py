@@ -1,0 +1,80 @@
+"""Fixtures that several folders of tests share."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from vfl_node.configuration import parse
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job import Job
+
+torch.set_num_threads(1)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Two small real tables that overlap in part, and a job over them."""
+
+    clinic: Path
+    lab: Path
+    shared: int
+    ids: tuple[str, ...]
+
+    @property
+    def files(self) -> dict[str, Path]:
+        return {"clinic": self.clinic, "lab": self.lab}
+
+    def job(self, text: str = "") -> Job:
+        return parse(f"name: trial\nparties: {{active: clinic, passive: lab}}\n{text or TRAIN}", Job, source="job")
+
+
+TRAIN = """\
+train: {bottom: [8], active_bottom: [4], top: [8], epochs: 3, batch_size: 32, learning_rate: 0.01, missing: {calibration: test}}
+evaluate: {test_fraction: 0.3}
+"""
+
+
+@pytest.fixture(scope="session")
+def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """200 patients of scikit-learn's breast-cancer table: the clinic has 160 of them, the lab 160, both 120."""
+    from sklearn.datasets import load_breast_cancer
+
+    table = load_breast_cancer()
+    folder = tmp_path_factory.mktemp("trial")
+    ids = tuple(f"canary-{i:04d}-patient" for i in range(200))
+
+    def write(name: str, rows: range, columns: list[int], *, labels: bool) -> Path:
+        path = folder / f"{name}.csv"
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *(f"c{c}" for c in columns), *(["label"] if labels else [])])
+            for row in rows:
+                label = [1 - int(table.target[row])] if labels else []
+                writer.writerow([ids[row], *(f"{table.data[row, c]:.6g}" for c in columns), *label])
+        return path
+
+    clinic = write("clinic", range(160), [0, 1, 4, 5], labels=True)
+    lab = write("lab", range(40, 200), [c for c in range(30) if c not in (0, 1, 4, 5)], labels=False)
+    return Trial(clinic, lab, 120, ids)
+
+
+@pytest.fixture
+def seeds() -> dict[str, Randomness]:
+    """Injected randomness, so that two runs can be compared bit by bit."""
+    return {"clinic": Randomness(b"c" * 32), "lab": Randomness(b"l" * 32)}
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of the shared data sets; the test is skipped where there is none."""
+    given = os.environ.get("VFL_SHARED_DATA")
+    folder = Path(given) if given else Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("no shared data sets here (VFL_SHARED_DATA)")
+    return folder

@@ -1,0 +1,287 @@
+"""Two real node processes over mutual TLS on loopback, started as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vfl_node.node.client import Client
+from vfl_node.node.setup import certify, init
+
+COMMAND = [sys.executable, "-m", "vfl_node"]
+
+
+class Federation:
+    """A clinic that listens and a lab that dials, each a process."""
+
+    def __init__(self, folder: Path, trial: Any) -> None:
+        self.folder = folder
+        self.trial = trial
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        for name, role in (("clinic", "active"), ("lab", "passive")):
+            init(name, role, folder / name)  # type: ignore[arg-type]
+        certify([folder / "clinic", folder / "lab"], folder / "authority")
+
+    def start(self, name: str, **settings: Any) -> None:
+        path = self.folder / name / "node.yaml"
+        config = yaml.safe_load(path.read_text())
+        config.pop("listen", None)
+        config |= {"data": {"path": str(self.trial.files[name])}, "http": "127.0.0.1:0", "peer_wait_s": 30} | settings
+        path.write_text(yaml.safe_dump(config))
+        (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
+        log = (self.folder / f"{name}.log").open("ab")
+        self.processes[name] = subprocess.Popen(
+            [*COMMAND, "--role", config["role"], "--config", str(path)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+        limit = time.monotonic() + 60
+        while not (self.folder / name / "state" / "running.json").exists():
+            assert self.processes[name].poll() is None, (self.folder / f"{name}.log").read_text()
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+
+    def start_both(self, **lab: Any) -> None:
+        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
+        address = self.running("clinic")["listen"]
+        self.start("lab", **({"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]} | lab))
+
+    def running(self, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / name / "state" / "running.json").read_text())
+
+    def client(self, name: str) -> Client:
+        return Client(self.running(name)["http"], (self.folder / name / "state" / "token").read_text())
+
+    def submit(self, text: str = "") -> str:
+        return self.client("clinic").submit(self.trial.job(text).canonical())["id"]
+
+    def end(self, name: str, job_id: str) -> dict[str, Any]:
+        return list(self.client(name).watch(job_id))[-1]
+
+    def report(self, name: str, job_id: str) -> dict[str, Any]:
+        return json.loads((self.folder / name / "state" / "jobs" / job_id / "artefacts" / "report.json").read_text())
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        self.processes[name].send_signal(number)
+        return self.processes[name].wait(15)
+
+
+@pytest.fixture
+def federation(tmp_path: Path, trial: Any) -> Iterator[Federation]:
+    made = Federation(tmp_path, trial)
+    yield made
+    for process in made.processes.values():
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def wait_until(condition: Any, seconds: float = 30) -> None:
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "did not happen in time"
+        time.sleep(0.05)
+
+
+def test_two_jobs_and_an_orderly_end(federation: Federation, trial: Any) -> None:
+    federation.start_both()
+    for _ in range(2):  # the second run of a job works as the first
+        job_id = federation.submit()
+        assert federation.end("clinic", job_id)["state"] == "done"
+        assert federation.end("lab", job_id)["state"] == "done"
+        ours, theirs = federation.report("clinic", job_id), federation.report("lab", job_id)
+        sizes = {key: ours["alignment"][key] for key in ("ours", "theirs", "union", "intersection")}
+        assert sizes == {"ours": 160, "theirs": 160, "union": 200, "intersection": 120}
+        assert ours["metrics"]["auc"] > 0.8
+        assert ours["local_metrics"] is not None
+        assert ours["metrics"]["population"] == "owned"
+        assert ours["metrics"]["real_share"] == pytest.approx(120 / 160)
+        assert theirs["metrics"] is None
+        assert all(epoch["loss"] is None for epoch in theirs["training"]["epochs"])
+        assert ours["manifest_digest"] == theirs["manifest_digest"]
+        left = {path.name for path in (federation.folder / "lab" / "state" / "jobs" / job_id).iterdir()}
+        assert left == {"artefacts"}  # the job's secrets are destroyed
+    health = federation.client("clinic").health()
+    assert health["peers"]["lab"]["online"] is True
+    assert len(federation.client("lab").jobs()) == 2
+    for name in ("clinic", "lab"):
+        assert federation.kill(name, signal.SIGTERM) == 0
+        assert (federation.folder / name / "state").stat().st_mode & 0o777 == 0o700
+        state = [p for p in (federation.folder / name / "state").rglob("*") if p.is_file()]
+        text = federation.log(name) + "".join(p.read_bytes().decode("latin-1") for p in state)
+        assert not any(canary in text for canary in trial.ids)
+
+
+def test_a_restarted_node_knows_its_jobs(federation: Federation) -> None:
+    federation.start_both()
+    job_id = federation.submit("align: {protocol: psi}")
+    assert federation.end("clinic", job_id)["state"] == "done"
+    assert federation.end("lab", job_id)["state"] == "done"
+    federation.kill("lab", signal.SIGINT)
+    federation.start("lab")
+    assert federation.client("lab").job(job_id)["state"] == "done"
+    again = federation.submit("align: {protocol: psi}")
+    assert federation.end("clinic", again)["state"] == "done"
+    assert federation.report("clinic", again)["alignment"]["intersection"] == 120
+    assert federation.report("clinic", again)["training"] is None
+
+
+@pytest.mark.parametrize("name", ["lab", "clinic"])
+def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: Federation, name: str) -> None:
+    federation.start_both()
+    job_id = federation.submit(
+        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 400, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
+    )
+    wait_until(lambda: federation.client(name).job(job_id)["phase"] == "train")
+    wait_until(lambda: any((federation.folder / name / "state" / "jobs" / job_id / "checkpoints").glob("*.sha256")))
+    federation.kill(name)
+    other = "lab" if name == "clinic" else "clinic"
+    wait_until(lambda: "waiting" in federation.client(other).job(job_id)["note"], 15)
+    if name == "clinic":
+        federation.start("clinic", listen=yaml.safe_load((federation.folder / "lab" / "node.yaml").read_text())["peers"]["clinic"]["address"])
+    else:
+        federation.start("lab")
+    for party in ("clinic", "lab"):
+        view = federation.end(party, job_id)
+        assert view["state"] == "done", view
+    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 400
+
+
+def test_a_lost_peer_ends_the_job_when_it_stays_away(federation: Federation) -> None:
+    federation.start_both()
+    federation.kill("clinic", signal.SIGTERM)
+    federation.start("clinic", peer_wait_s=2)
+    job_id = federation.submit("train: {bottom: [8], epochs: 5000, batch_size: 8}")
+    wait_until(lambda: federation.client("clinic").job(job_id)["phase"] == "train")
+    federation.kill("lab")
+    view = federation.end("clinic", job_id)
+    assert view["state"] == "failed"
+    assert "lab" in view["error"]["message"]
+    assert view["error"]["code"].startswith("E_PEER")
+
+
+def test_nobody_runs_jobs_here_unasked(federation: Federation) -> None:
+    federation.start_both(accept_jobs_from=[])
+    view = federation.end("clinic", federation.submit())
+    assert view["state"] == "failed"
+    assert view["error"]["code"] == "E_REFUSED"
+    assert "accept_jobs_from" in view["error"]["message"]
+    assert federation.client("lab").jobs() == []
+
+
+def test_cancel_ends_the_job_at_both_sides(federation: Federation) -> None:
+    federation.start_both()
+    job_id = federation.submit("train: {bottom: [8], epochs: 5000, batch_size: 8}")
+    wait_until(lambda: federation.client("lab").job(job_id)["phase"] == "train")
+    federation.client("lab").cancel(job_id)
+    assert federation.end("lab", job_id)["state"] == "cancelled"
+    view = federation.end("clinic", job_id)
+    assert view["state"] == "failed"
+    assert "lab" in view["error"]["message"]
+    assert "cancelled" in view["error"]["message"]
+
+
+def test_a_party_whose_data_cannot_be_used_says_so_at_both_sides(federation: Federation, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("id,x\ncanary-1,1\ncanary-1,2\n")
+    federation.start_both(data={"path": str(bad)})
+    job_id = federation.submit()
+    ours, theirs = federation.end("clinic", job_id), federation.end("lab", job_id)
+    assert (ours["state"], theirs["state"]) == ("failed", "failed")
+    assert theirs["error"]["code"] == "E_DUP_IDS"
+    assert str(bad) in theirs["error"]["message"]
+    assert str(bad) not in ours["error"]["message"]
+    assert "its data cannot be used" in ours["error"]["message"]
+    assert "canary" not in federation.log("clinic") + federation.log("lab")
+
+
+def test_sigterm_during_a_job_pauses_it_within_ten_seconds(federation: Federation) -> None:
+    federation.start_both()
+    job_id = federation.submit("train: {bottom: [8], epochs: 2000, batch_size: 16}")
+    wait_until(lambda: federation.client("lab").job(job_id)["phase"] == "train")
+    started = time.monotonic()
+    assert federation.kill("lab", signal.SIGTERM) == 0
+    assert time.monotonic() - started < 10  # the promise itself, not a benchmark
+    wait_until(lambda: "stopping" in federation.client("clinic").job(job_id)["note"], 15)
+    federation.start("lab")
+    assert federation.client("lab").job(job_id)["state"] in ("waiting", "running", "paused", "done")
+    federation.client("clinic").cancel(job_id)
+    assert federation.end("clinic", job_id)["state"] == "cancelled"
+    assert federation.end("lab", job_id)["state"] == "failed"
+
+
+def test_another_partys_certificate_is_turned_away(federation: Federation) -> None:
+    init("mallory", "passive", federation.folder / "mallory")
+    certify([federation.folder / "mallory"], federation.folder / "authority")
+    federation.trial.files["mallory"] = federation.trial.lab
+    federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
+    address = federation.running("clinic")["listen"]
+    config = federation.folder / "mallory" / "node.yaml"
+    settings = yaml.safe_load(config.read_text())
+    settings.pop("listen")
+    settings |= {"data": {"path": str(federation.trial.lab)}, "http": "127.0.0.1:0", "peers": {"clinic": {"address": address}}}
+    config.write_text(yaml.safe_dump(settings))
+    log = (federation.folder / "mallory.log").open("ab")
+    process = subprocess.Popen([*COMMAND, "--role", "passive", "--config", str(config)], stdout=log, stderr=log)
+    federation.processes["mallory"] = process
+    wait_until(lambda: "peer absent" in federation.log("mallory"))
+    assert "spiffe://trial/party/mallory" in federation.log("mallory")
+    assert federation.client("clinic").health()["peers"]["lab"]["online"] is False
+
+
+def test_port_in_use_and_second_node_on_the_same_state(federation: Federation) -> None:
+    federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
+    config = federation.folder / "clinic" / "node.yaml"
+    again = subprocess.run([*COMMAND, "--role", "active", "--config", str(config)], capture_output=True, text=True, timeout=60)
+    assert again.returncode == 2
+    assert "E_STATE_LOCKED" in again.stderr
+    assert f"process {federation.processes['clinic'].pid}" in again.stderr
+    settings = yaml.safe_load(config.read_text()) | {"listen": federation.running("clinic")["listen"], "state_dir": "other"}
+    (federation.folder / "clinic" / "second.yaml").write_text(yaml.safe_dump(settings))
+    second = [*COMMAND, "--role", "active", "--config", str(federation.folder / "clinic" / "second.yaml")]
+    again = subprocess.run(second, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 2
+    assert "E_PORT" in again.stderr
+    assert federation.running("clinic")["listen"].rpartition(":")[2] in again.stderr
+    assert "Traceback" not in again.stderr
+
+
+def test_commands_against_a_running_node(federation: Federation, tmp_path: Path) -> None:
+    federation.start_both()
+    job = tmp_path / "job.yaml"
+    job.write_text(federation.trial.job("align: {protocol: psu}").canonical())
+    config = str(federation.folder / "clinic" / "node.yaml")
+
+    def command(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"COLUMNS": "200"}
+        return subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=60, env=environment)
+
+    submitted = command("submit", str(job), "--config", config, "--wait")
+    assert submitted.returncode == 0, submitted.stderr
+    job_id = submitted.stdout.split()[0]
+    assert job_id.startswith("trial-")
+    listed = command("jobs", "--config", config)
+    assert job_id in listed.stdout
+    assert "done" in listed.stdout
+    watched = command("watch", job_id, "--node", federation.running("clinic")["http"])
+    assert watched.returncode == 0
+    assert command("cancel", job_id, "--config", config).returncode == 2
+    assert "already ended" in command("cancel", job_id, "--config", config).stderr
+    unknown = command("watch", "no-such-job", "--config", config)
+    assert unknown.returncode == 2
+    assert "Traceback" not in unknown.stderr
+    federation.kill("clinic", signal.SIGTERM)
+    gone = command("jobs", "--config", config)
+    assert gone.returncode == 2
+    assert "not running" in gone.stderr

@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from vfl_node import report, report_page
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.job import Job
+from vfl_node.report import Report
+from vfl_node.training.task import Epoch, TrainingResult
+from vfl_node.transport.channel import Traffic
+
+ROOT = Path(__file__).parents[1]
+HOSTILE = "<img src=x onerror=alert(1)>\"'</style><script>alert(2)</script>"
+
+VALUES = {"auc": 0.991, "ace": 0.031, "nll": 0.104, "accuracy": 0.956}
+ALONE = {"auc": 0.972, "ace": 0.037, "nll": 0.214, "accuracy": 0.916}
+
+
+def around(value: float) -> dict[str, float]:
+    return {"mean": value, "sd": 0.004, "low": value - 0.01, "high": value + 0.01}
+
+
+def a_job(*, protocol: str = "psu", train: bool = True, **evaluate: Any) -> Job:
+    parties = {"active": "clinic", "passive": "lab"}
+    rest = {"train": {"epochs": 3}, "evaluate": evaluate} if train else {}
+    return Job.model_validate({"name": "trial", "parties": parties, "align": {"protocol": protocol}, **rest})
+
+
+RESULT = TrainingResult(
+    epochs=(Epoch(0.7, 0.1, 1000), Epoch(0.5, 0.1, 1000), Epoch(0.4, 0.1, 1000)),
+    steps=12,
+    device="cpu",
+    metrics=VALUES,
+    local_metrics=ALONE,
+    intervals={},
+    local_intervals={},
+    gains={},
+    population={"population": "owned", "rows": 103, "real_share": 453 / 512},
+    calibration_curve=[[0.1, 0.0, 50], [0.9, 1.0, 53]],
+    weights={},
+    encoder="",
+    learnt=("an embedding of each shared row",),
+)
+
+REPEATED = replace(
+    RESULT,
+    intervals={name: around(value) for name, value in VALUES.items()},
+    local_intervals={name: around(value) for name, value in ALONE.items()},
+    gains={name: around(VALUES[name] - ALONE[name]) for name in VALUES},
+)
+
+UNTOLD = replace(
+    RESULT,
+    epochs=tuple(replace(epoch, loss=None) for epoch in RESULT.epochs),
+    metrics=None,
+    local_metrics=None,
+    population=None,
+    calibration_curve=[],
+    learnt=("a gradient for each row of every batch", "neither loss nor metrics"),
+)
+
+
+def build(job: Job | None = None, *, party: str = "clinic", training: TrainingResult | None = RESULT, **changes: Any) -> Report:
+    job = job or a_job()
+    ours, theirs = (512, 510) if party == "clinic" else (510, 512)
+    aligned = Alignment(job.align.protocol, "curve25519", np.arange(3), ours, theirs, 453, (f"the number of records: {theirs}",))
+    given: dict[str, Any] = {
+        "job": job,
+        "job_id": "trial-0a1b2c3d",
+        "party": party,
+        "alignment": aligned,
+        "align_seconds": 0.5,
+        "traffic": {"preflight": Traffic(10, 20, 1, 2), "align": Traffic(3000, 4000, 5, 6)},
+        "training": training if job.train else None,
+        "started": "2026-03-01T10:00:00+00:00",
+        "finished": "2026-03-01T10:00:14+00:00",
+        "versions": {"vfl_node": "0"},
+    }
+    return report.build(**(given | changes))
+
+
+REPORTS = {
+    "active": lambda: build(),
+    "repeated": lambda: build(a_job(repeats=10), training=REPEATED),
+    "on training rows": lambda: build(a_job(test_fraction=0)),
+    "without own features": lambda: build(training=replace(RESULT, local_metrics=None)),
+    "undefined metrics": lambda: build(
+        training=replace(RESULT, metrics=dict.fromkeys(VALUES), local_metrics=dict.fromkeys(VALUES), calibration_curve=[])
+    ),
+    "passive": lambda: build(party="lab", training=UNTOLD),
+    "passive, told": lambda: build(
+        a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, metrics=VALUES)
+    ),
+    "intersection": lambda: build(a_job(protocol="psi")),
+    "align only": lambda: build(a_job(train=False)),
+    "hidden sizes": lambda: build(alignment=Alignment("psu", "curve25519", np.arange(3), 5, 4, None)),
+    "empty set": lambda: build(a_job(train=False), alignment=Alignment("psu", "curve25519", np.arange(0), 0, 4, 0)),
+}
+cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
+
+
+def page(of: Report) -> str:
+    return report_page.render(of.model_dump(mode="json"))
+
+
+def text(html: str) -> str:
+    """What a reader sees, drawings left out."""
+    html = re.sub(r"<(style|svg)\b.*?</\1>", " ", html, flags=re.S)
+    return " ".join(re.sub(r"<[^>]+>", " ", html).replace("&nbsp;", " ").replace("&#39;", "'").split())
+
+
+class Strict(HTMLParser):
+    """Checks that tags nest, and gathers them."""
+
+    VOID = {"meta", "br", "line", "rect", "circle", "polyline"}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+
+def parsed(html: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Strict()
+    parser.feed(html)
+    parser.close()
+    assert parser.open == []
+    return parser.tags
+
+
+@cases
+def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
+    built = make()
+    assert Report.model_validate_json(built.to_json()) == built
+    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs/report.md").read_text()))
+    found = json.loads(built.to_json())
+    for key, value in found.items():
+        assert key in documented, key
+        inner = {"local_metrics": "metrics"}.get(key, key)
+        if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases", "gains"):
+            missing = {f"{inner}.{name}" for name in value} - {name.removesuffix("[]") for name in documented}
+            assert not missing
+
+
+def test_keys_of_the_whole() -> None:
+    found = json.loads(build(a_job(repeats=10), training=REPEATED).to_json())
+    assert found["alignment"] == {
+        "protocol": "psu",
+        "group": "curve25519",
+        "ours": 512,
+        "theirs": 510,
+        "union": 569,
+        "intersection": 453,
+        "seconds": 0.5,
+        "bytes_sent": 3000,
+        "bytes_received": 4000,
+    }
+    assert found["training"]["epochs"][0] == {"loss": 0.7, "seconds": 0.1, "bytes": 1000}
+    assert found["metrics"]["auc"] == 0.991
+    assert found["metrics"]["population"] == "owned"
+    assert found["metrics"]["intervals"]["auc"]["repeats"] == 10
+    assert found["metrics"]["calibration"] == [[0.1, 0.0, 50], [0.9, 1.0, 53]]
+    assert found["local_metrics"]["auc"] == 0.972
+    assert found["gains"]["auc"]["mean"] == pytest.approx(0.019)
+    assert found["manifest_digest"] == found["job"]["manifest_digest"] == a_job(repeats=10).digest()
+    assert found["phases"]["align"]["messages_received"] == 6
+
+
+def test_schema_file_is_current_and_closed() -> None:
+    written = json.loads((ROOT / "docs/report.schema.json").read_text())
+    assert written == report.json_schema(), "run: python -m vfl_node.report > docs/report.schema.json"
+    sections = [written, *written["$defs"].values()]
+    assert all(section["additionalProperties"] is False for section in sections)
+    assert all(set(section["required"]) == set(section["properties"]) for section in sections if "metrics" in section["properties"])
+
+
+def test_unknown_keys_and_numbers_that_are_none_are_refused() -> None:
+    whole = json.loads(build().to_json())
+    with pytest.raises(ValidationError, match="surprise"):
+        Report.model_validate(whole | {"surprise": 1})
+    for bad in (float("nan"), float("inf")):
+        with pytest.raises(ValidationError):
+            build(training=replace(RESULT, metrics=VALUES | {"auc": bad}))
+        with pytest.raises(ValidationError):
+            build(training=replace(RESULT, epochs=(Epoch(bad, 0.1, 1),)))
+
+
+@pytest.mark.parametrize("party", ["clinic", "lab"])
+@pytest.mark.parametrize("protocol", ["psu", "psi"])
+def test_learnt_names_both_parties_and_never_says_which_records_after_a_union(party: str, protocol: str) -> None:
+    built = build(a_job(protocol=protocol), party=party, training=RESULT if party == "clinic" else UNTOLD)
+    assert list(built.learnt) == [party, "lab" if party == "clinic" else "clinic"]
+    own, theirs = built.learnt.values()
+    assert own[0].startswith("the number of records")
+    assert any("embedding" in line or "gradient" in line for line in own)
+    assert f"the number of {party}'s records: {built.alignment.ours}" in theirs
+    assert any("which 453 of its own" in line for line in theirs) == (protocol == "psi")
+    assert any("size of the union: 569" in line for line in theirs) == (protocol == "psu")
+    assert any("gradient" in line for line in theirs) == (party == "clinic")
+    assert any("embedding" in line for line in theirs) == (party == "lab")
+
+
+@cases
+def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
+    html = page(make())
+    tags = parsed(html)
+    assert not {"script", "link", "img", "iframe", "object", "form", "base"} & {tag for tag, _ in tags}
+    for tag, attributes in tags:
+        assert not {name for name in attributes if name.startswith("on") or name in ("src", "href", "style")}, tag
+    assert "://" not in html
+    assert "url(" not in html
+    assert "@import" not in html
+    for drawing in re.findall(r"<svg\b.*?</svg>", html, flags=re.S):
+        ET.fromstring(drawing)
+    ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    policy = next(attributes["content"] for tag, attributes in tags if attributes.get("http-equiv") == "Content-Security-Policy")
+    style = re.search(r"<style>(.*?)</style>", html, flags=re.S)[1]
+    assert policy == f"default-src 'none'; style-src {report_page.csp_source(style)}; base-uri 'none'; form-action 'none'"
+
+
+def test_hostile_text_stays_text() -> None:
+    learnt = Alignment("psu", HOSTILE, np.arange(3), 512, 510, 453, (HOSTILE,))
+    hostile = replace(RESULT, device=HOSTILE, learnt=(HOSTILE,))
+    traffic = {"align": Traffic(), HOSTILE: Traffic(1, 2, 3, 4)}
+    html = page(build(alignment=learnt, training=hostile, traffic=traffic, versions={HOSTILE: HOSTILE}))
+    tags = parsed(html)
+    assert not {"script", "img"} & {tag for tag, _ in tags}
+    assert html.count("&lt;img src=x") >= 4
+
+
+def test_page_of_the_active_party_leads_with_both_models_and_their_difference() -> None:
+    seen = text(page(build(a_job(repeats=10), training=REPEATED)))
+    assert "0.991 federated [0.981, 1.001]" in seen
+    assert "0.972 clinic alone" in seen
+    assert "+0.019 difference [0.009, 0.029]" in seen
+    assert "103 held-out rows that clinic owns, in each of 10 repeated splits" in seen
+    assert "88 % carry real columns of lab" in seen
+    assert "includes zero" not in seen
+
+
+def test_page_says_when_the_difference_is_not_established() -> None:
+    close = replace(REPEATED, gains={"auc": {"mean": 0.019, "sd": 0.02, "low": -0.01, "high": 0.048}})
+    assert "includes zero" in text(page(build(a_job(repeats=10), training=close)))
+
+
+def test_page_says_when_rows_were_trained_on() -> None:
+    seen = text(page(build(a_job(test_fraction=0))))
+    assert "103 training rows" in seen
+    assert "flatter" in seen
+    assert "flatter" not in text(page(build()))
+
+
+def test_page_of_a_passive_party_that_was_not_told() -> None:
+    html = page(build(party="lab", training=UNTOLD))
+    seen = text(html)
+    assert "Metrics were not shared with this party" in seen
+    assert "The loss was not shared with this party" in seen
+    assert "The calibration plot is not shared" in seen
+    assert "AUC" not in seen
+    assert 'class="curve"' not in html
+
+
+def test_page_of_a_passive_party_that_was_told() -> None:
+    html = page(build(a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, metrics=VALUES)))
+    assert "0.991 federated" in text(html)
+    assert "alone" not in text(html)
+    assert 'class="curve"' in html
+
+
+@cases
+def test_page_claims_no_more_than_may_be_said(make) -> None:
+    built = make()
+    seen = text(page(built))
+    if built.alignment.protocol == "psu":
+        assert "Alignment reveals the size of each party's set and of their union." in seen
+    else:
+        assert "to both which records they share" in seen
+    assert ("Training leaks more, and the product measures how much." in seen) == (built.training is not None)
+    assert not re.search(r"\b(nothing else|nothing more|only the sizes|private|secure|anonymous|zero leakage)\b", seen.replace("private set", ""))
+
+
+def test_write_leaves_two_whole_files_and_nothing_else(tmp_path: Path) -> None:
+    report.write(build(), tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.json"]
+    written = (tmp_path / "out/report.json").read_text()
+    assert written == build().to_json()
+    assert list(json.loads(written)) == sorted(json.loads(written))
+    assert (tmp_path / "out/report.html").read_text() == page(build())
+
+
+def test_the_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(_: object) -> str:
+        raise RuntimeError
+
+    monkeypatch.setattr(report_page, "render", broken)
+    with pytest.raises(RuntimeError):
+        report.write(build(), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_installed_versions_name_what_can_change_a_result() -> None:
+    assert {"vfl_node", "python", "torch", "numpy", "grpcio"} <= set(report.installed_versions())
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (2_914_000, "2.91 MB"), (5e9, "5 GB"), (7e12, "7 TB")]
+)
+def test_bytes_for_people(count: float, shown: str) -> None:
+    assert report_page.human_bytes(count) == shown
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.34, "0.34 s"), (14, "14 s"), (130.2, "2 min 10 s"), (7300, "2 h 1 min")])
+def test_durations_for_people(seconds: float, shown: str) -> None:
+    assert report_page.human_seconds(seconds) == shown

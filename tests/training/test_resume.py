@@ -1,0 +1,115 @@
+"""A training that was killed at any checkpoint ends with the bits of one that was not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from vfl_node.errors import StateError
+from vfl_node.job import Evaluate, Missing
+from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
+
+NAMES = [f"r{repeat:03d}-e{epoch:06d}" for repeat in range(2) for epoch in range(1, 4)]
+
+
+class KilledError(Exception):
+    pass
+
+
+class Fatal(MemoryCheckpoints):
+    """Kills its party right after it has kept the checkpoint ``at``."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at = at
+
+    def save(self, name: str, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> None:
+        super().save(name, tensors, meta)
+        if name == self.at:
+            raise KilledError
+
+
+@pytest.fixture
+def settings(run: Any) -> dict[str, Any]:
+    train = run().train.model_copy(update={"batch_size": 4, "missing": Missing(calibration="train"), "model": "wide_deep"})
+    return {"train": train, "evaluate": Evaluate(repeats=2, share_with_passive=True)}
+
+
+def assert_same(ours: Any, theirs: Any) -> None:
+    assert ours.weights.keys() == theirs.weights.keys()
+    assert all(torch.equal(ours.weights[name], theirs.weights[name]) for name in ours.weights)
+    assert [epoch.loss for epoch in ours.epochs] == [epoch.loss for epoch in theirs.epochs]
+    for name in (
+        "steps",
+        "metrics",
+        "local_metrics",
+        "intervals",
+        "local_intervals",
+        "gains",
+        "population",
+        "encoder",
+        "calibration_curve",
+    ):
+        assert getattr(ours, name) == getattr(theirs, name), name
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("name", NAMES)
+def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
+    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], name: str, optimizer: str
+) -> None:
+    settings["train"] = settings["train"].model_copy(update={"optimizer": optimizer})
+    parties = synthetic(280)
+    whole = run(**settings)(parties)
+    interrupted = run(**settings, checkpoints=(MemoryCheckpoints(), Fatal(name)))
+    assert isinstance(interrupted.raw(parties)[1], KilledError)
+    common = set(interrupted.checkpoints[0].names()) & set(interrupted.checkpoints[1].names())
+    newest = max(common)
+    assert NAMES.index(name) - NAMES.index(newest) <= 1
+    resumed = run(**settings, checkpoints=interrupted.checkpoints, resume_from=newest)
+    for ours, theirs in zip(resumed(parties), whole, strict=True):
+        assert_same(ours, theirs)
+    assert len(resumed.transcript) < len(interrupted.transcript) or NAMES.index(newest) < 3
+
+
+def test_checkpoints_in_files_resume_as_well(
+    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], tmp_path: Path
+) -> None:
+    parties = synthetic(280, active_features=False)
+    keep = lambda: (FileCheckpoints(tmp_path / "clinic"), FileCheckpoints(tmp_path / "lab"))  # noqa: E731
+    whole = run(**settings, checkpoints=keep())(parties)
+    assert keep()[0].names() == tuple(NAMES[-2:])
+    for name in NAMES[-2:]:
+        for ours, theirs in zip(run(**settings, checkpoints=keep(), resume_from=name)(parties), whole, strict=True):
+            assert_same(ours, theirs)
+
+
+def test_resuming_does_not_train_the_local_model_again(
+    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parties = synthetic(280)
+    settings["evaluate"] = Evaluate()
+    first = run(**settings)
+    whole = first(parties)
+    monkeypatch.setattr("vfl_node.training.halves.train_local", None)
+    resumed = run(**settings, checkpoints=first.checkpoints, resume_from="r000-e000002")
+    assert_same(resumed(parties)[0], whole[0])
+
+
+def test_a_checkpoint_of_other_secrets_or_none_is_refused(
+    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any]
+) -> None:
+    parties = synthetic(280)
+    settings["evaluate"] = Evaluate()
+    first = run(**settings)
+    first(parties)
+    other = run(**settings, checkpoints=first.checkpoints, resume_from="r000-e000002", lab_seed=b"x" * 32)
+    errors = [result for result in other.raw(parties) if isinstance(result, StateError)]
+    assert errors
+    assert errors[0].code == "E_REPLAY"
+    with pytest.raises(StateError, match="E_STATE_CORRUPT"):
+        run(**settings, resume_from="r000-e000002")(parties)

@@ -1,0 +1,344 @@
+"""The training loop: same bits again, what crosses the wire, what goes wrong and how it is said."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from vfl_node.metrics import auc
+
+from vfl_node.errors import DataError, ProtocolError
+from vfl_node.job import Evaluate, Missing
+from vfl_node.transport import codec
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+Make = Callable[..., Any]
+
+
+def same(ours: Any, theirs: Any) -> bool:
+    """Whether two results have the same bits."""
+    weights = ours.weights.keys() == theirs.weights.keys() and all(
+        torch.equal(ours.weights[name], theirs.weights[name]) for name in ours.weights
+    )
+    figures = ("epochs", "steps", "metrics", "local_metrics", "intervals", "gains", "population", "encoder")
+    return weights and all(getattr(ours, name) == getattr(theirs, name) for name in figures)
+
+
+def tensors(transcript: list[Any], kind: type) -> list[torch.Tensor]:
+    return [
+        codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape))
+        for message in transcript
+        if isinstance(message, kind)
+    ]
+
+
+@pytest.mark.parametrize("model", ["mlp", "wide_deep"])
+def test_the_same_randomness_gives_the_same_bits_and_other_randomness_does_not(synthetic: Make, run: Any, model: str) -> None:
+    parties = synthetic()
+    train = run().train.model_copy(update={"model": model})
+    first, again = run(train=train), run(train=train)
+    for ours, theirs in zip(first(parties), again(parties), strict=True):
+        assert same(ours, theirs)
+    assert first.transcript == again.transcript
+    for other in (run(train=train, clinic_seed=b"x" * 32), run(train=train, lab_seed=b"x" * 32)):
+        result = other(parties)
+        assert not same(result[0], first(parties)[0])
+
+
+def test_training_leaves_the_global_generators_alone(synthetic: Make, run: Any) -> None:
+    before, numpys = torch.get_rng_state(), np.random.get_state()[1].copy()
+    run()(synthetic())
+    assert torch.equal(before, torch.get_rng_state())
+    assert (numpys == np.random.get_state()[1]).all()
+
+
+def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
+    parties = synthetic(400)
+    both = run()
+    active, passive = both(parties)
+    m = len(parties.people)
+    training, testing = both.schedule(parties).split(0, 0.2)
+    assert len(active.epochs) == len(passive.epochs) == 3
+    assert active.steps == passive.steps == 3 * -(-len(training) // 64)
+    assert active.device == "cpu"
+    owned = parties.clinic_view.owned
+    assert active.population == {
+        "population": "owned",
+        "rows": int(owned[testing].sum()),
+        "real_share": parties.clinic_view.intersection / parties.clinic_view.ours,
+    }
+    assert active.metrics.keys() == active.local_metrics.keys() == {"auc", "ace", "nll", "accuracy"}
+    assert active.intervals == active.gains == {}
+    assert active.metrics["auc"] > 0.75
+    assert active.calibration_curve
+    assert all(epoch.bytes > len(training) * 8 * 4 * 2 and epoch.seconds == 1 for epoch in active.epochs)
+    assert set(active.weights) > {"top.output.weight", "bottom.layers.0.weight"}
+    assert set(passive.weights) == {
+        f"bottom.{name}"
+        for name in ("categories.0.weight", "layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias")
+    }
+    assert str(m) in active.learnt[0]
+
+
+def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synthetic: Make, run: Any) -> None:
+    parties = synthetic()
+    silent, telling = run(), run(evaluate=Evaluate(share_with_passive=True))
+    active, passive = silent(parties)
+    assert passive.metrics is passive.local_metrics is passive.population is None
+    assert all(epoch.loss is None for epoch in passive.epochs)
+    assert not any(isinstance(message, training_pb2.Shared) for message in silent.transcript)
+    active, passive = telling(parties)
+    assert passive.metrics == active.metrics
+    assert [epoch.loss for epoch in passive.epochs] == [epoch.loss for epoch in active.epochs]
+    assert passive.local_metrics is None
+    shared = [message for message in telling.transcript if isinstance(message, training_pb2.Shared)]
+    assert json.loads(shared[0].json).keys() == {"losses", "metrics"}
+
+
+def test_rows_on_the_wire_look_alike_whether_real_or_synthetic(synthetic: Make, run: Any) -> None:
+    parties = synthetic(1000, (0.6, 0.6))
+    both = run()
+    both.train = both.train.model_copy(update={"bottom": (32, 32), "top": (32,)})
+    both(parties)
+    training, testing = both.schedule(parties).split(0, 0.2)
+    steps = [batch for epoch in range(3) for batch in both.schedule(parties).batches(0, epoch, training, 64)]
+    embeddings, gradients = tensors(both.transcript, training_pb2.Embedding), tensors(both.transcript, training_pb2.Gradient)
+    assert len(gradients) == len(steps)
+    assert sum(len(h) for h in embeddings[len(steps) :]) == len(testing)  # evaluation goes through every test row
+    for batch, h, g in zip(steps, embeddings, gradients, strict=False):
+        assert h.shape == g.shape == (len(batch), 32)
+    positions = np.concatenate(steps)
+    labels = parties.clinic.labels[parties.clinic_view.rows]
+    real_row, labelled = parties.lab_view.owned, parties.clinic_view.owned
+    for rows, real, made_up in (
+        (torch.cat(embeddings[: len(steps)]), real_row, ~real_row),
+        (torch.cat(gradients), labelled & (labels == 0), ~labelled),  # the synthetic label is 0
+    ):
+        assert rows.isfinite().all()
+        norms = rows.norm(dim=1)
+        assert (norms > 0).all()
+        real, made_up = norms[real[positions]], norms[made_up[positions]]
+        for quantile in (0.01, 0.5, 0.99):
+            assert 0.5 < made_up.quantile(quantile) / real.quantile(quantile) < 2
+
+
+@pytest.mark.parametrize("model", ["mlp", "wide_deep"])
+def test_a_gradient_tells_the_label_used_as_the_documentation_says(synthetic: Make, run: Any, model: str) -> None:
+    """No defence is built in: unit gradients lie along one direction, one class at either end of it."""
+    parties = synthetic(1000, positives=0.1)
+    both = run()
+    both.train = both.train.model_copy(update={"model": model, "epochs": 1, "bottom": (32, 32), "top": (32,)})
+    both(parties)
+    training, _ = both.schedule(parties).split(0, 0.2)
+    order = np.concatenate(both.schedule(parties).batches(0, 0, training, 64))
+    unit = torch.nn.functional.normalize(torch.cat(tensors(both.transcript, training_pb2.Gradient)))
+    along = unit @ torch.linalg.svd(unit, full_matrices=False).Vh[0]
+    if (along > 0).float().mean() > 0.5:
+        along = -along
+    owned = parties.clinic_view.owned[order]
+    used = np.where(owned, parties.clinic.labels[parties.clinic_view.rows[order]], 0)
+    assert auc(used.astype(np.float32), along.double().numpy()) > 0.99
+
+
+def test_a_synthetic_row_is_an_embedding_of_the_same_real_row_every_time(synthetic: Make, run: Any) -> None:
+    """With a learning rate too small to change a float, each position's embedding never moves."""
+    parties = synthetic(200, (0.6, 0.6))
+    both = run()
+    both.train = both.train.model_copy(update={"learning_rate": 1e-30, "optimizer": "sgd"})
+    both(parties)
+    schedule = both.schedule(parties)
+    training, _ = schedule.split(0, 0.2)
+    sent = tensors(both.transcript, training_pb2.Embedding)
+    per_epoch = -(-len(training) // 64)
+    seen = []
+    for epoch in range(3):
+        order = np.concatenate(schedule.batches(0, epoch, training, 64))
+        seen.append(torch.cat(sent[epoch * per_epoch : (epoch + 1) * per_epoch])[np.argsort(order)])
+    torch.testing.assert_close(seen[0], seen[1])
+    torch.testing.assert_close(seen[0], seen[2])
+    lacking = ~parties.lab_view.owned[training]
+    distances = torch.cdist(seen[0][lacking], seen[0][~lacking])
+    assert (distances.min(dim=1).values < 1e-5).float().mean() > 0.5  # twins of rows trained on; others are of test rows
+
+
+def test_the_schedule_does_not_depend_on_who_owns_what(synthetic: Make, run: Any) -> None:
+    orders = []
+    for seed in (0, 1):
+        parties = synthetic(300, (1.0, 0.5), seed=seed)
+        both = run()
+        both(parties)
+        orders.append(
+            (len(parties.people), parties.lab_view.owned.tolist(), both.checkpoints[0].load("r000-e000003").meta["schedule"])
+        )
+    (size, owned, schedule), (other_size, other_owned, other_schedule) = orders
+    assert size == other_size
+    assert owned != other_owned
+    assert schedule == other_schedule
+
+
+def test_repeats_start_from_new_weights_and_give_intervals(synthetic: Make, run: Any) -> None:
+    parties = synthetic()
+    active, passive = run(evaluate=Evaluate(repeats=3))(parties)
+    once, _ = run()(parties)
+    assert same(dataclasses.replace(active, metrics=None, local_metrics=None, intervals={}, gains={}, steps=0),
+                dataclasses.replace(once, metrics=None, local_metrics=None, steps=0))  # fmt: skip
+    assert active.steps == passive.steps == 3 * once.steps
+    for intervals in (active.intervals, active.local_intervals, active.gains):
+        assert intervals.keys() == {"auc", "ace", "nll", "accuracy"}
+        assert all(of["low"] <= of["mean"] <= of["high"] for of in intervals.values())
+    assert active.metrics["auc"] == pytest.approx(active.intervals["auc"]["mean"])
+    assert active.gains["auc"]["mean"] == pytest.approx(active.metrics["auc"] - active.local_metrics["auc"])
+
+
+def test_without_a_test_fraction_the_training_rows_are_evaluated(synthetic: Make, run: Any) -> None:
+    parties = synthetic()
+    active, _ = run(evaluate=Evaluate(test_fraction=0))(parties)
+    assert active.population["rows"] == parties.clinic_view.ours
+
+
+def test_an_active_party_without_features_has_no_local_model(synthetic: Make, run: Any) -> None:
+    parties = synthetic(active_features=False)
+    active, _ = run(evaluate=Evaluate(repeats=2))(parties)
+    assert active.local_metrics is None
+    assert active.local_intervals == active.gains == {}
+    assert active.metrics["auc"] > 0.5
+    assert not any(name.startswith("bottom") for name in active.weights)
+
+
+def test_one_class_among_the_test_rows_leaves_auc_undefined(federation: Make, run: Any) -> None:
+    n = 40
+    columns = {"x": np.linspace(-1, 1, n)}
+    parties = federation(columns, {"z": np.linspace(1, 0, n)}, np.zeros(n), np.ones(n, bool), np.ones(n, bool))
+    active, _ = run()(parties)
+    assert active.metrics["auc"] is None
+    assert active.metrics["nll"] is not None
+    shared, passive = run(evaluate=Evaluate(share_with_passive=True))(parties)
+    assert passive.metrics == shared.metrics
+
+
+def test_no_owned_test_row_leaves_every_metric_undefined(federation: Make, run: Any) -> None:
+    n = 30
+    parties = federation(
+        {"x": np.linspace(-1, 1, n)}, {"z": np.linspace(1, 0, n)}, np.arange(n) % 2, np.ones(n, bool), np.ones(n, bool)
+    )
+    _, testing = run().schedule(parties).split(0, 0.2)
+    owned = np.ones(n, bool)
+    owned[parties.people[testing]] = False
+    parties = federation({"x": np.linspace(-1, 1, n)}, {"z": np.linspace(1, 0, n)}, np.arange(n) % 2, owned, np.ones(n, bool))
+    active, _ = run()(parties)
+    assert set(active.metrics.values()) == {None}
+    assert set(active.local_metrics.values()) == {None}
+    assert active.population["rows"] == 0
+
+
+# What goes wrong.
+
+
+def failure(results: list[Any], kind: type) -> Any:
+    found = [result for result in results if isinstance(result, kind)]
+    assert found, results
+    return found[0]
+
+
+def test_a_passive_party_without_columns_is_told_so(federation: Make, run: Any) -> None:
+    n = 20
+    parties = federation({"x": np.linspace(0, 1, n)}, {}, np.arange(n) % 2, np.ones(n, bool), np.ones(n, bool))
+    assert failure(run().raw(parties), DataError).code == "E_NO_FEATURES"
+
+
+def test_an_active_party_without_labels_is_told_so(synthetic: Make, run: Any) -> None:
+    parties = synthetic(50)
+    parties = dataclasses.replace(parties, clinic=dataclasses.replace(parties.clinic, labels=None))
+    assert failure(run().raw(parties), DataError).code == "E_NO_LABEL"
+
+
+@pytest.mark.parametrize("people", [0, 1])
+def test_no_row_to_train_on_is_an_error(federation: Make, run: Any, people: int) -> None:
+    everyone = np.ones(people, bool)
+    parties = federation({"x": np.ones(people)}, {"z": np.ones(people)}, np.zeros(people), everyone, everyone)
+    assert failure(run().raw(parties), DataError).code == "E_EMPTY"
+
+
+def test_an_active_party_that_owns_no_training_row_is_told_so(federation: Make, run: Any) -> None:
+    n = 30
+    columns = {"x": np.linspace(-1, 1, n)}, {"z": np.linspace(1, 0, n)}, np.arange(n) % 2
+    probe = federation(*columns, np.ones(n, bool), np.ones(n, bool))
+    _, testing = run().schedule(probe).split(0, 0.2)
+    owned = np.zeros(n, bool)
+    owned[probe.people[testing]] = True
+    assert failure(run().raw(federation(*columns, owned, np.ones(n, bool))), DataError).code == "E_EMPTY"
+
+
+def test_a_passive_party_that_owns_no_training_row_still_trains(federation: Make, run: Any) -> None:
+    n = 30
+    columns = {"x": np.linspace(-1, 1, n)}, {"z": np.linspace(1, 0, n)}, np.arange(n) % 2
+    probe = federation(*columns, np.ones(n, bool), np.ones(n, bool))
+    _, testing = run().schedule(probe).split(0, 0.2)
+    owned = np.zeros(n, bool)
+    owned[probe.people[testing]] = True
+    active, _ = run()(federation(*columns, np.ones(n, bool), owned))
+    assert active.metrics["nll"] is not None
+
+
+def test_divergence_is_said_with_a_hint(synthetic: Make, run: Any) -> None:
+    both = run()
+    both.train = both.train.model_copy(update={"learning_rate": 1e20, "optimizer": "sgd"})
+    for parties in (synthetic(), synthetic(active_features=False)):
+        error = failure(both.raw(parties), DataError)
+        assert error.code == "E_DIVERGED"
+        assert "learning_rate" in error.hint
+
+
+class Changed:
+    """Replaces the ``number``-th message of a type on its way out."""
+
+    def __init__(self, kind: type, number: int, change: Callable[[Any], None]) -> None:
+        self.kind, self.left, self.change = kind, number, change
+
+    def __call__(self, message: Any) -> None:
+        if isinstance(message, self.kind):
+            if self.left == 0:
+                self.change(message)
+            self.left -= 1
+
+
+def _reshape(message: Any) -> None:
+    message.tensor.shape[:] = [message.tensor.shape[0] // 2, message.tensor.shape[1] * 2]
+
+
+def _next_step(message: Any) -> None:
+    message.step += 1
+
+
+def _retype(message: Any) -> None:
+    message.tensor.dtype = "float64"
+
+
+@pytest.mark.parametrize("kind", [training_pb2.Embedding, training_pb2.Gradient])
+@pytest.mark.parametrize("change", [_reshape, _next_step, _retype])
+def test_a_wrong_step_shape_or_type_is_refused(synthetic: Make, run: Any, kind: type, change: Callable[[Any], None]) -> None:
+    both = run()
+    both.tamper = Changed(kind, 3, change)
+    failure(both.raw(synthetic(100)), ProtocolError)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"losses": [1, 2, 3], "metrics": {"auc": "1"}}', '{"losses": [1], "metrics": {"auc": 1}}', "[" * 100_000],
+)
+def test_figures_that_are_not_loss_and_metrics_are_refused(synthetic: Make, run: Any, text: str) -> None:
+    both = run(evaluate=Evaluate(share_with_passive=True, metrics=("auc",)))
+    both.tamper = Changed(training_pb2.Shared, 0, lambda message: setattr(message, "json", text))
+    failure(both.raw(synthetic(60)), ProtocolError)
+
+
+def test_missing_rows_without_a_strategy_are_refused(synthetic: Make, run: Any) -> None:
+    both = run()
+    both.train = both.train.model_copy(update={"missing": Missing(labels="none", features="none")})
+    assert isinstance(both.raw(synthetic())[0], Exception)
+    both(synthetic(100, (1.0, 1.0)))  # nothing is missing

@@ -1,0 +1,107 @@
+"""The contract of a group in which the Diffie–Hellman problem is hard.
+
+Batch first: elements are rows of one contiguous buffer, never a Python object each. A
+scalar is secret and has its own type. In every group here the product of scalars is again
+one scalar, so that ``x^{s2·s3}`` costs one operation, not two.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+import numpy as np
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.rows import Rows
+from vfl_node.crypto.workers import Workers
+from vfl_node.errors import ProtocolError
+
+
+class Scalar:
+    """A secret exponent. It shows no value and refuses to be pickled or copied."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def reveal(self) -> int:
+        """The number itself, for the group's own arithmetic."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Scalar(secret)"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a scalar is secret and is not serialised")
+
+
+class Group(ABC):
+    """A group of prime order and its encoding.
+
+    Attributes:
+        name: as a job file calls it.
+        width: bytes an element.
+    """
+
+    name: str
+    width: int
+
+    @abstractmethod
+    def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
+        """One element for each identifier, uint8[n, width], with no known discrete logarithm.
+
+        Args:
+            ids: canonical identifiers.
+            domain: separates protocols from one another: the same identifier gives
+                unrelated elements under different domains. At most 255 bytes.
+        """
+
+    @abstractmethod
+    def powers(self, rows: Rows, scalar: Scalar, workers: Workers) -> Iterator[Rows]:
+        """``x^scalar`` for every row, in blocks and in order; work begins at the call.
+
+        Cost: one group operation a row.
+
+        Raises:
+            ProtocolError: an element of small order (``E_ELEMENT``).
+        """
+
+    def power(self, rows: Rows, scalar: Scalar, workers: Workers) -> Rows:
+        """As :meth:`powers`, gathered into uint8[n, width]."""
+        return np.concatenate([self.empty(), *self.powers(rows, scalar, workers)])
+
+    @abstractmethod
+    def decode(self, rows: Rows) -> Rows:
+        """Check every element that a peer sent; the same rows, now trusted.
+
+        Raises:
+            ProtocolError: not the canonical encoding of a group element other than the
+                neutral one (``E_ELEMENT``); the message says which rule, never which row.
+        """
+
+    @abstractmethod
+    def draw(self, randomness: Randomness) -> Scalar:
+        """A fresh secret scalar, never zero."""
+
+    @abstractmethod
+    def product(self, *scalars: Scalar) -> Scalar:
+        """The scalar that acts as all of ``scalars`` one after the other."""
+
+    @abstractmethod
+    def inverse(self, scalar: Scalar) -> Scalar:
+        """The scalar that undoes ``scalar``."""
+
+    def empty(self) -> Rows:
+        """No elements, uint8[0, width]."""
+        return np.empty((0, self.width), dtype=np.uint8)
+
+    def refuse(self, reason: str) -> NoReturn:
+        """Refuse an element that a peer sent.
+
+        Raises:
+            ProtocolError: always (``E_ELEMENT``).
+        """
+        raise ProtocolError(f"an element {reason} ({self.name})", code="E_ELEMENT")

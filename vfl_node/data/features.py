@@ -1,0 +1,179 @@
+"""A table's columns as the numbers a model reads. Fitted and applied at each party alone.
+
+numeric
+    standardised on the fitted rows and clipped to ±10 standard deviations, so that one wild
+    cell cannot dominate a batch; a column that is constant there becomes 0. A missing value
+    becomes 0, the mean; where the fitted rows have any, an indicator column says which.
+categorical
+    levels of the fitted rows are numbered from 1 in sorted order; 0 is missing or never seen.
+
+The encoder is part of the party's half of the model: it holds means and levels of the
+party's own data and stays with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from vfl_node.configuration import Frozen
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.errors import DataError, StateError
+
+Number = TypeVar("Number", np.float32, np.int64)
+
+CLIP = 10.0
+"""Standardised values beyond this many standard deviations are brought back to it."""
+
+_CONSTANT = 1e-12
+"""A standard deviation below this share of the largest absolute value is rounding, not variation."""
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """Encoded columns of n rows; a party may have none at all (width 0).
+
+    Attributes:
+        numeric: float32[n, p], finite: scaled columns in the table's order, then indicators.
+        categorical: int64[n, c], codes below the column's cardinality.
+        cardinalities: number of codes of each categorical column, code 0 included.
+    """
+
+    numeric: NDArray[np.float32]
+    categorical: NDArray[np.int64]
+    cardinalities: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.numeric)
+
+    def __repr__(self) -> str:
+        return f"Features({len(self)} rows, {self.numeric.shape[1]} numeric, cardinalities {self.cardinalities})"
+
+    @property
+    def width(self) -> int:
+        """Number of columns, p + c."""
+        return self.numeric.shape[1] + self.categorical.shape[1]
+
+    def take(self, rows: NDArray[np.int64]) -> Features:
+        """The rows ``rows``, int64[k], in that order, with repetition where asked."""
+        return Features(self.numeric[rows], self.categorical[rows], self.cardinalities)
+
+
+class Scale(Frozen):
+    """How one numeric column is encoded; ``indicator``: one more column says where it is missing."""
+
+    kind: Literal["numeric"] = "numeric"
+    name: str
+    mean: float = Field(allow_inf_nan=False)
+    sd: float = Field(gt=0, allow_inf_nan=False)
+    indicator: bool
+
+    def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Standardised and clipped float64[n]; missing: 0."""
+        with np.errstate(over="ignore"):  # what overflows is clipped
+            scaled = np.clip((values - self.mean) / self.sd, -CLIP, CLIP)
+        return np.where(np.isnan(values), 0.0, scaled)
+
+
+class Levels(Frozen):
+    """How one categorical column is encoded: ``levels[k]`` has code k + 1."""
+
+    kind: Literal["categorical"] = "categorical"
+    name: str
+    levels: tuple[str, ...]
+
+    def apply(self, column: CategoricalColumn) -> NDArray[np.int64]:
+        """Codes int64[n]."""
+        code_of = {level: code for code, level in enumerate(self.levels, start=1)}
+        codes = [code_of.get(level, 0) for level in column.levels]
+        return np.array([*codes, 0], dtype=np.int64)[column.codes]  # −1, missing, finds the last
+
+
+class Encoder(Frozen):
+    """How each column of a table becomes model input."""
+
+    columns: tuple[Annotated[Scale | Levels, Field(discriminator="kind")], ...]
+
+    @classmethod
+    def fit(cls, table: Table, rows: NDArray[np.int64]) -> Encoder:
+        """Learn means, deviations and levels from ``rows``, int64[k], of ``table``."""
+        return cls(
+            columns=tuple(
+                _scale(name, column.values[rows]) if isinstance(column, NumericColumn) else _levels(name, column, rows)
+                for name, column in table.columns.items()
+            )
+        )
+
+    def transform(self, table: Table) -> Features:
+        """Encode all rows of ``table``; columns that the encoder does not know are left out.
+
+        Raises:
+            DataError: a column is missing or of another kind (``E_COLUMN``).
+        """
+        scaled: list[NDArray[np.float64]] = []
+        indicators: list[NDArray[np.float64]] = []
+        categorical: list[NDArray[np.int64]] = []
+        cardinalities: list[int] = []
+        for encoding in self.columns:
+            column = table.columns.get(encoding.name)
+            if isinstance(encoding, Scale) and isinstance(column, NumericColumn):
+                scaled.append(encoding.apply(column.values))
+                if encoding.indicator:
+                    indicators.append(np.isnan(column.values).astype(np.float64))
+            elif isinstance(encoding, Levels) and isinstance(column, CategoricalColumn):
+                categorical.append(encoding.apply(column))
+                cardinalities.append(len(encoding.levels) + 1)
+            else:
+                raise DataError(
+                    f"the model reads a {encoding.kind} column {encoding.name!r}, and this table has none",
+                    code="E_COLUMN",
+                    hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
+                )
+        return Features(
+            _side_by_side([*scaled, *indicators], len(table), np.float32),
+            _side_by_side(categorical, len(table), np.int64),
+            tuple(cardinalities),
+        )
+
+    def to_json(self) -> str:
+        """Plain JSON, exact to the last bit."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> Encoder:
+        """What :meth:`to_json` wrote.
+
+        Raises:
+            StateError: it is not an encoder (``E_STATE_CORRUPT``).
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            raise StateError("the stored encoder is damaged or of another version", code="E_STATE_CORRUPT") from None
+
+
+def _scale(name: str, values: NDArray[np.float64]) -> Scale:
+    present = values[~np.isnan(values)]
+    peak = float(np.abs(present).max(initial=0.0)) or 1.0
+    shares = present / peak  # within ±1: squares of huge values would overflow
+    mean, sd = (float(shares.mean()), float(shares.std())) if len(present) else (0.0, 0.0)
+    constant = sd * peak <= _CONSTANT * peak
+    return Scale(name=name, mean=mean * peak, sd=1.0 if constant else sd * peak, indicator=len(present) < len(values))
+
+
+def _levels(name: str, column: CategoricalColumn, rows: NDArray[np.int64]) -> Levels:
+    seen = np.unique(column.codes[rows])
+    return Levels(name=name, levels=tuple(sorted(column.levels[code] for code in seen if code >= 0)))
+
+
+def _side_by_side(columns: Sequence[NDArray[Any]], rows: int, dtype: type[Number]) -> NDArray[Number]:
+    """Columns of n rows → contiguous [n, k]; k may be 0."""
+    matrix = np.empty((rows, len(columns)), dtype=dtype)
+    for index, column in enumerate(columns):
+        matrix[:, index] = column
+    return matrix

@@ -1,0 +1,265 @@
+"""One party's records: identifiers, columns and, at the active party, labels. They never leave the node.
+
+Errors name file, line and column for the party's owner. They never hold an identifier, a
+label or any other cell, since errors end up in logs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.data.csv_file import TextColumns, read_columns
+from vfl_node.data.identifiers import IdForm, canonical
+from vfl_node.errors import DataError
+from vfl_node.settings import Data, Kind
+
+MISSING = frozenset({"", "NA", "N/A", "nan", "NaN", "null", "None", "?"})
+"""Cells that hold no value."""
+
+NUMERIC_SHARE = 0.95
+"""A column that is not declared is numeric if at least this share of its values are finite numbers."""
+
+_LABELS = {"0": 0.0, "0.0": 0.0, "1": 1.0, "1.0": 1.0}
+_NAMES_SHOWN = 20
+_PAIRS_SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class NumericColumn:
+    """Numbers, float64[n]; NaN: missing."""
+
+    values: NDArray[np.float64] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class CategoricalColumn:
+    """Categories: ``levels[codes[row]]``; int64[n], −1: missing. Levels are distinct and sorted."""
+
+    codes: NDArray[np.int64] = field(repr=False)
+    levels: tuple[str, ...] = field(repr=False)
+
+
+Column = NumericColumn | CategoricalColumn
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table:
+    """The records of one party, n of them.
+
+    Attributes:
+        ids: canonical identifiers (:func:`vfl_node.data.identifiers.canonical`), distinct.
+        columns: name → column, in the order of the file.
+        labels: float32[n] of 0 and 1; None where they are not needed.
+    """
+
+    ids: tuple[bytes, ...]
+    columns: Mapping[str, Column]
+    labels: NDArray[np.float32] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse columns of different lengths."""
+        lengths = {len(_data(column)) for column in self.columns.values()}
+        if self.labels is not None:
+            lengths.add(len(self.labels))
+        if lengths - {len(self.ids)}:
+            raise ValueError("ids, columns and labels must have one entry a record")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Table({len(self)} records, {len(self.columns)} columns, {'no ' if self.labels is None else ''}labels)"
+
+    def digest(self) -> bytes:
+        """SHA-256 over all of it, in order: what a restarted job must find unchanged."""
+        state = hashlib.sha256()
+
+        def add(part: bytes) -> None:
+            state.update(len(part).to_bytes(8, "big") + part)
+
+        def add_texts(texts: tuple[bytes, ...]) -> None:
+            add(np.fromiter(map(len, texts), "<i8", len(texts)).tobytes())
+            add(b"".join(texts))
+
+        add_texts(self.ids)
+        for name, column in self.columns.items():
+            add(name.encode())
+            add(type(column).__name__.encode())
+            if isinstance(column, NumericColumn):
+                add(
+                    np.where(np.isnan(column.values), np.nan, column.values).astype("<f8").tobytes()
+                )  # NaN has many bit patterns
+            else:
+                add(column.codes.astype("<i8").tobytes())
+                add_texts(tuple(level.encode() for level in column.levels))
+        add(b"" if self.labels is None else self.labels.astype("<f4").tobytes())
+        return state.digest()
+
+
+def read_table(data: Data, *, id_form: IdForm, needs_label: bool, party: str) -> Table:
+    """Read this party's table (see docs/data.md).
+
+    Args:
+        data: where it lies and what its columns are.
+        id_form: how the job compares identifiers.
+        needs_label: whether labels are read, from ``data.label`` or else ``label``. Where they
+            are not, a column named by ``data.label`` is left out: it is no feature either.
+        party: this party's name, for errors.
+
+    Cost: 3.4 s and 130 MB for a million rows of five columns, 39 MB (one core of a small server).
+
+    Raises:
+        DataError: ``E_FILE``, ``E_CSV``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
+            ``E_LABEL``, ``E_ONE_CLASS`` or ``E_NUMERIC``; docs/data.md explains each.
+    """
+    text = read_columns(data.path, party=party)
+    label = data.label or "label"
+    set_apart = {data.id: "id"} | ({label: "label"} if needs_label or data.label else {})
+    _check_names(text, data, label if needs_label else None, set_apart)
+    ids = _ids(text, data.id, id_form)
+    labels = _labels(text, label) if needs_label else None
+    kinds = {name: data.columns.get(name) for name in text.names if name not in set_apart}
+    columns = {name: _column(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
+    return Table(ids, columns, labels)
+
+
+def _check_names(text: TextColumns, data: Data, label: str | None, set_apart: Mapping[str, str]) -> None:
+    """Every column that the settings name exists, and has one part to play."""
+    wanted = {data.id: "data.id"} | ({label: "data.label"} if label else {}) | dict.fromkeys(data.columns, "data.columns")
+    if label == data.id:
+        raise DataError(f"{text.source}: column {label!r} cannot be both id and label", code="E_COLUMN", hint="set data.label")
+    for name, setting in wanted.items():
+        if name not in text.names:
+            raise DataError(
+                f"{text.source}:1: there is no column {name!r} ({setting})",
+                code="E_COLUMN",
+                hint=_names_hint(text, name, wanted),
+            )
+    for name, kind in data.columns.items():
+        if name in set_apart and kind != "ignore":
+            raise DataError(
+                f"{text.source}:1:{name}: is the {set_apart[name]} column and cannot be a {kind} one",
+                code="E_COLUMN",
+                hint=f"remove {name!r} from data.columns",
+            )
+
+
+def _names_hint(text: TextColumns, name: str, wanted: Mapping[str, str]) -> str:
+    """The columns there are; nothing of a first line that may be a record."""
+    above_numbers = any(math.isinf(_number(column)) and math.isfinite(_number(text.cell(column, 0))) for column in text.names)
+    if not above_numbers and not set(wanted) & set(text.names):
+        return "the first line must name the columns, separated by commas"
+    by_folded = {column.casefold(): column for column in text.names}
+    near = get_close_matches(name.casefold(), by_folded, n=1)
+    more = ", …" if len(text.names) > _NAMES_SHOWN else ""
+    listed = f"columns: {', '.join(text.names[:_NAMES_SHOWN])}{more}"
+    return f"did you mean {by_folded[near[0]]!r}? {listed}" if near else listed
+
+
+def _ids(text: TextColumns, name: str, form: IdForm) -> tuple[bytes, ...]:
+    ids: list[bytes] = []
+    for cells in text.blocks(name):
+        for cell in cells:
+            try:
+                ids.append(canonical(cell, form))
+            except DataError as error:
+                raise DataError(f"{text.where(name, len(ids))}: {error.message}", code=error.code, hint=error.hint) from None
+    if len(set(ids)) < len(ids):
+        raise _duplicates(text, name, ids)
+    return tuple(ids)
+
+
+def _duplicates(text: TextColumns, name: str, ids: list[bytes]) -> DataError:
+    first: dict[bytes, int] = {}
+    pairs = [(earlier, row) for row, id_ in enumerate(ids) if (earlier := first.setdefault(id_, row)) != row]
+    shown = ", ".join(f"{text.line(earlier)} and {text.line(row)}" for earlier, row in pairs[:_PAIRS_SHOWN])
+    more = ", …" if len(pairs) > _PAIRS_SHOWN else ""
+    return DataError(
+        f"{text.where(name, pairs[0][1])}: {len(pairs)} duplicate ids (lines {shown}{more})",
+        code="E_DUP_IDS",
+        hint="keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled",
+    )
+
+
+def _labels(text: TextColumns, name: str) -> NDArray[np.float32]:
+    values = np.array([_LABELS.get(cell, -1.0) for cells in text.blocks(name) for cell in cells], dtype=np.float32)
+    wrong = np.flatnonzero(values < 0)
+    if len(wrong):
+        raise DataError(
+            f"{text.where(name, int(wrong[0]))}: the label is neither 0 nor 1 ({_cells(len(wrong), len(values))})",
+            code="E_LABEL",
+            hint="write every label as 0 or 1; leave out rows without one",
+        )
+    if values.min() == values.max():
+        raise DataError(
+            f"{text.source}: all labels in column {name!r} are the same",
+            code="E_ONE_CLASS",
+            hint="a classifier needs records of both classes",
+        )
+    return values
+
+
+def _column(text: TextColumns, name: str, kind: Kind | None) -> Column:
+    """The column as its kind says; as its values suggest where none is declared."""
+    if kind == "categorical":
+        return _categorical(text, name)
+    values = np.concatenate([_numbers(cells) for cells in text.blocks(name)])
+    wrong = np.flatnonzero(np.isinf(values))
+    present = len(values) - int(np.count_nonzero(np.isnan(values)))
+    if kind is None and present - len(wrong) < NUMERIC_SHARE * present:
+        return _categorical(text, name)
+    if len(wrong):
+        what = _wrong_number(text.cell(name, int(wrong[0])))
+        declare = "declare it categorical in data.columns" if kind is None else "declare it otherwise"
+        raise DataError(
+            f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({_cells(len(wrong), len(values))})",
+            code="E_NUMERIC",
+            hint=f"correct the cell, leave it empty if the value is missing, or {declare}",
+        )
+    return NumericColumn(values)
+
+
+def _categorical(text: TextColumns, name: str) -> CategoricalColumn:
+    found = set().union(*map(set, text.blocks(name)))
+    levels = tuple(sorted(found - MISSING))
+    code_of = dict.fromkeys(MISSING, -1) | {level: code for code, level in enumerate(levels)}
+    codes = np.concatenate([np.fromiter(map(code_of.__getitem__, cells), np.int64, len(cells)) for cells in text.blocks(name)])
+    return CategoricalColumn(codes, levels)
+
+
+def _numbers(cells: list[str]) -> NDArray[np.float64]:
+    return np.fromiter(map(_number, cells), np.float64, len(cells))
+
+
+def _number(cell: str) -> float:
+    """The number in a cell; NaN: missing, infinity: none that is finite."""
+    if cell in MISSING:
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        return math.inf
+    return value if math.isfinite(value) and "_" not in cell else math.inf  # Python reads 2024_01 as 202401
+
+
+def _wrong_number(cell: str) -> Literal["text", "an infinite number"]:
+    try:
+        return "an infinite number" if math.isinf(float(cell)) else "text"
+    except ValueError:
+        return "text"
+
+
+def _cells(wrong: int, of: int) -> str:
+    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {of}"
+
+
+def _data(column: Column) -> NDArray[np.float64] | NDArray[np.int64]:
+    return column.values if isinstance(column, NumericColumn) else column.codes

@@ -1,0 +1,288 @@
+"""What one party keeps of a job for people and programs: ``report.json`` and ``report.html``.
+
+The models below *are* the format: keys are stable, unknown ones are refused, and no value
+is NaN or infinite. docs/report.md explains each key, docs/report.schema.json is the JSON
+Schema (``python -m vfl_node.report`` prints it).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints
+
+import vfl_node
+from vfl_node import report_page
+from vfl_node.configuration import Frozen
+from vfl_node.job import Job, Name, Parties
+from vfl_node.models.storage import write_whole
+from vfl_node.settings import Role
+
+if TYPE_CHECKING:
+    from vfl_node.alignment.alignment import Alignment
+    from vfl_node.training.evaluation import Values
+    from vfl_node.training.task import TrainingResult
+    from vfl_node.transport.channel import Traffic
+
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
+
+LIBRARIES = ("cryptography", "gmpy2", "grpcio", "numpy", "protobuf", "pydantic", "pynacl", "safetensors", "torch")
+
+
+class Section(Frozen):
+    """Base of every part of a report."""
+
+    model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)
+
+
+class JobRun(Section):
+    """Which job this was."""
+
+    id: str = Field(description="of this run; the job's name and a random part")
+    name: Name
+    manifest_digest: str = Field(description="SHA-256 of spec in canonical JSON, hexadecimal")
+    spec: dict[str, JsonValue] = Field(description="the job as all parties agreed on it, defaults included")
+
+
+class AlignmentSizes(Section):
+    """What the alignment found, in numbers of records."""
+
+    protocol: Literal["psu", "psi"]
+    group: str
+    ours: Count = Field(description="this party's records")
+    theirs: Count = Field(description="the peer's records")
+    union: Count | None = Field(description="null where the protocol hides it")
+    intersection: Count | None = Field(description="null where the protocol hides it")
+    seconds: float = Field(ge=0, description="wall time, waiting for the peer included")
+    bytes_sent: Count
+    bytes_received: Count
+
+
+class EpochFigures(Section):
+    """One epoch of the first repeat."""
+
+    loss: float | None = Field(
+        description="mean over its rows, synthetic labels taken as true; null if not shared with this party"
+    )
+    seconds: float = Field(ge=0)
+    bytes: Count = Field(description="sent and received")
+
+
+class TrainingFigures(Section):
+    """How training went."""
+
+    epochs: tuple[EpochFigures, ...]
+    steps: Count = Field(description="batches trained on, all repeats together")
+    repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
+    device: str
+
+
+class Interval(Section):
+    """A mean over repeats with its 95 % confidence interval."""
+
+    mean: float
+    sd: float = Field(ge=0)
+    low: float
+    high: float
+    repeats: int = Field(ge=2)
+
+
+class Metrics(Section):
+    """A model measured; a metric is null where it was not asked for or is not defined."""
+
+    auc: float | None = None
+    ace: float | None = None
+    nll: float | None = None
+    accuracy: float | None = None
+    rows: Count | None = Field(description="rows it was measured on (first repeat)")
+    population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
+    real_share: Share | None = Field(
+        description="share of the active party's rows with real passive features: intersection / n_a"
+    )
+    held_out: bool = Field(description="false if these rows were trained on (test_fraction: 0)")
+    intervals: dict[str, Interval] | None = Field(description="by metric, over repeats; null for a single repeat")
+    calibration: tuple[tuple[Share, Share, Count], ...] = Field(
+        description="(mean prediction, share of positives, rows) of groups of equal size, first repeat"
+    )
+
+
+class PhaseTraffic(Section):
+    """Traffic of one phase, as serialised frames."""
+
+    bytes_sent: Count
+    bytes_received: Count
+    messages_sent: Count
+    messages_received: Count
+
+
+class Report(Section):
+    """``report.json``."""
+
+    format: Literal[1] = Field(default=1, description="changes when a key changes its meaning")
+    job: JobRun
+    manifest_digest: str = Field(description="as in job")
+    party: Name = Field(description="whose report this is")
+    role: Role
+    parties: Parties
+    started: UtcTime
+    finished: UtcTime
+    alignment: AlignmentSizes
+    training: TrainingFigures | None = Field(description="null for a job that only aligns")
+    metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party")
+    local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
+    gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
+    phases: dict[str, PhaseTraffic]
+    learnt: dict[Name, tuple[str, ...]] = Field(description="party → in plain words, what it learnt from the protocol")
+    versions: dict[str, str]
+
+    def to_json(self) -> str:
+        """Indented JSON with sorted keys; finite numbers only."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def build(
+    *,
+    job: Job,
+    job_id: str,
+    party: str,
+    alignment: Alignment,
+    align_seconds: float,
+    traffic: Mapping[str, Traffic],
+    training: TrainingResult | None,
+    started: str,
+    finished: str,
+    versions: Mapping[str, str],
+) -> Report:
+    """The report of ``party``, from what it has at the end of a job.
+
+    Args:
+        job: the job as agreed.
+        job_id: of this run.
+        party: this party's name.
+        alignment: as this party sees it.
+        align_seconds: wall time of the alignment.
+        traffic: phase → bytes and messages; ``align`` is among them.
+        training: None for a job that only aligns.
+        started: ISO 8601 in UTC, ending in ``+00:00``.
+        finished: the same.
+        versions: of the software, see :func:`installed_versions`.
+
+    Raises:
+        pydantic.ValidationError: a value that the format does not allow, such as NaN.
+    """
+    role: Role = "active" if party == job.parties.active else "passive"
+    aligning = traffic["align"]
+    digest = job.digest()
+    return Report(
+        job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.model_dump(mode="json")),
+        manifest_digest=digest,
+        party=party,
+        role=role,
+        parties=job.parties,
+        started=started,
+        finished=finished,
+        alignment=AlignmentSizes(
+            protocol=job.align.protocol,
+            group=alignment.group,
+            ours=alignment.ours,
+            theirs=alignment.theirs,
+            union=alignment.union,
+            intersection=alignment.intersection,
+            seconds=align_seconds,
+            bytes_sent=aligning.bytes_sent,
+            bytes_received=aligning.bytes_received,
+        ),
+        training=_training(job, training) if training else None,
+        metrics=_metrics(job, training, training.metrics, training.intervals, training.calibration_curve) if training else None,
+        local_metrics=_metrics(job, training, training.local_metrics, training.local_intervals, []) if training else None,
+        gains=_intervals(job, training.gains) if training else None,
+        phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
+        learnt=_learnt(job, party, alignment, training),
+        versions=dict(versions),
+    )
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write ``report.html`` and ``report.json`` into ``folder``, each whole or not at all.
+
+    ``report.json`` comes last: where it is, the job has its report.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(folder / "report.html", report_page.render(report.model_dump(mode="json")).encode())
+    write_whole(folder / "report.json", report.to_json().encode())
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of this package, Python, and the libraries whose version can change a result."""
+    return {
+        "vfl_node": vfl_node.__version__,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of ``report.json``."""
+    return Report.model_json_schema(mode="serialization")
+
+
+def _training(job: Job, result: TrainingResult) -> TrainingFigures:
+    epochs = tuple(EpochFigures(**asdict(epoch)) for epoch in result.epochs)
+    return TrainingFigures(epochs=epochs, steps=result.steps, repeats=job.evaluate.repeats, device=result.device)
+
+
+def _metrics(
+    job: Job, result: TrainingResult, values: Values | None, intervals: Mapping[str, Mapping[str, float]], curve: list[Any]
+) -> Metrics | None:
+    if values is None:
+        return None
+    about = result.population or {}
+    return Metrics(
+        **values,
+        rows=about.get("rows"),
+        population=about.get("population"),
+        real_share=about.get("real_share"),
+        held_out=job.evaluate.test_fraction > 0,
+        intervals=_intervals(job, intervals),
+        calibration=tuple(curve),
+    )
+
+
+def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[str, Interval] | None:
+    found = {metric: Interval(**of, repeats=job.evaluate.repeats) for metric, of in intervals.items()}
+    return found or None
+
+
+def _learnt(job: Job, party: str, alignment: Alignment, training: TrainingResult | None) -> dict[str, tuple[str, ...]]:
+    """This party's lines as its protocols gave them; the peer's as the same protocols give them at its end."""
+    peer = next(name for name in job.parties.all if name != party)
+    theirs = [f"the number of {party}'s records: {alignment.ours}"]
+    if job.align.protocol == "psi":
+        theirs.append(f"which {alignment.intersection} of its own {alignment.theirs} records {party} holds too")
+    else:
+        theirs.append(
+            f"the size of the union: {alignment.union}; which says that {alignment.intersection} records are shared, not which"
+        )
+    if training and peer == job.parties.active:
+        theirs.append(
+            f"an embedding of each shared row from {party}: more than sizes can be inferred from them (see docs/privacy.md)"
+        )
+    elif training:
+        told = "the loss of each epoch and the metrics, as the job says" if job.evaluate.share_with_passive else None
+        theirs += [
+            f"a gradient for each row of every batch from {party}: labels can be inferred from it (see docs/privacy.md)",
+            told or "neither loss nor metrics",
+        ]
+    return {party: alignment.learnt + (training.learnt if training else ()), peer: tuple(theirs)}
+
+
+if __name__ == "__main__":
+    print(json.dumps(json_schema(), indent=2, sort_keys=True))  # noqa: T201 - `make` writes it to docs/report.schema.json

@@ -1,0 +1,157 @@
+"""``report.html``: one report as a page that needs no other file, no network and no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from vfl_node import charts
+from vfl_node.charts import Bar, Mark, Row
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+METRICS = {
+    "auc": ("AUC", "ranking; higher is better, 0.5 is chance", 1.0),
+    "accuracy": ("Accuracy", "at threshold 0.5; higher is better", 1.0),
+    "ace": ("ACE", "adaptive calibration error; lower is better", 1.0),
+    "nll": ("NLL", "negative log-likelihood; lower is better", float("inf")),
+}
+"""Metric → (title, how to read it, largest value that has a meaning), in the order of the page."""
+
+
+def render(report: dict[str, Any]) -> str:
+    """The page of ``report``, the JSON form of a :class:`vfl_node.report.Report`."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters |= {"bytes": human_bytes, "duration": human_seconds, "time": human_time, "signed": signed}
+    style = environment.get_template("style.css.j2").render()
+    peer = next(name for name in report["learnt"] if name != report["party"])
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        peer=peer,
+        metric_names={name: METRICS[name] for name in METRICS if (report["metrics"] or {}).get(name) is not None},
+        seconds=(datetime.fromisoformat(report["finished"]) - datetime.fromisoformat(report["started"])).total_seconds(),
+        loss=_loss(report),
+        comparisons=_comparisons(report),
+        calibration=_calibration(report),
+        sets=_sets(report, peer),
+        traffic=_traffic(report),
+        style=Markup(style),  # noqa: S704 - our own file
+        style_source=csp_source(style),
+        settings=_settings(report["job"]["spec"]),
+    )
+
+
+def csp_source(text: str) -> str:
+    """How a content security policy names the inline style or script ``text``, and so allows no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def human_bytes(count: float) -> str:
+    """A number of bytes for people, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def human_time(moment: str) -> str:
+    """An ISO 8601 moment in UTC for people."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def signed(value: float) -> str:
+    """A difference to three places, with its sign."""
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def _loss(report: dict[str, Any]) -> Markup | None:
+    epochs = report["training"]["epochs"] if report["training"] else []
+    points = [(float(number), epoch["loss"]) for number, epoch in enumerate(epochs, 1) if epoch["loss"] is not None]
+    return charts.line_chart("loss", "Training loss", points, x_label="epoch", y_label="mean loss") if points else None
+
+
+def _comparisons(report: dict[str, Any]) -> dict[str, Markup]:
+    """Metric → federated and local value on one axis."""
+    drawn = {}
+    for name, (title, _, most) in METRICS.items():
+        marks = [
+            _mark(label, of, name, style)
+            for label, of, style in (("federated", report["metrics"], "joint"), ("alone", report["local_metrics"], "alone"))
+            if of and of[name] is not None
+        ]
+        if marks:
+            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most)
+    return drawn
+
+
+def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
+    value, interval = of[name], (of["intervals"] or {}).get(name)
+    return Mark(label, value, interval["low"] if interval else value, interval["high"] if interval else value, style)
+
+
+def _calibration(report: dict[str, Any]) -> Markup | None:
+    points = report["metrics"]["calibration"] if report["metrics"] else []
+    return charts.calibration_chart("calibration", "Calibration of the federated model", points) if points else None
+
+
+def _sets(report: dict[str, Any], peer: str) -> Markup:
+    """Each set as a bar whose place shows the overlap; from zero where the overlap is hidden."""
+    of = report["alignment"]
+    ours, theirs, union, common = of["ours"], of["theirs"], of["union"], of["intersection"]
+    left = 0 if union is None else union - theirs
+    rows = [
+        Row(report["party"], f"{ours:,}", (Bar(0, ours, "first"),)),
+        Row(peer, f"{theirs:,}", (Bar(left, left + theirs, "second"),)),
+    ]
+    guides: list[float] = []
+    if union is not None:
+        rows.append(Row("both together (union)", f"{union:,}", (Bar(0, union, "joint"),)))
+        rows.append(Row("in common (intersection)", f"{common:,}", (Bar(left, ours, "joint"),)))
+        guides = [left, ours] if common else []
+    return charts.bar_chart("sets", "Records of each party, their union and intersection", rows, guides=guides)
+
+
+def _traffic(report: dict[str, Any]) -> Markup:
+    rows = [
+        Row(
+            phase,
+            f"sent {human_bytes(of['bytes_sent'])} · received {human_bytes(of['bytes_received'])}",
+            (Bar(0, of["bytes_sent"], "first"), Bar(0, of["bytes_received"], "second")),
+        )
+        for phase, of in report["phases"].items()
+    ]
+    return charts.bar_chart("traffic", "Bytes sent and received in each phase", rows)
+
+
+def _settings(spec: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """Section of the job → its settings as (name, YAML value)."""
+    sections = ("align", "train", "evaluate") if spec["train"] else ("align",)
+    leaves = {section: _leaves(section, spec[section]) for section in sections}
+    return {section: [(name.removeprefix(f"{section}."), text) for name, text in of] for section, of in leaves.items()}
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(f"{name}.{key}", inner)
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value).replace('"', "")

@@ -1,0 +1,112 @@
+"""How far a training is, and what it has found so far: what a restarted party reads first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from vfl_node.errors import StateError
+from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.evaluation import Evaluation
+from vfl_node.training.halves import Half
+from vfl_node.training.learner import prefixed, under
+from vfl_node.training.task import Epoch
+
+STEPS_BETWEEN = 50
+"""Fewest training steps between two checkpoints, so that tiny epochs are not outweighed by writing to disk."""
+
+
+@dataclass
+class Journal:
+    """The place both parties have reached, and one party's results.
+
+    Attributes:
+        repeat: repeats completed.
+        epoch: epochs completed in the repeat under way.
+        exchanges: messages of embeddings exchanged: the number of the next step.
+        epochs: of the first repeat.
+        evaluations: one a completed repeat, as JSON values; empty at the passive party.
+        weights: this party's half after the first repeat.
+        encoder: its encoder.
+        saved: tensors of the half under way, from a checkpoint; None to begin it anew.
+        rows: shared rows trained and tested on.
+        steps: training steps in all.
+    """
+
+    repeat: int = 0
+    epoch: int = 0
+    exchanges: int = 0
+    epochs: list[Epoch] = field(default_factory=list)
+    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    encoder: str = ""
+    saved: Mapping[str, Tensor] | None = None
+    rows: tuple[int, int] = (0, 0)
+    steps: int = 0
+
+    def epoch_done(self, epoch: Epoch) -> None:
+        """Note an epoch; only those of the first repeat are kept."""
+        self.epoch += 1
+        if self.repeat == 0:
+            self.epochs.append(epoch)
+
+    def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
+        """Note a repeat, and keep the first one's weights."""
+        if self.repeat == 0:
+            self.weights, self.encoder = half.learner.weights(), half.encoder
+        if evaluation is not None:
+            self.evaluations.append(dataclasses.asdict(evaluation))
+        self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
+
+    def save(self, checkpoints: Checkpoints, half: Half, fingerprint: str) -> None:
+        """Keep a checkpoint of this place and of ``half``."""
+        meta = {
+            "schedule": fingerprint,
+            "repeat": self.repeat,
+            "epoch": self.epoch,
+            "exchanges": self.exchanges,
+            "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs],
+            "evaluations": self.evaluations,
+            "encoder": self.encoder,
+        }
+        tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights)}
+        checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}", tensors, meta)
+
+
+def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Journal:
+    """The journal as it was at checkpoint ``name``, or a new one for None.
+
+    Raises:
+        StateError: the checkpoint is not there or damaged (``E_STATE_CORRUPT``), or it
+            belongs to a schedule with another seed or size (``E_REPLAY``).
+    """
+    if name is None:
+        return Journal()
+    checkpoint = checkpoints.load(name)
+    meta = checkpoint.meta
+    if meta["schedule"] != fingerprint:
+        raise StateError(
+            f"checkpoint {name} belongs to another schedule of batches than the one tossed now",
+            code="E_REPLAY",
+            hint="a job may be resumed only with the same secrets at both parties; submit a new job",
+        )
+    return Journal(
+        repeat=meta["repeat"],
+        epoch=meta["epoch"],
+        exchanges=meta["exchanges"],
+        epochs=[Epoch(**epoch) for epoch in meta["epochs"]],
+        evaluations=list(meta["evaluations"]),
+        weights=under("first", checkpoint.tensors),
+        encoder=meta["encoder"],
+        saved=under("half", checkpoint.tensors),
+    )
+
+
+def due(epoch: int, epochs: int, steps_per_epoch: int) -> bool:
+    """Whether both parties keep a checkpoint after ``epoch`` of ``epochs``: known to both from the job."""
+    every = -(-STEPS_BETWEEN // steps_per_epoch)
+    return epoch == epochs or epoch % every == 0

@@ -1,0 +1,182 @@
+"""FLORIST: split training over a union, each party filling in for the rows it does not own.
+
+The whole of it, for both parties::
+
+    toss a seed → schedule
+    for each repeat:  hold out test rows; new private weights
+        for each epoch:  for each batch: H → , ← g, both update        (halves.py)
+                         a checkpoint at both
+        for each batch of test rows: H →                               (evaluation)
+    the active party tells loss and metrics, if the job says so
+
+Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g gradient.
+Everything a party draws comes from its own ``randomness``; with the same one, and the same
+number of threads, the result has the same bits over any channel (on a CPU).
+
+Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviations: batches are cut from the
+shared order by a jointly tossed seed; synthetic rows are fixed for the whole job.
+
+What each party learns: :attr:`TrainingResult.learnt`, and docs/training.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError
+from vfl_node.training.evaluation import Evaluation, real_share, summarise
+from vfl_node.training.halves import ActiveHalf, Half, PassiveHalf
+from vfl_node.training.journal import Journal, due, resume
+from vfl_node.training.missing import source_rows
+from vfl_node.training.schedule import Schedule, cut, toss
+from vfl_node.training.sharing import receive_figures, send_figures
+from vfl_node.training.task import Epoch, Task, TrainingResult, device_name
+from vfl_node.transport.channel import Channel, Traffic
+
+
+async def train_active(
+    channel: Channel, task: Task, randomness: Randomness, *, resume_from: str | None = None
+) -> TrainingResult:
+    """Train with the passive party at the other end; this one holds the labels.
+
+    Args:
+        channel: the conversation; phase ``train`` is opened and ended here.
+        task: this party's alignment, table, and the job's sections.
+        randomness: its own, kept with the job.
+        resume_from: name of a checkpoint that both parties hold, or None to begin.
+
+    Raises:
+        DataError: no labels (``E_NO_LABEL``), nothing to train on (``E_EMPTY``), or the
+            loss diverged (``E_DIVERGED``).
+        ProtocolError: the peer sent another step, shape or type, or cheated in the toss.
+        StateError: the checkpoint is damaged or belongs to another schedule.
+
+    Leaks: to the passive party a gradient row for each row of every batch, and loss and
+        metrics if the job says so.
+    """
+    async with channel.phase("train") as traffic:
+        journal = await _train(ActiveHalf, channel, task, randomness, traffic, resume_from, active=True)
+        evaluations = [Evaluation(**of) for of in journal.evaluations]
+        training, testing = journal.rows
+        summary = summarise(evaluations, training, testing)
+        if task.evaluate.share_with_passive:
+            await send_figures(channel, [epoch.loss for epoch in journal.epochs], summary.metrics)
+    population = {"population": "owned", "rows": evaluations[0].rows, "real_share": real_share(task.alignment)}
+    return TrainingResult(
+        epochs=tuple(journal.epochs),
+        steps=journal.steps,
+        device=device_name(task.device),
+        metrics=summary.metrics,
+        local_metrics=summary.local_metrics,
+        intervals=summary.intervals,
+        local_intervals=summary.local_intervals,
+        gains=summary.gains,
+        population=population,
+        calibration_curve=evaluations[0].curve,
+        weights=journal.weights,
+        encoder=journal.encoder,
+        learnt=(
+            f"an embedding of each shared row ({len(task.alignment)} in all) from {channel.peer} in each of "
+            f"{task.train.epochs} epochs, or at each evaluation: more than sizes can be inferred from "
+            f"them, such as values of its columns and which rows it owns (see docs/privacy.md)",
+        ),
+    )
+
+
+async def train_passive(
+    channel: Channel, task: Task, randomness: Randomness, *, resume_from: str | None = None
+) -> TrainingResult:
+    """Train with the active party at the other end; this one holds features only.
+
+    Args and Raises: as :func:`train_active`, and
+        DataError: the table has no feature column (``E_NO_FEATURES``).
+
+    Leaks: to the active party an embedding of each row of every batch and of every test row.
+    """
+    async with channel.phase("train") as traffic:
+        journal = await _train(PassiveHalf, channel, task, randomness, traffic, resume_from, active=False)
+        epochs, metrics = journal.epochs, None
+        told = "neither loss nor metrics"
+        if task.evaluate.share_with_passive:
+            losses, metrics = await receive_figures(channel, len(epochs), task.evaluate.metrics)
+            epochs = [dataclasses.replace(epoch, loss=loss) for epoch, loss in zip(epochs, losses, strict=True)]
+            told = "the loss of each epoch and the metrics, as the job says"
+    return TrainingResult(
+        epochs=tuple(epochs),
+        steps=journal.steps,
+        device=device_name(task.device),
+        metrics=metrics,
+        local_metrics=None,
+        intervals={},
+        local_intervals={},
+        gains={},
+        population=None,
+        calibration_curve=[],
+        weights=journal.weights,
+        encoder=journal.encoder,
+        learnt=(
+            f"a gradient for each row of every batch from {channel.peer}: the label it used for a row, real or "
+            f"synthetic, can be inferred from it (see docs/privacy.md)",
+            told,
+        ),
+    )
+
+
+HalfOf = Callable[..., Half]
+
+
+async def _train(
+    half_of: HalfOf,
+    channel: Channel,
+    task: Task,
+    randomness: Randomness,
+    traffic: Traffic,
+    resume_from: str | None,
+    *,
+    active: bool,
+) -> Journal:
+    """The loop that both parties walk through in step."""
+    train, evaluate = task.train, task.evaluate
+    seed = await toss(channel, randomness.derive("toss"), first=active)
+    schedule = Schedule(seed, len(task.alignment), train.seed)
+    training, testing = schedule.split(0, evaluate.test_fraction)
+    if len(training) == 0:
+        raise DataError(
+            f"{len(task.alignment)} shared rows leave none to train on",
+            code="E_EMPTY",
+            hint="use more records, or a smaller evaluate.test_fraction",
+        )
+    source = source_rows(task.alignment, len(task.table), train.missing.features, randomness)
+    per_epoch, per_test = -(-len(training) // train.batch_size), -(-len(testing) // train.batch_size)
+
+    journal = resume(task.checkpoints, resume_from, schedule.fingerprint)
+    journal.rows = len(training), len(testing)
+    task.progress.phase("train", evaluate.repeats * (train.epochs * per_epoch + per_test), "batches")
+    task.progress.advance(journal.exchanges)
+
+    for repeat in range(journal.repeat, evaluate.repeats):
+        training, testing = schedule.split(repeat, evaluate.test_fraction)
+        half = half_of(channel, task, randomness, source, repeat, training, journal.saved)
+        for epoch in range(journal.epoch, train.epochs):
+            started, moved = task.clock(), traffic.bytes_sent + traffic.bytes_received
+            total: float | None = None
+            for positions in schedule.batches(repeat, epoch, training, train.batch_size):
+                loss = await half.step(journal.exchanges, positions)
+                total = None if loss is None else (total or 0.0) + loss * len(positions)
+                journal.exchanges += 1
+                task.progress.advance(1)
+            mean = None if total is None else total / len(training)
+            if mean is not None:
+                task.progress.note(loss=mean)
+            moved = traffic.bytes_sent + traffic.bytes_received - moved
+            journal.epoch_done(Epoch(mean, task.clock() - started, moved))
+            if due(journal.epoch, train.epochs, per_epoch):
+                journal.save(task.checkpoints, half, schedule.fingerprint)
+        batches = cut(testing, train.batch_size)
+        journal.repeat_done(half, await half.evaluate(journal.exchanges, batches))
+        journal.exchanges += len(batches)
+        task.progress.advance(len(batches))
+    journal.steps = evaluate.repeats * train.epochs * per_epoch
+    return journal

@@ -1,0 +1,64 @@
+"""Tensors as messages: raw little-endian bytes in C order, checked against what was expected."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from vfl_node.errors import ProtocolError
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+_WIRE = {torch.float32: "<f4", torch.float64: "<f8", torch.int64: "<i8", torch.bfloat16: "<i2"}
+"""dtype → layout on the wire; bfloat16, which numpy lacks, travels as its 16-bit patterns."""
+
+
+def encode(tensor: torch.Tensor) -> training_pb2.Tensor:
+    """A tensor of any device as a message.
+
+    Args:
+        tensor: float32, float64, int64 or bfloat16, any shape.
+    """
+    if tensor.dtype not in _WIRE:
+        raise TypeError(f"tensors of {tensor.dtype} do not travel")
+    plain = tensor.detach().cpu().contiguous()
+    if plain.dtype == torch.bfloat16:
+        plain = plain.view(torch.int16)
+    data = np.ascontiguousarray(plain.numpy(), dtype=_WIRE[tensor.dtype]).tobytes()
+    return training_pb2.Tensor(dtype=_name(tensor.dtype), shape=tensor.shape, data=data)
+
+
+def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
+    """The tensor in a peer's message, on the CPU, writable, sharing no memory with the message.
+
+    Args:
+        message: as received.
+        dtype: what it must be.
+        shape: what it must be, every dimension.
+
+    Raises:
+        ProtocolError: another dtype or shape, or a payload of another length (``E_SHAPE``; told
+            before any memory is taken), or a value that is not finite (``E_NAN``).
+    """
+    wanted = f"{_name(dtype)}{list(shape)}"
+    if message.dtype != _name(dtype) or list(message.shape) != list(shape):
+        found = f"{message.dtype[:20]}{list(message.shape[:8])}"
+        raise ProtocolError(f"a tensor {found} where {wanted} was expected", code="E_SHAPE")
+    expected_bytes = math.prod(shape) * dtype.itemsize
+    if len(message.data) != expected_bytes:
+        raise ProtocolError(
+            f"a tensor {wanted} with {len(message.data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"
+        )
+    values = np.frombuffer(message.data, dtype=_WIRE[dtype])
+    tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=True))
+    if dtype == torch.bfloat16:
+        tensor = tensor.view(torch.bfloat16)
+    if dtype.is_floating_point and not bool(torch.isfinite(tensor).all()):
+        raise ProtocolError(f"a tensor {wanted} with values that are not finite", code="E_NAN")
+    return tensor.reshape(tuple(shape))
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,121 @@
+"""Why a peer cannot be reached: gRPC says "Socket closed", a handshake of our own tells the reason."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+from datetime import datetime, timezone
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from vfl_node.errors import PolicyError, UsageError
+from vfl_node.transport.tls import Credentials, dns_of, load, party_of, uri_of
+
+_HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty settings (RFC 9113)
+_SETTINGS = b"\x04"
+_EXPIRED, _NOT_YET_VALID, _OTHER_NAME = 10, 9, 62  # OpenSSL's X509_V_ERR_ numbers
+
+
+def diagnose(address: str, *, peer: str, federation: str, credentials: Credentials | None, timeout_s: float = 3.0) -> str:
+    """What stands between this node and ``peer`` at ``address``, in plain words; empty if nothing does.
+
+    Args:
+        address: ``host:port``.
+        peer: the party that should answer there.
+        federation: its federation.
+        credentials: own TLS material; None where the link is plaintext.
+        timeout_s: limit of each step.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        plain = socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s)
+    except socket.gaierror:
+        return f"the name {host!r} is not known to the network"
+    except TimeoutError:
+        return f"no answer within {timeout_s:.0f} s (wrong address, or a firewall drops the packets)"
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    try:
+        with plain:
+            if credentials is None:
+                plain.sendall(_HTTP2_PREFACE)
+                return "" if plain.recv(9)[3:4] == _SETTINGS else "it speaks no plaintext HTTP/2 (does that node use TLS?)"
+            with _context(credentials).wrap_socket(plain, server_hostname=dns_of(peer, federation)) as secure:
+                # A server that refuses this node's certificate breaks off only after the handshake.
+                return "" if secure.recv(9) else _refused(credentials)
+    except ssl.SSLCertVerificationError as error:
+        return _about(_certificate_at(host, port, timeout_s), error, peer, federation)
+    except ssl.SSLError as error:
+        return _about_alert(error)
+    except TimeoutError:
+        return f"it accepts the connection but says nothing for {timeout_s:.0f} s"
+    except OSError:
+        return _refused(credentials) if credentials else "it breaks off the connection"
+
+
+def _refused(credentials: Credentials) -> str:
+    """The server broke off after seeing this node's certificate; what this node itself finds wrong with it."""
+    try:
+        load(credentials.files, name=credentials.name, federation=credentials.federation)
+    except UsageError as error:
+        return f"it does not accept this node's certificate: {error.message}"
+    return "it does not accept this node's certificate (it trusts another authority, or its clock differs)"
+
+
+def _context(credentials: Credentials) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["h2"])
+    context.load_verify_locations(cadata=credentials.authority.decode("ascii"))
+    with contextlib.suppress(OSError):  # files in the middle of a replacement: the rest can still be examined
+        context.load_cert_chain(credentials.files.certificate, credentials.files.key)
+    return context
+
+
+def _certificate_at(host: str, port: str, timeout_s: float) -> x509.Certificate | None:
+    """The certificate shown there, unverified: for the text of an error only."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    with (
+        contextlib.suppress(OSError, ValueError),
+        socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as plain,
+        context.wrap_socket(plain) as secure,
+    ):
+        return x509.load_der_x509_certificate(secure.getpeercert(binary_form=True) or b"")
+    return None
+
+
+def _about(shown: x509.Certificate | None, error: ssl.SSLCertVerificationError, peer: str, federation: str) -> str:
+    """A certificate of the peer's that did not verify."""
+    if error.verify_code == _EXPIRED:
+        return "its certificate has expired" + (f" on {shown.not_valid_after_utc:%Y-%m-%d %H:%M} UTC" if shown else "")
+    if error.verify_code == _NOT_YET_VALID:
+        since = f" before {shown.not_valid_before_utc:%Y-%m-%d %H:%M} UTC" if shown else " yet"
+        now = datetime.now(timezone.utc)
+        return f"its certificate is not valid{since}, and this node's clock says {now:%Y-%m-%d %H:%M} UTC"
+    if error.verify_code == _OTHER_NAME:
+        return f"another party answers there: expected {uri_of(peer, federation)}, got {_party(shown, federation)}"
+    return f"its certificate is not signed by an authority that this node trusts ({error.verify_message})"
+
+
+def _party(shown: x509.Certificate | None, federation: str) -> str:
+    if shown is None:
+        return "another certificate"
+    try:
+        return uri_of(party_of(shown.public_bytes(serialization.Encoding.PEM), federation), federation)
+    except PolicyError:
+        return "a certificate of no party of this federation"
+
+
+def _about_alert(error: ssl.SSLError) -> str:
+    """What the other side answered to the handshake, or that it speaks no TLS."""
+    reason = (error.reason or "").upper()
+    if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER" in reason:
+        return "it does not speak TLS (is it set to insecure_loopback, or another program?)"
+    if "ALERT" in reason:
+        said = reason.partition("ALERT_")[2].replace("_", " ").lower()
+        return f"it refuses this node's certificate or TLS version ({said})"
+    return f"the TLS handshake fails ({reason.replace('_', ' ').lower() or 'no reason given'})"

@@ -1,0 +1,1 @@
+"""What a node shows over HTTP: health, metrics, jobs and reports."""

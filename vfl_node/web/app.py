@@ -1,0 +1,231 @@
+"""The routes of a node's HTTP port: JSON for programs, plain pages for people.
+
+Reading needs no token, which is why the port is on loopback by default; submitting and
+cancelling need the node's token. A page never shows anything that its JSON does not.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from vfl_node import report_page
+from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
+from vfl_node.web.server import Server
+
+log = structlog.get_logger()
+
+JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
+MAX_JOB_BYTES = 1 << 20
+TEMPLATES = Path(__file__).parent / "templates"
+
+STATUS_OF_CODE = {"E_UNKNOWN_JOB": 404, "E_JOB_ENDED": 409}
+STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
+
+OF_PAGES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+class NodeView(Protocol):
+    """What a node shows; its methods may be called from several threads."""
+
+    def health(self) -> dict[str, Any]:
+        """Alive, who it is (party, role, version), and peers: name → {online, cause}."""
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Every job, newest first.
+
+        Each has id, name, state, phase, done, total, unit, loss, note (a line for people), parties,
+        submitted, finished, error ({code, message, hint} or None) and report (whether there is one).
+        """
+
+    def job(self, job_id: str) -> dict[str, Any] | None:
+        """One job, or None."""
+
+    def submit(self, job_yaml: str) -> dict[str, Any]:
+        """Register a job. Raises VflError."""
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """End a job. Raises VflError."""
+
+    def artefact(self, job_id: str, name: str) -> Path | None:
+        """A file that a job left, or None."""
+
+    def metrics_text(self) -> bytes:
+        """Figures in Prometheus' text format."""
+
+
+def create_app(view: NodeView, *, token: str | None, names: Collection[str] = ("localhost",)) -> Starlette:
+    """The application that shows ``view``.
+
+    Args:
+        view: the node.
+        token: what submitting and cancelling need; None allows neither.
+        names: host names it answers to, besides IP addresses.
+    """
+    board = _Board(view, token)
+    routes = [
+        Route("/", board.page),
+        Route("/health", board.health),
+        Route("/metrics", board.metrics),
+        Route("/api/jobs", board.jobs, methods=["GET"]),
+        Route("/api/jobs", board.submit, methods=["POST"]),
+        Route("/api/jobs/{job_id}", board.job),
+        Route("/api/jobs/{job_id}/cancel", board.cancel, methods=["POST"]),
+        Route("/jobs/{job_id}", board.job_page),
+        Route("/jobs/{job_id}/report.html", board.report_html),
+        Route("/jobs/{job_id}/report.json", board.report_json),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
+        exception_handlers={VflError: _refused, HTTPException: _no_such, Exception: _defect},
+    )
+
+
+def serve(app: Starlette, host: str, port: int) -> Server:
+    """A server for ``app``, not started yet; see :class:`vfl_node.web.server.Server`."""
+    return Server(app, host, port)
+
+
+class _Board:
+    """The endpoints. Those that are not coroutines run on worker threads."""
+
+    def __init__(self, view: NodeView, token: str | None) -> None:
+        self._view = view
+        self._token = token
+        self._templates = Environment(
+            loader=FileSystemLoader([TEMPLATES, report_page.TEMPLATES]),
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            undefined=StrictUndefined,
+        )
+        self._templates.filters["time"] = report_page.human_time
+        style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
+        script = self._templates.get_template("refresh.js.j2").render()
+        self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
+        self._policy = (
+            f"default-src 'none'; style-src {report_page.csp_source(style)}; "
+            f"script-src {report_page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
+        )
+
+    def health(self, request: Request) -> Response:
+        return JSONResponse(self._view.health())
+
+    def metrics(self, request: Request) -> Response:
+        return Response(self._view.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def jobs(self, request: Request) -> Response:
+        return JSONResponse({"jobs": self._view.jobs()})
+
+    def job(self, request: Request) -> Response:
+        return JSONResponse(self._job(request))
+
+    async def submit(self, request: Request) -> Response:
+        self._authorise(request)
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > MAX_JOB_BYTES:
+                return problem(413, "E_TOO_LARGE", f"a job has at most {MAX_JOB_BYTES} bytes")
+        try:
+            text = body.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise UsageError(f"the job is not UTF-8 text (byte {error.start})", code="E_YAML") from None
+        return JSONResponse(await run_in_threadpool(self._view.submit, text), 201)
+
+    def cancel(self, request: Request) -> Response:
+        self._authorise(request)
+        return JSONResponse(self._view.cancel(self._job(request)["id"]), 202)
+
+    def page(self, request: Request) -> Response:
+        return self._rendered("jobs.html.j2", jobs=self._view.jobs())
+
+    def job_page(self, request: Request) -> Response:
+        job = self._job(request)
+        if job["report"]:
+            return RedirectResponse(f"/jobs/{job['id']}/report.html")
+        return self._rendered("job.html.j2", job=job)
+
+    def report_html(self, request: Request) -> Response:
+        policy = f"default-src 'none'; style-src 'unsafe-inline'; {OF_PAGES}"  # the page's own policy is narrower
+        return self._file(request, "report.html", {"Content-Security-Policy": policy})
+
+    def report_json(self, request: Request) -> Response:
+        return self._file(request, "report.json", {})
+
+    def _job(self, request: Request) -> dict[str, Any]:
+        """The job that the path names. Raises UsageError (``E_UNKNOWN_JOB``)."""
+        job_id = request.path_params["job_id"]
+        job = self._view.job(job_id) if JOB_ID.fullmatch(job_id) else None
+        if job is None:
+            raise UsageError("no such job here", code="E_UNKNOWN_JOB", hint="/ lists the jobs of this node")
+        return job
+
+    def _file(self, request: Request, name: str, headers: dict[str, str]) -> Response:
+        path = self._view.artefact(self._job(request)["id"], name)
+        if path is None:
+            return problem(404, "E_NO_REPORT", "this job has no report", "it has not ended yet, or it failed")
+        return FileResponse(path, headers=headers)
+
+    def _rendered(self, template: str, **values: Any) -> Response:
+        html = self._templates.get_template(template).render(node=self._view.health(), **values, **self._shared)
+        return HTMLResponse(html, headers={"Content-Security-Policy": self._policy})
+
+    def _authorise(self, request: Request) -> None:
+        """Raises HTTPException unless the request carries the node's token."""
+        if self._token is None:
+            raise HTTPException(403)
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), self._token.encode())
+        if scheme.lower() != "bearer" or not right:
+            raise HTTPException(401)
+
+
+def _refused(request: Request, error: Exception) -> Response:
+    """An error of the tree, with the status of its kind."""
+    assert isinstance(error, VflError)  # registered for this type
+    of_kind = (STATUS_OF_KIND[kind] for kind in type(error).__mro__ if kind in STATUS_OF_KIND)
+    status = STATUS_OF_CODE.get(error.code) or next(of_kind, 500)
+    return problem(status, error.code, error.message, error.hint)
+
+
+def _no_such(request: Request, error: Exception) -> Response:
+    """An error of HTTP itself."""
+    assert isinstance(error, HTTPException)  # registered for this type
+    code, message, hint = {
+        401: (
+            "E_TOKEN",
+            "this needs the node's token",
+            "send 'Authorization: Bearer TOKEN'; it lies in the state folder",
+        ),
+        403: ("E_READ_ONLY", "this port only shows", ""),
+        404: ("E_NOT_FOUND", "there is nothing at this address", ""),
+        405: ("E_METHOD", "this address does not know that method", ""),
+    }.get(error.status_code, ("E_HTTP", error.detail, ""))
+    headers = dict(error.headers or {}) | ({"WWW-Authenticate": "Bearer"} if error.status_code == 401 else {})
+    return problem(error.status_code, code, message, hint, headers)
+
+
+def _defect(request: Request, error: Exception) -> Response:
+    """A defect of ours: the log has it, the answer does not."""
+    log.error("internal error", path=request.url.path, exc_info=error)
+    return problem(500, "E_INTERNAL", "internal error", "see the node's log")
+
+
+__all__ = ["NodeView", "Server", "create_app", "serve"]
