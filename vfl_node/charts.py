@@ -100,7 +100,7 @@ def line_chart(name: str, title: str, points: Sequence[tuple[float, float]], *, 
     if len(points) > 1:
         _add(svg, "polyline", class_="curve", points=" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points))
     for index, (a, b) in enumerate(points):
-        if len(points) <= 40 or index in (0, len(points) - 1):
+        if len(points) <= 20 or index in (0, len(points) - 1):
             dot = _add(svg, "circle", class_="dot joint", cx=x(a), cy=y(b), r=3.0)
             _add(dot, "title", f"{x_label} {a:g}: {b:.4g}")
     _text(svg, x(last_x) + 8, y(last_y) + 4, f"{last_y:.3g}", "value")

@@ -13,22 +13,20 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, JsonValue, StringConstraints
 
 import vfl_node
 from vfl_node import report_page
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import Frozen
 from vfl_node.job import Job, Name, Parties
 from vfl_node.models.storage import write_whole
 from vfl_node.settings import Role
-
-if TYPE_CHECKING:
-    from vfl_node.alignment.alignment import Alignment
-    from vfl_node.training.evaluation import Values
-    from vfl_node.training.task import TrainingResult
-    from vfl_node.transport.channel import Traffic
+from vfl_node.training.evaluation import Values
+from vfl_node.training.task import TrainingResult
+from vfl_node.transport.channel import Traffic
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -257,7 +255,7 @@ def _metrics(
 
 
 def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[str, Interval] | None:
-    found = {metric: Interval(**of, repeats=job.evaluate.repeats) for metric, of in intervals.items()}
+    found = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
     return found or None
 
 
@@ -273,13 +271,16 @@ def _learnt(job: Job, party: str, alignment: Alignment, training: TrainingResult
         )
     if training and peer == job.parties.active:
         theirs.append(
-            f"an embedding of each shared row from {party}: more than sizes can be inferred from them (see docs/privacy.md)"
+            f"from {party} an embedding of each shared row, anew in each epoch: values of its columns and which rows it owns "
+            "can be inferred from them in part (see docs/privacy.md)"
         )
     elif training:
-        told = "the loss of each epoch and the metrics, as the job says" if job.evaluate.share_with_passive else None
+        told = job.evaluate.share_with_passive
         theirs += [
-            f"a gradient for each row of every batch from {party}: labels can be inferred from it (see docs/privacy.md)",
-            told or "neither loss nor metrics",
+            f"from {party} a gradient for each row of every batch: the label used for the row, real or synthetic, "
+            "can be read from it (see docs/privacy.md)",
+            f"from {party} "
+            + ("the loss of each epoch and the metrics, as the job says" if told else "neither loss nor metrics"),
         ]
     return {party: alignment.learnt + (training.learnt if training else ()), peer: tuple(theirs)}
 

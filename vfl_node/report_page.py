@@ -90,7 +90,7 @@ def _loss(report: dict[str, Any]) -> Markup | None:
 
 
 def _comparisons(report: dict[str, Any]) -> dict[str, Markup]:
-    """Metric → federated and local value on one axis."""
+    """Metric → federated and local value on one axis, where there is something to compare."""
     drawn = {}
     for name, (title, _, most) in METRICS.items():
         marks = [
@@ -98,7 +98,7 @@ def _comparisons(report: dict[str, Any]) -> dict[str, Markup]:
             for label, of, style in (("federated", report["metrics"], "joint"), ("alone", report["local_metrics"], "alone"))
             if of and of[name] is not None
         ]
-        if marks:
+        if len(marks) > 1 or any(mark.low < mark.high for mark in marks):
             drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most)
     return drawn
 

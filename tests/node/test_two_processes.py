@@ -30,18 +30,24 @@ class Federation:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         for name, role in (("clinic", "active"), ("lab", "passive")):
             init(name, role, folder / name)  # type: ignore[arg-type]
+            self.configure(name, listen=None, data={"path": str(trial.files[name])})
         certify([folder / "clinic", folder / "lab"], folder / "authority")
 
-    def start(self, name: str, **settings: Any) -> None:
+    def configure(self, name: str, **settings: Any) -> Path:
         path = self.folder / name / "node.yaml"
-        config = yaml.safe_load(path.read_text())
-        config.pop("listen", None)
-        config |= {"data": {"path": str(self.trial.files[name])}, "http": "127.0.0.1:0", "peer_wait_s": 30} | settings
+        config = yaml.safe_load(path.read_text()) | {"http": "127.0.0.1:0", "peer_wait_s": 30} | settings
         path.write_text(yaml.safe_dump(config))
+        return path
+
+    def start(self, name: str, **settings: Any) -> None:
+        path = self.configure(name, **settings)
         (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
         log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(
-            [*COMMAND, "--role", config["role"], "--config", str(path)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            [*COMMAND, "--role", "active" if name == "clinic" else "passive", "--config", str(path)],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
         )
         limit = time.monotonic() + 60
         while not (self.folder / name / "state" / "running.json").exists():
@@ -52,6 +58,7 @@ class Federation:
     def start_both(self, **lab: Any) -> None:
         self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
         address = self.running("clinic")["listen"]
+        self.configure("clinic", listen=address)  # found there again after a restart
         self.start("lab", **({"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]} | lab))
 
     def running(self, name: str) -> dict[str, Any]:
@@ -141,28 +148,25 @@ def test_a_restarted_node_knows_its_jobs(federation: Federation) -> None:
 def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: Federation, name: str) -> None:
     federation.start_both()
     job_id = federation.submit(
-        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 400, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
+        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 150, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
     )
     wait_until(lambda: federation.client(name).job(job_id)["phase"] == "train")
     wait_until(lambda: any((federation.folder / name / "state" / "jobs" / job_id / "checkpoints").glob("*.sha256")))
     federation.kill(name)
     other = "lab" if name == "clinic" else "clinic"
     wait_until(lambda: "waiting" in federation.client(other).job(job_id)["note"], 15)
-    if name == "clinic":
-        federation.start("clinic", listen=yaml.safe_load((federation.folder / "lab" / "node.yaml").read_text())["peers"]["clinic"]["address"])
-    else:
-        federation.start("lab")
+    federation.start(name)
     for party in ("clinic", "lab"):
         view = federation.end(party, job_id)
         assert view["state"] == "done", view
-    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 400
+    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 150
 
 
 def test_a_lost_peer_ends_the_job_when_it_stays_away(federation: Federation) -> None:
     federation.start_both()
     federation.kill("clinic", signal.SIGTERM)
     federation.start("clinic", peer_wait_s=2)
-    job_id = federation.submit("train: {bottom: [8], epochs: 5000, batch_size: 8}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
     wait_until(lambda: federation.client("clinic").job(job_id)["phase"] == "train")
     federation.kill("lab")
     view = federation.end("clinic", job_id)
@@ -182,7 +186,7 @@ def test_nobody_runs_jobs_here_unasked(federation: Federation) -> None:
 
 def test_cancel_ends_the_job_at_both_sides(federation: Federation) -> None:
     federation.start_both()
-    job_id = federation.submit("train: {bottom: [8], epochs: 5000, batch_size: 8}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
     wait_until(lambda: federation.client("lab").job(job_id)["phase"] == "train")
     federation.client("lab").cancel(job_id)
     assert federation.end("lab", job_id)["state"] == "cancelled"
@@ -208,7 +212,7 @@ def test_a_party_whose_data_cannot_be_used_says_so_at_both_sides(federation: Fed
 
 def test_sigterm_during_a_job_pauses_it_within_ten_seconds(federation: Federation) -> None:
     federation.start_both()
-    job_id = federation.submit("train: {bottom: [8], epochs: 2000, batch_size: 16}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
     wait_until(lambda: federation.client("lab").job(job_id)["phase"] == "train")
     started = time.monotonic()
     assert federation.kill("lab", signal.SIGTERM) == 0
@@ -224,14 +228,10 @@ def test_sigterm_during_a_job_pauses_it_within_ten_seconds(federation: Federatio
 def test_another_partys_certificate_is_turned_away(federation: Federation) -> None:
     init("mallory", "passive", federation.folder / "mallory")
     certify([federation.folder / "mallory"], federation.folder / "authority")
-    federation.trial.files["mallory"] = federation.trial.lab
     federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
     address = federation.running("clinic")["listen"]
-    config = federation.folder / "mallory" / "node.yaml"
-    settings = yaml.safe_load(config.read_text())
-    settings.pop("listen")
-    settings |= {"data": {"path": str(federation.trial.lab)}, "http": "127.0.0.1:0", "peers": {"clinic": {"address": address}}}
-    config.write_text(yaml.safe_dump(settings))
+    peers = {"clinic": {"address": address}}
+    config = federation.configure("mallory", listen=None, data={"path": str(federation.trial.lab)}, peers=peers)
     log = (federation.folder / "mallory.log").open("ab")
     process = subprocess.Popen([*COMMAND, "--role", "passive", "--config", str(config)], stdout=log, stderr=log)
     federation.processes["mallory"] = process

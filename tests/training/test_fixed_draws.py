@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from vfl_node.metrics import auc
 
 from vfl_node.job import Train
+from vfl_node.privacy.attacks import longitudinal
+from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training import halves
 from vfl_node.training.learner import Inputs
 from vfl_node.transport import codec
@@ -35,24 +35,21 @@ class Redrawing(Inputs):
     draw = np.random.default_rng(0)
 
 
-def longitudinal(both: Any, parties: Any) -> float:
-    """AUC of the active party's guess which embeddings are synthetic: mean change of direction between epochs."""
+def guessed(both: Any, parties: Any) -> float | None:
+    """AUC of the active party's guess which embeddings are synthetic, from all that it received in training."""
     schedule = both.schedule(parties)
     training, _ = schedule.split(0, both.evaluate.test_fraction)
-    sent = iter(
-        codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape))
-        for message in both.transcript
-        if isinstance(message, training_pb2.Embedding)
-    )
-    seen = []
-    for epoch in range(EPOCHS):
-        batches = schedule.batches(0, epoch, training, both.train.batch_size)
-        order = np.concatenate(batches)
-        rows = torch.cat([next(sent) for _ in batches])
-        seen.append(rows[torch.from_numpy(np.argsort(order))])
-    change = [1 - torch.cosine_similarity(a, b) for a, b in pairwise(seen)]
-    score = torch.stack(change).mean(dim=0).double().numpy()
-    return float(auc((~parties.lab_view.owned[training]).astype(np.float32), score) or 0)
+    steps = [
+        (epoch, positions)
+        for epoch in range(EPOCHS)
+        for positions in schedule.batches(0, epoch, training, both.train.batch_size)
+    ]
+    sent = [message.tensor for message in both.transcript if isinstance(message, training_pb2.Embedding)]
+    transcript = [
+        Batch(epoch, positions, codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)))
+        for (epoch, positions), tensor in zip(steps, sent, strict=False)  # evaluation follows
+    ]
+    return longitudinal.attack(transcript, ~parties.lab_view.owned)
 
 
 @pytest.fixture
@@ -63,7 +60,7 @@ def both(run: Any) -> Any:
 def test_fixed_draws_leave_the_longitudinal_attack_at_chance(synthetic: Callable[..., Any], both: Any) -> None:
     parties = synthetic(2000, (0.8, 0.5))
     both(parties)
-    assert longitudinal(both, parties) == pytest.approx(0.5, abs=0.06)  # two standard errors are .03
+    assert guessed(both, parties) == pytest.approx(0.5, abs=0.06)  # two standard errors are .03
 
 
 def test_redrawn_rows_are_found(synthetic: Callable[..., Any], both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,4 +68,6 @@ def test_redrawn_rows_are_found(synthetic: Callable[..., Any], both: Any, monkey
     monkeypatch.setattr(Redrawing, "owned", parties.lab_view.owned, raising=False)
     monkeypatch.setattr(halves, "Inputs", Redrawing)
     both(parties)
-    assert longitudinal(both, parties) > 0.85
+    found = guessed(both, parties)
+    assert found is not None
+    assert found > 0.85

@@ -188,7 +188,7 @@ class World:
         def work(index: int, protocol: Coroutine[Any, Any, Any], channel: Channel) -> None:
             try:
                 results[index] = run(protocol)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - it is the result
                 results[index] = error
             channel.close()
 

@@ -119,7 +119,9 @@ class Lists:
                 (``E_ELEMENT``) or two equal ones (``E_DUPLICATE``).
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
-        digest, started, finished = hashlib.sha256(), deque[Iterator[Rows]](), list[Rows]()
+        digest = hashlib.sha256()
+        started: deque[Iterator[Rows]] = deque()
+        finished: list[Rows] = []
         async for chunk in self._channel.receive_chunks(width=self._group.width, max_count=at_most):
             digest.update(chunk.tobytes())
             started.append(self._group.powers(self._decoded(name, chunk), scalar, self._workers))

@@ -154,7 +154,8 @@ class LocalFederation:
     def _follow(self, name: str, view: dict[str, Any], on_view: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """The job's last view at ``name``; every party's process is looked after meanwhile."""
         try:
-            for view in self._clients[name].watch(view["id"]):
+            for newest in self._clients[name].watch(view["id"]):
+                view = newest
                 on_view(view)
                 self._check_processes(view)
         except UsageError:  # it does not answer: dead, or is it the job that is unknown?

@@ -75,9 +75,13 @@ class LiveProgress:
             self._state["done"] += steps
 
     def note(self, **values: float) -> None:
-        """Figures of the owner's own side, such as the loss of an epoch."""
+        """Figures of the owner's own side, such as the loss of an epoch; a stop is heard here too."""
+        self._stop.check()
         with self._lock:
-            self._state.update({key: value for key, value in values.items() if key == "loss"})
+            if "loss" in values:
+                self._state.update(loss=values["loss"], note="")
+            else:
+                self._state["note"] = "training the model of this party alone, for comparison"
         self._log.info("progress", **values)
 
     def say(self, text: str, **context: str) -> None:

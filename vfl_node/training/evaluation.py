@@ -7,7 +7,7 @@ active party does not know which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from vfl_node.alignment.alignment import Alignment
 Values = dict[str, float | None]
 """Metric → value; None where it is not defined (no rows, or one class only)."""
 
+Curve = list[tuple[float, float, int]]
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -29,20 +31,23 @@ class Evaluation:
         metrics: of the federated model.
         local_metrics: of the active party's own model on the same rows; None if it has no features.
         rows: number of test rows it owns.
-        curve: points of the calibration plot.
+        curve: points of the calibration plot: (confidence, frequency, rows) of each range.
     """
 
     metrics: Values
     local_metrics: Values | None
     rows: int
-    curve: list[Any]
+    curve: Curve
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
+        """What ``dataclasses.asdict`` and JSON made of an evaluation, back again."""
+        return cls(**{**values, "curve": [tuple(point) for point in values["curve"]]})
 
 
 def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64]) -> Values:
     """The metrics ``names`` of probabilities ``scores`` that may leave 0 … 1: ranked as they are, else clipped."""
-    if len(labels) == 0:
-        return dict.fromkeys(names)
-    return dict(metrics.compute(names, labels, scores, np.clip(scores, 0, 1)))
+    return metrics.compute(names, labels, scores, np.clip(scores, 0, 1))
 
 
 @dataclass(frozen=True)
@@ -82,9 +87,7 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
 
     def intervals(values: Sequence[Values]) -> dict[str, dict[str, float]]:
         by_metric = {name: _defined(values, name) for name in (values[0] if values else ())}
-        return {
-            name: dict(metrics.interval(found, train_rows, test_rows)) for name, found in by_metric.items() if len(found) > 1
-        }
+        return {name: metrics.interval(found, train_rows, test_rows) for name, found in by_metric.items() if len(found) > 1}
 
     return Summary(_mean(ours), _mean(alone) if alone else None, intervals(ours), intervals(alone), intervals(gains))
 

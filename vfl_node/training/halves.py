@@ -156,6 +156,9 @@ class ActiveHalf:
         labelled = training[self._owned[training]]
         labels = shared_labels(task.alignment, task.table.labels, training, task.train.missing.labels)
         self._labels = torch.from_numpy(labels).to(task.device)
+        synthetic = labels[~self._owned]
+        c = float(synthetic.mean()) if len(synthetic) else 0.0
+        self._calibration = CALIBRATIONS[task.train.missing.calibration](task.alignment, c)
         self.encoder, self._inputs = _encode(task, source, training)
 
         cut = MODELS[task.train.model].cut_width(task.train.bottom)
@@ -175,10 +178,6 @@ class ActiveHalf:
                 self._local.load_state_dict(under("local", saved))
             else:
                 train_local(self._local, task.train, self._inputs, self._labels, labelled, private, task.progress)
-
-        synthetic = labels[~self._owned]
-        c = float(synthetic.mean()) if len(synthetic) else 0.0
-        self._calibration = CALIBRATIONS[task.train.missing.calibration](task.alignment, c)
         self._base_rate = self._rates(float(labels[labelled].mean()))
 
     async def step(self, number: int, positions: Positions) -> float:
@@ -213,7 +212,7 @@ class ActiveHalf:
         if self._local is not None:
             alone = torch.sigmoid(local_logits(self._local, self._inputs, held_out[owned]).double()).cpu().numpy()
             local = measure(names, labels, alone)
-        curve = list(calibration_curve(labels, np.clip(joint, 0, 1))) if len(labels) else []
+        curve = calibration_curve(labels, np.clip(joint, 0, 1))
         return Evaluation(metrics=measure(names, labels, joint), local_metrics=local, rows=len(labels), curve=curve)
 
     def tensors(self) -> dict[str, Tensor]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import Tensor
 
@@ -29,7 +28,7 @@ class Journal:
         epoch: epochs completed in the repeat under way.
         exchanges: messages of embeddings exchanged: the number of the next step.
         epochs: of the first repeat.
-        evaluations: one a completed repeat, as JSON values; empty at the passive party.
+        evaluations: one a completed repeat; empty at the passive party.
         weights: this party's half after the first repeat.
         encoder: its encoder.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
@@ -41,7 +40,7 @@ class Journal:
     epoch: int = 0
     exchanges: int = 0
     epochs: list[Epoch] = field(default_factory=list)
-    evaluations: list[dict[str, Any]] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
     saved: Mapping[str, Tensor] | None = None
@@ -59,7 +58,7 @@ class Journal:
         if self.repeat == 0:
             self.weights, self.encoder = half.learner.weights(), half.encoder
         if evaluation is not None:
-            self.evaluations.append(dataclasses.asdict(evaluation))
+            self.evaluations.append(evaluation)
         self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
 
     def save(self, checkpoints: Checkpoints, half: Half, fingerprint: str) -> None:
@@ -70,7 +69,7 @@ class Journal:
             "epoch": self.epoch,
             "exchanges": self.exchanges,
             "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs],
-            "evaluations": self.evaluations,
+            "evaluations": [dataclasses.asdict(evaluation) for evaluation in self.evaluations],
             "encoder": self.encoder,
         }
         tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights)}
@@ -99,7 +98,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         epoch=meta["epoch"],
         exchanges=meta["exchanges"],
         epochs=[Epoch(**epoch) for epoch in meta["epochs"]],
-        evaluations=list(meta["evaluations"]),
+        evaluations=[Evaluation.from_json(evaluation) for evaluation in meta["evaluations"]],
         weights=under("first", checkpoint.tensors),
         encoder=meta["encoder"],
         saved=under("half", checkpoint.tensors),

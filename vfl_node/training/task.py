@@ -14,7 +14,7 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Train
 from vfl_node.progress import Progress, Silent
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
-from vfl_node.training.evaluation import Values
+from vfl_node.training.evaluation import Curve, Values
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class TrainingResult:
         gains: the same of the difference federated − local, repeat by repeat.
         population: which rows the metrics are about: ``population``, ``rows`` (of the first
             repeat), ``real_share`` (share with real passive features, a ratio of counts).
-        calibration_curve: points of the calibration plot, first repeat.
+        calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party.
         weights: this party's half, first repeat: parameter → tensor on the CPU.
         encoder: JSON of the encoder that belongs to ``weights``.
         learnt: in plain words, what this party learnt from training.
@@ -88,7 +88,7 @@ class TrainingResult:
     local_intervals: Mapping[str, Mapping[str, float]]
     gains: Mapping[str, Mapping[str, float]]
     population: Mapping[str, Any] | None
-    calibration_curve: list[Any]
+    calibration_curve: Curve
     weights: Mapping[str, Tensor]
     encoder: str
     learnt: tuple[str, ...]

@@ -84,11 +84,12 @@ class Stream(Generic[M]):
         with self._changed:
             self._accepted = True
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._outgoing.has_room(data) or self._over)
+            if not self._outgoing.has_room(data):
+                self._changed.wait_for(lambda: self._outgoing.has_room(data) or self._over)
+                if self._cancelled:
+                    raise self._cancelled
             if self._end or self._finished or self._closing:
                 raise self._end or self._lost("the connection ended")
-            if self._cancelled and not self._outgoing.has_room(data):
-                raise self._cancelled
             self._outgoing.append(data)
 
     def _get(self, timeout_s: float | None = None) -> M | None:

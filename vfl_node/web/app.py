@@ -90,11 +90,13 @@ def create_app(view: NodeView, *, token: str | None, names: Collection[str] = ("
         Route("/jobs/{job_id}/report.html", board.report_html),
         Route("/jobs/{job_id}/report.json", board.report_json),
     ]
-    return Starlette(
+    app = Starlette(
         routes=routes,
         middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
         exception_handlers={VflError: _refused, HTTPException: _no_such, Exception: _defect},
     )
+    app.router.redirect_slashes = False  # one address for each thing
+    return app
 
 
 def serve(app: Starlette, host: str, port: int) -> Server:

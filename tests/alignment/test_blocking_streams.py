@@ -1,0 +1,96 @@
+"""The protocols over streams that block and hold one message only: they end, with the same bytes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+
+import numpy as np
+import pytest
+
+from vfl_node.alignment.alignment import MemoryPins
+from vfl_node.alignment.protocols import align
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.job import Align
+from vfl_node.progress import Silent
+from vfl_node.transport.channel import Channel, memory_channels, run, run_together
+from vfl_node.transport.generated.vfl.v1 import session_pb2
+
+ROLES = ("active", "passive")
+IDS = {"active": [b"%d" % i for i in range(900)], "passive": [b"%d" % i for i in range(300, 1700)]}
+
+
+class Narrow:
+    """One end of a pair of queues with room for one frame each."""
+
+    def __init__(self, inbox, outbox):
+        self.inbox, self.outbox, self.sent = inbox, outbox, []
+
+    async def put(self, frame):
+        data = frame.SerializeToString(deterministic=True)
+        self.sent.append(data)
+        self.outbox.put(data, timeout=60)  # an exchange that blocks both ends with queue.Full
+
+    async def get(self):
+        return session_pb2.Frame.FromString(self.inbox.get(timeout=60))
+
+    def close(self):
+        pass
+
+
+class Recorded:
+    """An in-memory pipe that keeps what it is given."""
+
+    def __init__(self, pipe):
+        self.pipe, self.sent = pipe, []
+
+    async def put(self, frame):
+        self.sent.append(frame.SerializeToString(deterministic=True))
+        await self.pipe.put(frame)
+
+    async def get(self):
+        return await self.pipe.get()
+
+    def close(self):
+        self.pipe.close()
+
+
+def side(role, protocol, channel, threads):
+    return align(
+        role,
+        Align(protocol=protocol),
+        channel,
+        IDS[role],
+        randomness=Randomness(role.encode().ljust(32)),
+        workers=ThreadWorkers(threads),
+        pins=MemoryPins(),
+        progress=Silent(),
+    )
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi"])
+def test_blocking_equals_in_memory(monkeypatch, protocol):
+    monkeypatch.setattr("vfl_node.transport.channel.CHUNK_BYTES", 1024)  # many messages a list, as for millions of rows
+
+    ends = memory_channels(*ROLES, job_id="j")
+    recorded = [Recorded(end._pipe) for end in ends]
+    channels = [Channel(pipe, peer=end.peer, job_id="j") for pipe, end in zip(recorded, ends, strict=True)]
+    expected = run_together(*((side(role, protocol, c, 1), c) for role, c in zip(ROLES, channels, strict=True)))
+
+    there, back = queue.Queue(1), queue.Queue(1)
+    narrow = [Narrow(back, there), Narrow(there, back)]
+    results = {}
+
+    def work(index, role):
+        results[role] = run(side(role, protocol, Channel(narrow[index], peer=ROLES[1 - index], job_id="j"), 1 + index))
+
+    threads = [threading.Thread(target=work, args=item) for item in enumerate(ROLES)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    for index, role in enumerate(ROLES):
+        np.testing.assert_array_equal(results[role].rows, expected[index].rows)
+        assert narrow[index].sent == recorded[index].sent

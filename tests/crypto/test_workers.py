@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from vfl_node.crypto.workers import ThreadWorkers
+
+ROWS = np.arange(200, dtype=np.uint8).reshape(100, 2)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("block_rows", [1, 7, 100, 1000])
+def test_results_come_in_order_and_blocks_do_not_depend_on_threads(threads, block_rows):
+    blocks = list(ThreadWorkers(threads).map_rows(lambda block: block[:, :1] + 1, ROWS, block_rows=block_rows))
+    assert [len(block) for block in blocks] == [len(ROWS[i : i + block_rows]) for i in range(0, 100, block_rows)]
+    np.testing.assert_array_equal(np.concatenate(blocks), ROWS[:, :1] + 1)
+
+
+def test_no_rows():
+    assert list(ThreadWorkers(2).map_rows(lambda block: block, ROWS[:0], block_rows=5)) == []
+
+
+def test_the_earliest_failure_is_raised():
+    def fail(block):
+        raise ValueError(int(block[0, 0]))
+
+    with pytest.raises(ValueError, match=r"^0$"):
+        list(ThreadWorkers(3).map_rows(fail, ROWS, block_rows=10))
+
+
+def test_work_begins_at_the_call_and_runs_side_by_side():
+    meeting = threading.Barrier(2, timeout=30)
+
+    def meet(block):
+        meeting.wait()
+        return block
+
+    workers = ThreadWorkers(2)
+    first, second = (workers.map_rows(meet, ROWS[:1], block_rows=1) for _ in range(2))
+    assert len(list(second)) == len(list(first)) == 1  # each waits for the other: lazily or one by one they never meet
+
+
+def test_an_abandoned_job_leaves_little_work_behind():
+    done = []
+    blocks = ThreadWorkers(1).map_rows(lambda block: done.append(1) or block, ROWS, block_rows=1)
+    next(blocks)
+    blocks.close()
+    assert len(done) <= 4

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vfl_node.data.features import CLIP, Encoder
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.errors import DataError, StateError
+
+STEADY = settings(deadline=None, derandomize=True)
+
+NAN = float("nan")
+
+
+def numeric(*values: float) -> NumericColumn:
+    return NumericColumn(np.array(values, dtype=np.float64))
+
+
+def categorical(*values: str | None) -> CategoricalColumn:
+    levels = tuple(sorted({value for value in values if value is not None}))
+    return CategoricalColumn(np.array([-1 if value is None else levels.index(value) for value in values]), levels)
+
+
+def table(columns: Mapping[str, Column], rows: int) -> Table:
+    return Table(tuple(str(row).encode() for row in range(rows)), columns)
+
+
+def rows(count: int) -> np.ndarray:
+    return np.arange(count, dtype=np.int64)
+
+
+def test_numbers_are_standardised_on_the_fitted_rows_only() -> None:
+    given = table({"x": numeric(1, 3, 1000), "y": numeric(10, 30, 20)}, 3)
+    features = Encoder.fit(given, rows(2)).transform(given)
+    assert features.numeric.dtype == np.float32
+    assert features.numeric.tolist() == [[-1, -1], [1, 1], [CLIP, 0]]
+    assert features.categorical.shape == (3, 0)
+    assert features.cardinalities == ()
+    assert features.width == 2
+
+
+def test_a_missing_number_is_the_mean_and_is_indicated_where_the_fitted_rows_have_one() -> None:
+    given = table({"x": numeric(1, 3, NAN, NAN), "y": numeric(1, 3, 5, NAN)}, 4)
+    features = Encoder.fit(given, rows(3)).transform(given)
+    assert features.numeric[:, 0].tolist() == [-1, 1, 0, 0]
+    assert features.numeric[3, 1] == 0
+    assert features.numeric[:, 2:].tolist() == [[0], [0], [1], [1]]  # of x; y has none missing where it is fitted
+
+
+def test_a_constant_column_and_one_without_values_become_zero() -> None:
+    given = table({"x": numeric(0.1, 0.1, 0.1), "y": numeric(NAN, NAN, NAN)}, 3)
+    features = Encoder.fit(given, rows(3)).transform(given)
+    np.testing.assert_allclose(features.numeric[:, :2], 0, atol=1e-12)
+    assert features.numeric[:, 2].tolist() == [1, 1, 1]
+
+
+def test_categories_are_numbered_in_order_and_zero_is_missing_or_never_seen() -> None:
+    given = table({"c": categorical("red", "blue", None, "red", "amber")}, 5)
+    encoder = Encoder.fit(given, rows(4))
+    features = encoder.transform(given)
+    assert features.categorical.tolist() == [[2], [1], [0], [2], [0]]
+    assert features.categorical.dtype == np.int64
+    assert features.cardinalities == (3,)
+    later = table({"c": categorical("violet", "blue", "red", "amber")}, 4)  # other codes in the table
+    assert encoder.transform(later).categorical.tolist() == [[0], [1], [2], [0]]
+
+
+def test_a_party_may_have_no_columns() -> None:
+    features = Encoder.fit(table({}, 3), rows(3)).transform(table({}, 3))
+    assert features.width == 0
+    assert features.numeric.shape == features.categorical.shape == (3, 0)
+    assert len(features.take(rows(2))) == 2
+
+
+def test_take_gathers_rows() -> None:
+    given = table({"x": numeric(1, 2, 3), "c": categorical("a", "b", "c")}, 3)
+    features = Encoder.fit(given, rows(3)).transform(given)
+    taken = features.take(np.array([2, 0, 2]))
+    assert taken.numeric.tolist() == features.numeric[[2, 0, 2]].tolist()
+    assert taken.categorical.tolist() == [[3], [1], [3]]
+    assert taken.cardinalities == features.cardinalities
+
+
+def test_json_keeps_every_bit_and_shows_what_it_is() -> None:
+    given = table({"x": numeric(0.1, 1 / 3, NAN), "c": categorical("ü", None, 'a"b')}, 3)
+    encoder = Encoder.fit(given, rows(3))
+    again = Encoder.from_json(encoder.to_json())
+    assert again == encoder
+    assert again.transform(given).numeric.tobytes() == encoder.transform(given).numeric.tobytes()
+    assert [column["kind"] for column in json.loads(encoder.to_json())["columns"]] == ["numeric", "categorical"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{}", "[]", '{"columns": [{"kind": "numeric", "name": "x", "mean": 0, "sd": 0, "indicator": false}]}'],
+)
+def test_damaged_json_is_refused(text: str) -> None:
+    with pytest.raises(StateError) as caught:
+        Encoder.from_json(text)
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
+@pytest.mark.parametrize("columns", [{}, {"x": categorical("a", "b")}])
+def test_a_table_without_the_column_is_refused(columns: dict[str, Column]) -> None:
+    encoder = Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
+    with pytest.raises(DataError, match="numeric column 'x'") as caught:
+        encoder.transform(table(columns, 2))
+    assert caught.value.code == "E_COLUMN"
+
+
+@STEADY
+@given(
+    st.lists(st.one_of(st.just(NAN), st.floats(allow_nan=False, allow_infinity=False)), min_size=1, max_size=20),
+    st.integers(0, 20),
+)
+def test_whatever_the_numbers_features_are_finite_and_bounded(values: list[float], fitted: int) -> None:
+    given = table({"x": numeric(*values)}, len(values))
+    features = Encoder.fit(given, rows(min(fitted, len(values)))).transform(given)
+    assert (np.abs(features.numeric) <= CLIP).all()

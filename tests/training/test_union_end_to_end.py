@@ -1,0 +1,59 @@
+"""Two tables of real patients, known to each other by nothing: aligned by union, then trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vfl_node.alignment import psi, psu
+from vfl_node.alignment.alignment import Alignment, MemoryPins
+from vfl_node.crypto.groups import group
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.data.tables import Table
+from vfl_node.job import Evaluate, Missing, Train
+from vfl_node.progress import Silent
+from vfl_node.transport.channel import memory_channels, run_together
+
+CLINIC_MEASURES = ("mean texture", "mean smoothness", "mean symmetry", "mean fractal dimension")
+
+
+@pytest.fixture
+def clinic_and_lab(federation: Callable[..., Any]) -> Any:
+    """The breast-cancer table: the clinic holds the diagnosis and four measures, the lab the other 26."""
+    patients = pytest.importorskip("sklearn.datasets").load_breast_cancer()
+    columns = dict(zip(patients.feature_names, patients.data.T, strict=True))
+    clinic = {name: columns.pop(name) for name in CLINIC_MEASURES}
+    rng = np.random.default_rng(0)
+    holds = rng.random((2, len(patients.target))) < 0.9
+    return federation(clinic, columns, 1 - patients.target, holds[0], holds[1] | ~holds[0])
+
+
+def align(protocol: Any, clinic: Table, lab: Table) -> tuple[Alignment, Alignment]:
+    a, b = memory_channels("clinic", "lab")
+    common = {"group": group("curve25519"), "workers": ThreadWorkers(1), "progress": Silent()}
+    ours, theirs = run_together(
+        (protocol.active(a, clinic.ids, randomness=Randomness(b"c" * 32), pins=MemoryPins(), **common), a),
+        (protocol.passive(b, lab.ids, randomness=Randomness(b"l" * 32), pins=MemoryPins(), **common), b),
+    )
+    return ours, theirs
+
+
+@pytest.mark.parametrize("protocol", [psu, psi], ids=["psu", "psi"])
+def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, protocol: Any) -> None:
+    parties = clinic_and_lab
+    views = align(protocol, parties.clinic, parties.lab)
+    assert views[0].intersection == parties.clinic_view.intersection
+    found = type(parties)(parties.clinic, parties.lab, *views, parties.people[: len(views[0])])
+    train = Train(bottom=(32, 16), active_bottom=(8,), top=(16,), epochs=8, batch_size=32, learning_rate=3e-3,
+                  missing=Missing(calibration="test"))  # fmt: skip
+    active, passive = run(train=train, evaluate=Evaluate(repeats=4))(found)
+    assert active.metrics["auc"] > active.local_metrics["auc"] + 0.05
+    assert active.gains["auc"]["low"] > 0
+    assert active.metrics["auc"] > 0.93
+    assert passive.metrics is None
+    share = active.population["real_share"]
+    assert share == (1.0 if protocol is psi else pytest.approx(views[0].intersection / len(parties.clinic)))

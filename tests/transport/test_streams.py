@@ -1,0 +1,152 @@
+"""The queues between a party's thread and a transport, without a transport."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from vfl_node.errors import Cancelled, PeerLost, ProtocolError
+from vfl_node.transport import streams
+from vfl_node.transport.channel import run
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, Frame
+from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+
+
+def small(limit_bytes: int = 1000) -> Stream[Chunk]:
+    return Stream("lab", Chunk, limit_bytes=limit_bytes)
+
+
+def blocked(work: Any) -> tuple[threading.Thread, list[BaseException]]:
+    """Run ``work`` on a thread and check that it does not end by itself."""
+    errors: list[BaseException] = []
+
+    def catch() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - it is the result
+            errors.append(error)
+
+    thread = threading.Thread(target=catch, daemon=True)
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive(), "it should wait"
+    return thread, errors
+
+
+def fill(stream: Stream[Chunk]) -> int:
+    """Put until the queue is full; returns how many messages it took."""
+    for count in range(1000):
+        if not stream._outgoing.has_room(bytes(102)):
+            return count
+        stream._put(Chunk(rows=bytes(100)))
+    raise AssertionError("the queue has no bound")
+
+
+def test_put_waits_while_the_queue_is_full_and_goes_on_when_it_drains() -> None:
+    stream = small()
+    assert fill(stream) == 6  # (102 + 64) bytes each
+    thread, errors = blocked(lambda: stream._put(Chunk(rows=bytes(100))))
+    leaving = stream.outgoing()
+    next(leaving)
+    thread.join(5)
+    assert not thread.is_alive()
+    assert not errors
+
+
+def test_a_message_above_the_limit_passes_alone() -> None:
+    stream = small(10)
+    stream._put(Chunk(rows=bytes(100)))
+    blocked(lambda: stream._put(Chunk()))
+
+
+def test_a_flood_of_empty_messages_is_bounded_too() -> None:
+    stream = small(1000)
+    thread, _ = blocked(lambda: stream.arrive(b"" for _ in range(10**6)))
+    assert len(stream._inbox) == 1000 // 64
+    stream.cancel(Cancelled("enough"))
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_what_arrived_is_read_before_the_end_is_seen() -> None:
+    stream = small()
+    stream.arrive([Chunk(offset=1).SerializeToString(), Chunk(offset=2).SerializeToString()])
+    stream.end(PeerLost("gone"))
+    stream.end(PeerLost("a later reason"))
+    assert [stream._get().offset, stream._get().offset] == [1, 2]  # type: ignore[union-attr]
+    with pytest.raises(PeerLost, match="gone"):
+        stream._get()
+    with pytest.raises(PeerLost, match="gone"):
+        stream._put(Chunk())
+
+
+def test_a_loss_wakes_a_blocked_put() -> None:
+    stream = small()
+    fill(stream)
+    thread, errors = blocked(lambda: stream._put(Chunk(rows=bytes(100))))
+    stream.finish()
+    thread.join(5)
+    assert isinstance(errors[0], PeerLost)
+    assert "lab" in str(errors[0])
+
+
+def test_cancel_wakes_a_blocked_get_for_good() -> None:
+    pipe = StreamPipe("lab")
+    thread, errors = blocked(lambda: run(pipe.get()))
+    pipe.cancel(Cancelled("stop"))
+    pipe.cancel(Cancelled("a later wish"))
+    thread.join(5)
+    assert str(errors[0]) == "stop [E_CANCELLED]"
+    with pytest.raises(Cancelled, match="stop"):
+        run(pipe.get())
+
+
+def test_cancel_wakes_a_blocked_put_and_leaves_room_for_a_last_word() -> None:
+    stream = small()
+    fill(stream)
+    thread, errors = blocked(lambda: stream._put(Chunk(rows=bytes(100))))
+    stream.cancel(Cancelled("stop"))
+    thread.join(5)
+    assert isinstance(errors[0], Cancelled)
+    stream._put(Chunk(offset=9))
+    assert Chunk.FromString(next(stream.outgoing())).offset == 9
+    fill(stream)
+    with pytest.raises(Cancelled):  # never waits again
+        stream._put(Chunk(rows=bytes(100)))
+
+
+def test_close_lets_queued_messages_leave_and_comes_back_without_a_transport(monkeypatch) -> None:
+    monkeypatch.setattr(streams, "CLOSE_S", 0.05)
+    stream = small()
+    freed = []
+    stream.attach(lambda: freed.append(True))
+    stream._put(Chunk(offset=1))
+    stream.close()
+    stream.close()
+    assert freed == [True]
+    assert [Chunk.FromString(data).offset for data in stream.outgoing()] == [1]
+    with pytest.raises(PeerLost):
+        stream._put(Chunk())
+    with pytest.raises(PeerLost):
+        stream._get()
+
+
+def test_a_link_gives_none_when_nothing_comes() -> None:
+    assert LinkStream("lab").receive(0.01) is None
+
+
+def test_bytes_that_are_no_frame_are_refused() -> None:
+    pipe = StreamPipe("lab")
+    pipe.arrive([b"\xff"])
+    with pytest.raises(ProtocolError, match="lab"):
+        run(pipe.get())
+
+
+def test_what_is_put_is_a_copy() -> None:
+    pipe = StreamPipe("lab")
+    frame = Frame(sequence=1)
+    run(pipe.put(frame))
+    frame.sequence = 2
+    assert Frame.FromString(next(pipe.outgoing())).sequence == 1

@@ -1,0 +1,316 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from vfl_node import report_page
+from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.web.app import MAX_JOB_BYTES, create_app
+from vfl_node.web.guards import SECURITY
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+TOKEN = "a-token-of-the-node"
+AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+class Attributes(HTMLParser):
+    """Gathers the names of all attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names |= {name for name, _ in attrs}
+
+
+def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
+    base = {
+        "id": job_id,
+        "name": "trial",
+        "state": state,
+        "phase": "",
+        "done": 0,
+        "total": 0,
+        "unit": "",
+        "note": "",
+        "loss": None,
+        "parties": ["clinic", "lab"],
+        "submitted": "2026-03-01T10:00:00+00:00",
+        "finished": None,
+        "error": None,
+        "report": False,
+    }
+    return base | changes
+
+
+class View:
+    """A node that is only seen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.submitted: list[str] = []
+        self.cancelled: list[str] = []
+        self.error: Exception | None = None
+        self.peers: dict[str, Any] = {"lab": {"online": True, "cause": ""}, "bank": {"online": False, "cause": HOSTILE}}
+        failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
+        self.all = [
+            a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25),
+            a_job("waiting-1", "waiting", phase="waiting", note=f"waiting for {HOSTILE}"),
+            a_job("done-1", "done", report=True, finished="2026-03-01T10:01:00+00:00"),
+            a_job("failed-1", "failed", error=failed, name=HOSTILE, parties=[HOSTILE]),
+        ]
+
+    def health(self) -> dict[str, Any]:
+        return {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers}
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return self.all
+
+    def job(self, job_id: str) -> dict[str, Any] | None:
+        return next((job for job in self.all if job["id"] == job_id), None)
+
+    def submit(self, job_yaml: str) -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        self.submitted.append(job_yaml)
+        return self.all[0]
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        self.cancelled.append(job_id)
+        return self.all[0]
+
+    def artefact(self, job_id: str, name: str) -> Path | None:
+        path = self.folder / job_id / name
+        return path if path.exists() else None
+
+    def metrics_text(self) -> bytes:
+        return b"# TYPE vfl_jobs gauge\nvfl_jobs 4.0\n"
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> View:
+    (tmp_path / "done-1").mkdir()
+    (tmp_path / "done-1/report.html").write_text("<!doctype html><title>report</title>")
+    (tmp_path / "done-1/report.json").write_text('{"format": 1}')
+    (tmp_path / "token").write_text("hidden")
+    return View(tmp_path)
+
+
+def browser(view: View, *, token: str | None = TOKEN, base_url: str = "http://127.0.0.1:8080", **options: Any) -> TestClient:
+    return TestClient(create_app(view, token=token, **options), base_url=base_url, raise_server_exceptions=False)
+
+
+def test_health_and_jobs_are_json(view: View) -> None:
+    client = browser(view)
+    assert client.get("/health").json()["party"] == "clinic"
+    assert [job["id"] for job in client.get("/api/jobs").json()["jobs"]] == ["running-1", "waiting-1", "done-1", "failed-1"]
+    assert client.get("/api/jobs/running-1").json()["done"] == 120
+
+
+def test_metrics_are_prometheus_text(view: View) -> None:
+    answer = browser(view).get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "vfl_jobs 4.0" in answer.text
+
+
+def test_submit_and_cancel(view: View) -> None:
+    client = browser(view)
+    answer = client.post("/api/jobs", content="\ufeffname: é".encode(), headers=AUTHORISED)
+    assert (answer.status_code, answer.json()["id"], view.submitted) == (201, "running-1", ["name: é"])
+    answer = client.post("/api/jobs/running-1/cancel", headers=AUTHORISED)
+    assert (answer.status_code, view.cancelled) == (202, ["running-1"])
+    assert client.post("/api/jobs/none-such/cancel", headers=AUTHORISED).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/api/jobs", "/api/jobs/running-1/cancel"])
+@pytest.mark.parametrize(
+    "given", [None, "", TOKEN, f"Basic {TOKEN}", "Bearer", "Bearer wrong", f"Bearer {TOKEN}x", "Bearer \xe9"]
+)
+def test_without_the_token_nothing_is_done(view: View, path: str, given: str | None) -> None:
+    headers = {} if given is None else {"Authorization": given.encode("latin-1")}
+    answer = browser(view).post(path, content="name: x", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (401, "E_TOKEN")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert TOKEN not in answer.text
+    assert view.submitted == view.cancelled == []
+
+
+def test_a_node_without_token_only_shows(view: View) -> None:
+    answer = browser(view, token=None).post("/api/jobs", content="name: x", headers={"Authorization": "Bearer None"})
+    assert (answer.status_code, answer.json()["code"], view.submitted) == (403, "E_READ_ONLY", [])
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (UsageError("u", code="E_YAML", hint="h"), 400),
+        (UsageError("u", code="E_UNKNOWN_JOB"), 404),
+        (UsageError("u", code="E_JOB_ENDED"), 409),
+        (PolicyError("p"), 403),
+        (DataError("d"), 422),
+        (PeerError("p"), 502),
+        (StateError("s"), 409),
+        (VflError("v"), 500),
+    ],
+)
+def test_errors_have_status_code_message_and_hint(view: View, error: VflError, status: int) -> None:
+    view.error = error
+    answer = browser(view).post("/api/jobs", content="name: x", headers=AUTHORISED)
+    assert answer.status_code == status
+    assert answer.json() == {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def test_a_defect_shows_nothing_of_itself(view: View) -> None:
+    view.error = RuntimeError("secret in /etc/passwd")
+    answer = browser(view).post("/api/jobs", content="name: x", headers=AUTHORISED)
+    assert (answer.status_code, answer.json()["code"]) == (500, "E_INTERNAL")
+    assert "secret" not in answer.text
+    assert {name.lower(): value for name, value in SECURITY.items()}.items() <= answer.headers.items()
+
+
+def test_a_job_too_large_or_not_text_is_refused(view: View) -> None:
+    client = browser(view)
+    answer = client.post("/api/jobs", content=b"x" * (MAX_JOB_BYTES + 1), headers=AUTHORISED)
+    assert (answer.status_code, answer.json()["code"]) == (413, "E_TOO_LARGE")
+    answer = client.post("/api/jobs", content=b"name: \xff", headers=AUTHORISED)
+    assert (answer.status_code, answer.json()["code"]) == (400, "E_YAML")
+    assert view.submitted == []
+
+
+def test_reports(view: View) -> None:
+    client = browser(view)
+    page = client.get("/jobs/done-1/report.html")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "script" not in page.headers["content-security-policy"]
+    assert client.get("/jobs/done-1/report.json").json() == {"format": 1}
+    answer = client.get("/jobs/done-1", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "/jobs/done-1/report.html")
+    answer = client.get("/jobs/running-1/report.json")
+    assert (answer.status_code, answer.json()["code"]) == (404, "E_NO_REPORT")
+
+
+@pytest.mark.parametrize("prefix", ["/jobs/", "/api/jobs/"])
+@pytest.mark.parametrize(
+    "job_id",
+    ["%2e%2e%2f", "..%2f..%2ftoken", "%2e%2e%2ftoken", "done-1%2f..%2f..", "DONE-1", "done_1", "x" * 101, "%00", "é"],
+)
+def test_ids_that_are_not_ids_reach_nothing(view: View, prefix: str, job_id: str) -> None:
+    asked: list[str] = []
+    view.artefact = lambda job, name: asked.append(job)  # type: ignore[method-assign, assignment, return-value]
+    view.job = lambda job: asked.append(job)  # type: ignore[method-assign, assignment, return-value]
+    client = browser(view)
+    for path in (f"{prefix}{job_id}", f"{prefix}{job_id}/report.json", f"{prefix}{job_id}/report.html"):
+        answer = client.get(path, follow_redirects=False)
+        assert answer.status_code == 404, path
+        assert "hidden" not in answer.text
+    assert asked == []
+
+
+def test_unknown_addresses_and_methods_are_json_errors(view: View) -> None:
+    client = browser(view)
+    assert (client.get("/token").status_code, client.get("/token").json()["code"]) == (404, "E_NOT_FOUND")
+    answer = client.delete("/api/jobs/done-1")
+    assert (answer.status_code, answer.json()["code"], "GET" in answer.headers["allow"]) == (405, "E_METHOD", True)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["127.0.0.1:8080", "127.0.0.1", "localhost", "LOCALHOST:9", "[::1]:8080", "[::1]", "10.0.0.7:80", "board.internal:80"],
+)
+def test_hosts_that_are_answered(view: View, host: str) -> None:
+    client = browser(view, names=("localhost", "board.internal"))
+    assert client.get("/health", headers={"Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:8080",
+        "",
+        "127.0.0.1@evil",
+        "[::1",
+        "::1",
+        "localhost:x",
+        "board.internal",
+    ],
+)
+def test_hosts_that_are_refused(view: View, host: str) -> None:
+    answer = browser(view).get("/api/jobs", headers={"Host": host})
+    assert (answer.status_code, answer.json()["code"]) == (421, "E_HOST")
+    assert "jobs" not in answer.json()
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_two_hosts_are_refused(view: View) -> None:
+    headers = [(b"host", b"localhost"), (b"host", b"evil.example")]
+    assert browser(view).get("/health", headers=headers).status_code == 421
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/health", "/metrics", "/api/jobs", "/jobs/failed-1", "/jobs/done-1/report.html", "/none"]
+)
+def test_every_answer_has_the_security_headers_and_no_cors(view: View, path: str) -> None:
+    headers = browser(view).get(path, headers={"Origin": "http://evil.example"}).headers
+    for name, value in SECURITY.items():
+        if name != "Content-Security-Policy":
+            assert headers[name] == value
+    assert "frame-ancestors 'none'" in headers["content-security-policy"]
+    assert "default-src 'none'" in headers["content-security-policy"]
+    assert not [name for name in headers if name.startswith("access-control")]
+    assert "server" not in headers
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/failed-1", "/jobs/running-1"])
+def test_pages_run_only_their_own_script_and_style(view: View, path: str) -> None:
+    answer = browser(view).get(path)
+    scripts = re.findall(r"<script>(.*?)</script>", answer.text, flags=re.S)
+    styles = re.findall(r"<style>(.*?)</style>", answer.text, flags=re.S)
+    policy = answer.headers["content-security-policy"]
+    assert [len(scripts), len(styles)] == [1, 1]
+    assert f"script-src {report_page.csp_source(scripts[0])};" in policy
+    assert f"style-src {report_page.csp_source(styles[0])};" in policy
+    assert "unsafe" not in policy
+    assert "://" not in answer.text.replace(scripts[0], "")
+    found = Attributes()
+    found.feed(answer.text)
+    assert not {name for name in found.names if name.startswith("on") or name in ("style", "src")}
+
+
+def test_the_board_shows_states_progress_peers_and_reports(view: View) -> None:
+    html = browser(view).get("/").text
+    assert 'class="state running">running' in html
+    assert "train: 120 of 400 batches · loss 0.2500" in html
+    assert '<progress max="400" value="120"' in html
+    assert '/jobs/done-1/report.html">Report' in html
+    assert "bank (not connected)" in html
+    assert html.count("<progress") == 1
+
+
+def test_hostile_names_stay_text(view: View) -> None:
+    for path in ("/", "/jobs/failed-1", "/jobs/waiting-1"):
+        html = browser(view).get(path).text
+        assert "<img" not in html
+        assert "<script>alert" not in html
+        assert "&lt;img src=x" in html
+
+
+def test_a_board_without_jobs_says_what_to_do(view: View) -> None:
+    view.all, view.peers = [], {}
+    assert "vfl-node submit" in browser(view).get("/").text
+
+
+def test_the_page_of_a_failed_job_has_its_error_and_hint(view: View) -> None:
+    view.all[3]["error"] = {"code": "E_CSV", "message": "column age holds text", "hint": "declare it"}
+    html = browser(view).get("/jobs/failed-1").text
+    assert "column age holds text <code>E_CSV</code>" in html
+    assert "Hint: declare it" in html

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from vfl_node.errors import UsageError
+from vfl_node.web.app import serve
+from vfl_node.web.server import Server
+
+HANG = threading.Event()
+
+
+def answer(request: Any) -> PlainTextResponse:
+    return PlainTextResponse("here")
+
+
+def hang(request: Any) -> PlainTextResponse:
+    HANG.wait(20)
+    return PlainTextResponse("late")
+
+
+APP = Starlette(routes=[Route("/", answer), Route("/hang", hang)])
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = serve(APP, "127.0.0.1", 0)
+    running.start()
+    yield running
+    running.stop()
+
+
+def get(port: int, path: str = "/", *, host: str = "127.0.0.1") -> tuple[int, bytes, dict[str, str]]:
+    with closing(http.client.HTTPConnection(host, port, timeout=10)) as connection:
+        connection.request("GET", path)
+        response = connection.getresponse()
+        return response.status, response.read(), {name.lower(): value for name, value in response.getheaders()}
+
+
+def test_it_answers_on_the_port_the_system_chose_and_names_no_server(server: Server) -> None:
+    assert server.port > 0
+    status, body, headers = get(server.port)
+    assert (status, body) == (200, b"here")
+    assert "server" not in headers
+
+
+def test_a_port_in_use_is_a_usage_error(server: Server) -> None:
+    second = serve(APP, "127.0.0.1", server.port)
+    with pytest.raises(UsageError, match=str(server.port)) as caught:
+        second.start()
+    assert caught.value.code == "E_PORT"
+    assert caught.value.hint
+    second.stop()
+    assert get(server.port)[0] == 200
+
+
+@pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("127.0.0.1", 70000), ("no.such.host.invalid", 0)])
+def test_an_address_that_is_not_ours_is_a_usage_error(host: str, port: int) -> None:
+    with pytest.raises(UsageError) as caught:
+        serve(APP, host, port).start()
+    assert caught.value.code == "E_PORT"
+
+
+def test_after_stop_the_port_is_free_and_the_thread_gone(server: Server) -> None:
+    threads = {thread.name for thread in threading.enumerate()}
+    assert "http" in threads
+    with closing(socket.create_connection(("127.0.0.1", server.port))):  # an idle keep-alive connection does not hold it up
+        server.stop()
+    assert "http" not in {thread.name for thread in threading.enumerate()}
+    again = serve(APP, "127.0.0.1", server.port)
+    again.start()
+    assert get(again.port)[0] == 200
+    again.stop()
+    again.stop()
+
+
+def test_a_request_that_hangs_does_not_hold_up_the_stop(server: Server) -> None:
+    HANG.clear()
+    with closing(socket.create_connection(("127.0.0.1", server.port))) as connection:
+        connection.sendall(b"GET /hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        server.stop()
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", server.port), timeout=2)
+    HANG.set()
+
+
+def test_signal_handlers_are_left_alone() -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    running = serve(APP, "127.0.0.1", 0)
+    running.start()
+    during = {number: signal.getsignal(number) for number in before}
+    running.stop()
+    assert during == before == {number: signal.getsignal(number) for number in before}
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_it_serves_over_ipv6() -> None:
+    try:
+        with closing(socket.socket(socket.AF_INET6)) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        pytest.skip("no IPv6 loopback here")
+    running = serve(APP, "::1", 0)
+    running.start()
+    assert get(running.port, host="::1")[0] == 200
+    running.stop()

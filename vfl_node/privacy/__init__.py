@@ -1,0 +1,1 @@
+"""What an honest-but-curious peer could learn from what it receives, measured."""

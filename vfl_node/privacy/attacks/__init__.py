@@ -1,0 +1,44 @@
+"""Attacks that tell synthetic rows from real ones; a new one is a file and an entry of :data:`ATTACKS`.
+
+A row that a party does not own is a synthetic one, so telling them apart tells who is known
+to whom, which is what the union hid. An attack's AUC is never folded: .5 is chance, and its
+positive class is the secret, a synthetic row. A protection is judged by the strongest attack.
+
+:mod:`vfl_node.privacy.attacks.embedding_inversion`, which recovers features instead, stands
+beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.privacy.attacks import longitudinal, near_duplicate, spectral
+from vfl_node.privacy.attacks.embedding_inversion import invert
+from vfl_node.privacy.attacks.transcript import Batch
+
+Attack = Callable[[Sequence[Batch], NDArray[np.bool_]], float | None]
+"""(what was received, bool[m]: which shared rows are synthetic) → AUC; None where it is not defined."""
+
+ATTACKS: dict[str, Attack] = {
+    "longitudinal": longitudinal.attack,
+    "near_duplicate": near_duplicate.attack,
+    "spectral": spectral.attack,
+}
+"""Name in a report → attack."""
+
+
+def audit(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> dict[str, float | None]:
+    """The AUC of every attack on one transcript.
+
+    Args:
+        transcript: embeddings, as the active party received them, or gradients, as the
+            passive one did.
+        synthetic: bool[m], the truth at each shared position, which no attacker has.
+    """
+    return {name: attack(transcript, synthetic) for name, attack in ATTACKS.items()}
+
+
+__all__ = ["ATTACKS", "Attack", "Batch", "audit", "invert"]
