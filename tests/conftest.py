@@ -53,7 +53,7 @@ def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
         path = folder / f"{name}.csv"
         with path.open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["id", *(f"c{c}" for c in columns), *(["label"] if labels else [])])
+            writer.writerow(["id", *(f"measure-{c:02d}-canary" for c in columns), *(["label"] if labels else [])])
             for row in rows:
                 label = [1 - int(table.target[row])] if labels else []
                 writer.writerow([ids[row], *(f"{table.data[row, c]:.6g}" for c in columns), *label])

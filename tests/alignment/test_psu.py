@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.groups import SafePrimeGroup, Scalar
-from vfl_node.crypto.rows import is_strictly_ascending, sorted_rows
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2, session_pb2
 
 IDS = st.lists(st.binary(min_size=1, max_size=3), unique=True, max_size=12)
@@ -266,4 +265,22 @@ def test_sorting_step_9_hides_the_intersection(run_alignment):
 def test_step_9_must_be_sorted(run_alignment):
     run = run_alignment("psu", *overlapping(9, 8, 3), change={"step 9": lambda rows: rows[::-1]})
     assert run.active.code == "E_UNION"
-    assert is_strictly_ascending(sorted_rows(run.lists["step 9"]))
+    assert "not sorted" in run.active.message
+
+
+@pytest.mark.parametrize(
+    ("step", "role", "scalar"),
+    [
+        ("step 3", "active", "scalar 1"),
+        ("step 5", "passive", "scalar 1"),
+        ("step 11 request", "active", "scalar 2"),
+        ("step 12 request", "passive", "scalar 2"),
+    ],
+)
+def test_own_lists_leave_in_a_secret_order(run_alignment, toy_group, step, role, scalar):
+    ids_a, ids_p = overlapping(30, 30, 10)
+    hashed = toy_group.hash_to_group({"active": ids_a, "passive": ids_p}[role], b"vfl-node-v1-psu-toy")
+    run = run_alignment("psu", ids_a, ids_p)
+    in_table_order = run.power(hashed, run.scalar(role, scalar))
+    assert as_set(run.lists[step]) == as_set(in_table_order)
+    assert (run.lists[step] != in_table_order).any(axis=1).sum() > 20

@@ -165,7 +165,7 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
 def test_a_lost_peer_ends_the_job_when_it_stays_away(federation: Federation) -> None:
     federation.start_both()
     federation.kill("clinic", signal.SIGTERM)
-    federation.start("clinic", peer_wait_s=2)
+    federation.start("clinic", peer_wait_s=8)
     job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
     wait_until(lambda: federation.client("clinic").job(job_id)["phase"] == "train")
     federation.kill("lab")

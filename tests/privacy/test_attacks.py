@@ -95,7 +95,7 @@ def test_near_duplicate_finds_copies_even_fixed_ones_and_is_at_chance_against_fr
 
 
 def test_spectral_finds_gaussian_embeddings_and_is_at_chance_against_sampled_rows() -> None:
-    assert (spectral.attack(gaussian(embeddings(fresh, 1)), SYNTHETIC) or 0) > 0.8
+    assert (spectral.attack(gaussian(embeddings(fresh, 1)), SYNTHETIC) or 0) > 0.7
     assert spectral.attack(embeddings(redrawn, 1), SYNTHETIC) == pytest.approx(0.5, abs=0.06)
 
 

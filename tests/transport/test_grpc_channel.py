@@ -348,6 +348,7 @@ def test_put_waits_when_the_peer_does_not_read(monkeypatch, node, lab) -> None:
     pipe.cancel(Cancelled("enough"))
     thread.join(5)
     assert not thread.is_alive()
+    serving.close()
     pipe.close()
 
 
@@ -418,9 +419,14 @@ def test_bytes_that_are_no_frame_are_refused(node, lab) -> None:
 # How conversations end.
 
 
+@pytest.fixture
+def long_close(monkeypatch) -> None:
+    """A close that waited for its time limit would run into the test's."""
+    monkeypatch.setattr(streams, "CLOSE_S", 60)
+
+
 @pytest.mark.parametrize("closing", [0, 1])
-def test_close_lets_the_last_message_arrive(monkeypatch, pipes, closing: int) -> None:
-    monkeypatch.setattr(streams, "CLOSE_S", 60)  # a close that waited for it would run into the test's time limit
+def test_close_lets_the_last_message_arrive(long_close, pipes, closing: int) -> None:
     ending, reading = pipes[closing], pipes[1 - closing]
     for sequence in range(40):
         put(ending, Frame(sequence=sequence, body=bytes(1 << 20)))
@@ -436,8 +442,7 @@ def test_close_lets_the_last_message_arrive(monkeypatch, pipes, closing: int) ->
     reading.close()
 
 
-def test_both_may_close_at_once(monkeypatch, pipes) -> None:
-    monkeypatch.setattr(streams, "CLOSE_S", 60)
+def test_both_may_close_at_once(long_close, pipes) -> None:
     for pipe in pipes:
         put(pipe, Frame(body=bytes(1 << 20)))
     threads = [threading.Thread(target=pipe.close) for pipe in pipes]

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 
 from vfl_node.errors import Cancelled, PeerLost, ProtocolError
-from vfl_node.transport import streams
 from vfl_node.transport.channel import run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, Frame
 from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 
 def small(limit_bytes: int = 1000) -> Stream[Chunk]:
-    return Stream("lab", Chunk, limit_bytes=limit_bytes)
+    return Stream("lab", Chunk, limit_bytes=limit_bytes, close_s=0.05)
 
 
 def blocked(work: Any) -> tuple[threading.Thread, list[BaseException]]:
@@ -117,8 +116,7 @@ def test_cancel_wakes_a_blocked_put_and_leaves_room_for_a_last_word() -> None:
         stream._put(Chunk(rows=bytes(100)))
 
 
-def test_close_lets_queued_messages_leave_and_comes_back_without_a_transport(monkeypatch) -> None:
-    monkeypatch.setattr(streams, "CLOSE_S", 0.05)
+def test_close_lets_queued_messages_leave_and_comes_back_without_a_transport() -> None:
     stream = small()
     freed = []
     stream.attach(lambda: freed.append(True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,9 +25,11 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
     Returns:
         The bytes of the file.
     """
+    # one entry, since safetensors writes several in no fixed order, and equal models must have equal bytes
+    about = {"about": json.dumps(metadata, sort_keys=True)} if metadata else None
     # safetensors refuses tensors that share memory or are not contiguous
     copies = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
-    data = serialise(copies, dict(metadata or {}))
+    data = serialise(copies, about)
     write_whole(path, data)
     return data
 
@@ -39,8 +42,9 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """
     try:
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (OSError, SafetensorError):
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, json.loads((file.metadata() or {}).get("about", "{}"))
+    except (OSError, SafetensorError, ValueError):
         raise StateError(f"{path} is missing or is not a whole safetensors file", code="E_STATE_CORRUPT") from None
 
 

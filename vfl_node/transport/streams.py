@@ -27,7 +27,10 @@ LINK_BYTES = 1 << 20
 """Bytes that may wait in each direction of a standing link; notices are small."""
 
 CLOSE_S = 5.0
-"""How long :meth:`Stream.close` waits for the last messages to leave."""
+"""How long closing a conversation waits for its last messages to leave."""
+
+LINK_CLOSE_S = 1.0
+"""The same for a link, which has no last message that matters."""
 
 M = TypeVar("M", bound=Message)
 
@@ -39,11 +42,13 @@ class Stream(Generic[M]):
         peer: name of the other party, for errors.
         message: type of the messages, both ways.
         limit_bytes: most bytes that wait in each direction; a single larger message passes alone.
+        close_s: most seconds that :meth:`close` waits for the last messages to leave.
     """
 
-    def __init__(self, peer: str, message: type[M], *, limit_bytes: int) -> None:
+    def __init__(self, peer: str, message: type[M], *, limit_bytes: int, close_s: float) -> None:
         self.peer = peer
         self._message = message
+        self._close_s = close_s
         self._changed = threading.Condition()
         self._outgoing = _Queue(limit_bytes)
         self._inbox = _Queue(limit_bytes)
@@ -69,14 +74,14 @@ class Stream(Generic[M]):
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Send what is queued, end the stream and free the transport, in :data:`CLOSE_S` at most. Idempotent."""
+        """Send what is queued, end the stream and free the transport, within the time limit. Idempotent."""
         with self._changed:
             if self._closing:
                 return
             self._closing = True
             self._inbox.clear()
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._finished, CLOSE_S)
+            self._changed.wait_for(lambda: self._finished, self._close_s)
         self._hang_up()
 
     def _put(self, message: M) -> None:
@@ -177,7 +182,7 @@ class StreamPipe(Stream[session_pb2.Frame]):
     """A :class:`~vfl_node.transport.channel.Pipe` whose ``put`` and ``get`` block the calling thread."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Frame, limit_bytes=QUEUE_BYTES)
+        super().__init__(peer, session_pb2.Frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
 
     async def put(self, frame: session_pb2.Frame) -> None:
         """Queue one frame; waits while the queue is full.
@@ -206,7 +211,7 @@ class LinkStream(Stream[session_pb2.Notice]):
     """The standing link between two nodes."""
 
     def __init__(self, peer: str) -> None:
-        super().__init__(peer, session_pb2.Notice, limit_bytes=LINK_BYTES)
+        super().__init__(peer, session_pb2.Notice, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
 
     def send(self, notice: session_pb2.Notice) -> None:
         """Queue one notice. Raises PeerLost when the link has ended."""

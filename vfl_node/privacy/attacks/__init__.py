@@ -1,8 +1,9 @@
 """Attacks that tell synthetic rows from real ones; a new one is a file and an entry of :data:`ATTACKS`.
 
 A row that a party does not own is a synthetic one, so telling them apart tells who is known
-to whom, which is what the union hid. An attack's AUC is never folded: .5 is chance, and its
-positive class is the secret, a synthetic row. A protection is judged by the strongest attack.
+to whom, which is what the union hid. An attack's AUC is never folded: .5 is chance, its
+positive class is the secret, a synthetic row, and a value far below .5 also tells, the other
+way round. A protection is judged by the strongest attack.
 
 :mod:`vfl_node.privacy.attacks.embedding_inversion`, which recovers features instead, stands
 beside them.

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+import vfl_node.data
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "data.md"
+
+
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    failed, attempted = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
+    assert attempted > 5
+    assert failed == 0
+
+
+def test_the_page_explains_exactly_the_codes_of_tables() -> None:
+    sources = (Path(vfl_node.data.__path__[0]) / f"{name}.py" for name in ("csv_file", "identifiers", "tables"))
+    raised = {code for source in sources for code in re.findall(r'code="(E_\w+)"', source.read_text(encoding="utf-8"))}
+    assert set(re.findall(r"`(E_\w+)`", PAGE.read_text(encoding="utf-8"))) == raised

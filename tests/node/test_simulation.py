@@ -1,0 +1,138 @@
+"""The same job in memory and over gRPC; what a spy on the wire sees; embeddings that do not invert."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import read_table
+from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node.party import Part, play
+from vfl_node.node.simulation import simulate
+from vfl_node.node.store import JobFolder
+from vfl_node.settings import Data, Settings
+from vfl_node.transport.channel import Channel, run
+from vfl_node.transport.grpc_channel import Dialer, NodeServer
+from vfl_node.transport.streams import StreamPipe
+
+ROLES = {"clinic": "active", "lab": "passive"}
+
+
+def over_grpc(trial: Any, seeds: dict[str, Randomness], out: Path) -> None:
+    """Both parties in threads of this process, joined by a real gRPC stream."""
+    arrived: list[StreamPipe] = []
+    here = threading.Event()
+
+    def accept(party: str, job_id: str, pipe: StreamPipe) -> None:
+        arrived.append(pipe)
+        here.set()
+
+    common = {"federation": "trial", "credentials": None}
+    server = NodeServer(
+        "127.0.0.1:0", own="clinic", peers=frozenset({"lab"}), on_converse=accept, on_link=lambda *_: None, **common
+    )
+    dialer = Dialer(server.start(), own="lab", peer="clinic", **common)
+    failures: list[BaseException] = []
+
+    def party(name: str, pipe: StreamPipe) -> None:
+        try:
+            job, role = trial.job(), ROLES[name]
+            data = Data(path=trial.files[name], label="label" if role == "active" else None)
+            settings = Settings(name=name, role=role, data=data, insecure_loopback=True, device="cpu")
+            table = read_table(data, id_form="text", needs_label=role == "active", party=name)
+            folder = JobFolder(out / name)
+            progress = LiveProgress("trial", Stop())
+            part = Part.on_this_machine(settings, job, "trial", table, seeds[name], folder, progress, attempt=1)
+            channel = Channel(pipe, peer="lab" if name == "clinic" else "clinic", job_id="trial")
+            run(play(part, channel))
+            channel.close()
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    calling = dialer.converse("trial")
+    assert here.wait(10)
+    threads = [threading.Thread(target=party, args=pair) for pair in (("clinic", arrived[0]), ("lab", calling))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    dialer.close()
+    server.stop()
+    assert not failures
+
+
+def test_grpc_and_memory_give_the_same_bits(trial: Any, seeds: dict[str, Randomness], tmp_path: Path) -> None:
+    in_memory = simulate(trial.job(), trial.files, tmp_path / "memory", randomness=seeds)
+    again = {"clinic": Randomness(b"c" * 32), "lab": Randomness(b"l" * 32)}
+    over_grpc(trial, again, tmp_path / "grpc")
+    for name, folder in in_memory.items():
+        artefacts = JobFolder(tmp_path / "grpc" / name).artefacts
+        assert (artefacts / "model.safetensors").read_bytes() == (folder / "model.safetensors").read_bytes()
+        ours, theirs = (json.loads((f / "report.json").read_text()) for f in (folder, artefacts))
+        assert ours["metrics"] == theirs["metrics"]
+        assert ours["phases"] == theirs["phases"]
+
+
+def test_other_randomness_gives_another_model(trial: Any, seeds: dict[str, Randomness], tmp_path: Path) -> None:
+    first = simulate(trial.job(), trial.files, tmp_path / "a", randomness=seeds)
+    second = simulate(trial.job(), trial.files, tmp_path / "b")
+    for name in first:
+        assert (first[name] / "model.safetensors").read_bytes() != (second[name] / "model.safetensors").read_bytes()
+
+
+def test_a_resumed_job_needs_the_same_input(trial: Any, seeds: dict[str, Randomness], tmp_path: Path) -> None:
+    folders = simulate(trial.job("align: {protocol: psu}"), trial.files, tmp_path / "a", randomness=seeds)
+    report = json.loads((folders["clinic"] / "report.json").read_text())
+    assert report["alignment"]["intersection"] == trial.shared
+    assert report["training"] is None
+    assert not (folders["clinic"] / "model.safetensors").exists()
+
+
+class Spy(Channel):
+    """A channel that keeps a copy of every message that passes."""
+
+    def __init__(self, channel: Channel, heard: list[bytes]) -> None:
+        self.__dict__.update(channel.__dict__)
+        pipe = self._pipe
+
+        class Tap:
+            async def put(self, frame: Any) -> None:
+                heard.append(frame.SerializeToString())
+                await pipe.put(frame)
+
+            async def get(self) -> Any:
+                return await pipe.get()
+
+            def close(self) -> None:
+                pipe.close()
+
+        self._pipe = Tap()
+
+
+def test_nothing_private_crosses_the_wire(trial: Any, tmp_path: Path) -> None:
+    """No id, column name, path, or metric in any message (loss and metrics derive from labels)."""
+    heard: list[bytes] = []
+    simulate(trial.job(), trial.files, tmp_path, wrap=lambda _, channel: Spy(channel, heard))
+    wire = b"".join(heard)
+    assert len(wire) > 10_000
+    for private in (*trial.ids, "measure-", str(trial.clinic), '"auc"'):
+        assert private.encode() not in wire, private
+    told: list[bytes] = []
+    shared = trial.job("train: {bottom: [4], epochs: 1}\nevaluate: {test_fraction: 0.3, share_with_passive: true}")
+    folders = simulate(shared, trial.files, tmp_path / "shared", wrap=lambda _, channel: Spy(channel, told))
+    assert json.loads((folders["lab"] / "report.json").read_text())["metrics"]["auc"] is not None
+    assert b'"auc"' in b"".join(told)
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi"])
+def test_training_on_everything_owned(trial: Any, tmp_path: Path, protocol: str) -> None:
+    text = f"align: {{protocol: {protocol}}}\ntrain: {{bottom: [8], epochs: 2}}\nevaluate: {{test_fraction: 0}}"
+    report = json.loads((simulate(trial.job(text), trial.files, tmp_path)["clinic"] / "report.json").read_text())
+    assert report["metrics"]["held_out"] is False
+    assert report["metrics"]["rows"] == (160 if protocol == "psu" else 120)

@@ -1,0 +1,125 @@
+"""A person's mistakes end in one clear message with a hint and the right status; nothing half-written stays."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vfl_node
+
+TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
+
+
+def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "vfl_node", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    path = tmp_path / "job.yaml"
+    path.write_text("name: trial\nparties: {active: clinic, passive: lab}\n" + TRAIN)
+    return path
+
+
+def refused(result: subprocess.CompletedProcess[str], status: int, *said: str) -> None:
+    assert result.returncode == status, result.stderr
+    assert "Traceback" not in result.stderr
+    for text in said:
+        assert text in result.stderr, result.stderr
+
+
+def test_version_and_help() -> None:
+    assert command("--version").stdout.strip() == vfl_node.__version__
+    shown = command("--help")
+    assert shown.returncode == 0
+    for name in ("init", "certify", "run", "submit", "jobs", "watch", "cancel"):
+        assert name in shown.stdout
+
+
+def test_usage_mistakes(job: Path, trial: Any, tmp_path: Path) -> None:
+    refused(command(), 2, "hint:")
+    refused(command("frobnicate"), 2, "frobnicate")
+    refused(command("--role", "active", "--config", tmp_path / "none.yaml"), 2, "cannot read", "none.yaml")
+    refused(command("run", job, "--data", "clinic.csv", "--out", tmp_path / "o"), 2, "PARTY=FILE")
+    refused(
+        command("run", job, "--data", f"nobody={trial.lab}", "--out", tmp_path / "o"), 2, "no party of this job", "clinic, lab"
+    )
+    refused(command("run", job, "--data", f"active={trial.clinic}", "--out", tmp_path / "o"), 2, "no --data for lab")
+    refused(command("run", job, "--data", "active=/none.csv", "--out", tmp_path / "o"), 2, "no file /none.csv")
+    refused(command("submit", job), 2, "name the node", "--config")
+    refused(command("submit", job, "--node", "127.0.0.1:9"), 2, "no node answers")
+    job.write_text("name: trial\nparties: {active: a, passive: b}\ntrian: {}\n")
+    refused(command("run", job, "--data", f"a={trial.clinic}", "--out", tmp_path / "o"), 2, "unknown key 'trian'", "'train'")
+    assert not (tmp_path / "o").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("id,x,label\n1,1,0\n1,2,1\n", ["E_DUP_IDS", "hint"]),
+        ("id,x,label\n,1,0\n2,2,1\n", ["bad.csv:2"]),
+        ("id,x,label\n1,1,0\n2,2,2\n", ["E_LABEL", "bad.csv:3"]),
+        ("id,x,label\n", ["E_EMPTY"]),
+        ("id,x,label\n" + "".join(f"{i},{i},{i % 2}\n" for i in range(40)) + "99,oops,1\n", ["E_NUMERIC", "bad.csv:42", "x"]),
+        ("id,x,lable\n1,1,0\n2,1,1\n", ["E_COLUMN", "lable"]),
+        ("id,x,label\n1,1,0\n2,1\n", ["E_CSV", "bad.csv:3"]),
+    ],
+)
+def test_bad_tables(job: Path, trial: Any, tmp_path: Path, text: str, said: list[str]) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text(text)
+    out = tmp_path / "out"
+    words = ["run", job, "--data", f"active={bad}", "--data", f"passive={trial.lab}", "--out", out, "--in-process"]
+    refused(command(*words), 1, *said)
+    assert not list(out.glob("**/report.json"))
+
+
+def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tmp_path: Path) -> None:
+    clinic = tmp_path / "clinic.csv"
+    head, rest = trial.clinic.read_text().split("\n", 1)
+    clinic.write_text(head.replace("id,", "patient,").replace("label", "ill") + "\n" + rest)
+    lab = tmp_path / "lab.csv"
+    lab.write_text(trial.lab.read_text().replace("id,", "patient,", 1))
+    words = ["--data", f"clinic={clinic}", "--data", f"lab={lab}", "--id-column", "patient", "--label-column", "ill"]
+    result = command("run", job, *words, "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    assert "union 200, intersection 120" in result.stdout
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["party"] == "clinic"
+    assert json.loads((tmp_path / "out" / "lab" / "report.json").read_text())["party"] == "lab"
+    for folder in (tmp_path / "out", tmp_path / "out" / "lab"):
+        assert (folder / "model.safetensors").exists()
+        assert (folder / "report.html").exists()
+    for line in result.stderr.splitlines():
+        json.loads(line)  # not on a terminal: JSON lines
+
+
+def test_a_failing_run_names_the_party_and_leaves_no_process(job: Path, trial: Any, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("id,x\n1,1\n1,2\n")
+    result = command("run", job, "--data", f"active={trial.clinic}", "--data", f"passive={bad}", "--out", tmp_path / "out")
+    refused(result, 1, "lab", "E_DUP_IDS", "hint:")
+    left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
+    assert left.stdout == ""
+
+
+def test_init_and_certify(tmp_path: Path) -> None:
+    assert command("init", "clinic", "--role", "active", tmp_path / "clinic").returncode == 0
+    assert (tmp_path / "clinic" / "node.key").stat().st_mode & 0o777 == 0o600
+    refused(command("init", "clinic", "--role", "active", tmp_path / "clinic"), 2, "exists already")
+    refused(command("init", "../x", "--role", "active", tmp_path / "x"), 2, "cannot be a party's name")
+    refused(command("certify", tmp_path / "none", "--authority", tmp_path / "ca"), 2, "vfl-node init")
+    assert command("certify", tmp_path / "clinic", "--authority", tmp_path / "ca").returncode == 0
+    assert (tmp_path / "clinic" / "node.crt").exists()
+    refused(command("--role", "passive", "--config", tmp_path / "clinic" / "node.yaml"), 2, "says role: active")
