@@ -51,6 +51,15 @@ class Mark:
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """One model's curve in a :func:`calibration_chart`: (mean prediction, share of positives, rows) of at least one group."""
+
+    label: str
+    points: Sequence[tuple[float, float, int]]
+    style: str
+
+
+@dataclass(frozen=True)
 class Bar:
     """A bar from ``start`` to ``end`` in the units of its chart."""
 
@@ -82,21 +91,34 @@ def ticks(low: float, high: float, about: int = 5) -> list[float]:
     return [round(index * step, digits) for index in range(first, max(last, first + 1) + 1)]
 
 
-def line_chart(name: str, title: str, points: Sequence[tuple[float, float]], *, x_label: str, y_label: str) -> Markup:
-    """A curve through ``points`` (at least one, x ascending); its ends are labelled with their values."""
+def line_chart(
+    name: str,
+    title: str,
+    points: Sequence[tuple[float, float]],
+    *,
+    x_label: str,
+    y_label: str,
+    reach: Sequence[float] = (),
+) -> Markup:
+    """A curve through ``points`` (at least one, x ascending), its last value beside it.
+
+    Half as high as other drawings, so that two fit beside one. The vertical axis takes in
+    the values ``reach`` too.
+    """
     (first_x, first_y), (last_x, last_y) = points[0], points[-1]
-    values = [y for _, y in points]
+    values = [*reach, *(y for _, y in points)]
     description = f"{y_label} by {x_label}: from {first_y:.4g} at {first_x:g} to {last_y:.4g} at {last_x:g}."
-    svg = _drawing(name, title, description, 360)
-    levels = ticks(min(values), max(values))
+    height = 200
+    svg = _drawing(name, title, description, height)
+    levels = ticks(min(values), max(values), 2)
     x = Scale(first_x, last_x if last_x > first_x else first_x + 1, 58, WIDTH - 56)
-    y = Scale(levels[0], levels[-1], 318, 30)
+    y = Scale(levels[0], levels[-1], height - 42, 30)
     _horizontal_grid(svg, levels, y, 48, WIDTH - 20)
     for tick in ticks(first_x, last_x, 6):
         if first_x <= tick <= last_x and tick == int(tick):
-            _text(svg, x(tick), 337, f"{tick:g}", "tick middle")
+            _text(svg, x(tick), height - 23, f"{tick:g}", "tick middle")
     _text(svg, 0, 14, y_label, "axis")
-    _text(svg, (x.start + x.end) / 2, 356, x_label, "axis middle")
+    _text(svg, (x.start + x.end) / 2, height - 4, x_label, "axis middle")
     if len(points) > 1:
         _add(svg, "polyline", class_="curve", points=" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points))
     for index, (a, b) in enumerate(points):
@@ -131,19 +153,15 @@ def dot_chart(name: str, title: str, marks: Sequence[Mark], *, most: float = mat
     return _written(svg)
 
 
-def calibration_chart(name: str, title: str, points: Sequence[tuple[float, float, int]]) -> Markup:
-    """Observed frequency against mean predicted probability.
-
-    Args:
-        name: unique on the page.
-        title: of the drawing.
-        points: (mean prediction, share of positives, rows) of each group, predictions
-            ascending; a point's area grows with its rows.
-    """
-    largest = max(count for *_, count in points)
-    gap = max(abs(confidence - frequency) for confidence, frequency, _ in points)
-    description = f"{len(points)} groups of rows; the largest gap between prediction and frequency is {gap:.2f}."
-    svg = _drawing(name, title, description, 360)
+def calibration_chart(name: str, title: str, curves: Sequence[Calibration]) -> Markup:
+    """Observed frequency against mean predicted probability, a curve each; a point's area grows with its rows."""
+    largest = max(count for curve in curves for *_, count in curve.points)
+    parts = [
+        f"{curve.label}: {len(curve.points)} groups of rows, the largest gap between prediction and frequency is "
+        f"{max(abs(confidence - frequency) for confidence, frequency, _ in curve.points):.2f}"
+        for curve in curves
+    ]
+    svg = _drawing(name, title, "; ".join(parts) + ".", 360)
     x, y = Scale(0, 1, 48, WIDTH - 20), Scale(0, 1, 318, 30)
     _horizontal_grid(svg, [0, 0.2, 0.4, 0.6, 0.8, 1], y, x.start, x.end)
     for tick in (0, 0.2, 0.4, 0.6, 0.8, 1):
@@ -151,11 +169,14 @@ def calibration_chart(name: str, title: str, points: Sequence[tuple[float, float
     _text(svg, 0, 14, "share of positives among them", "axis")
     _text(svg, (x.start + x.end) / 2, 356, "predicted probability", "axis middle")
     _add(svg, "line", class_="ideal", x1=x(0), y1=y(0), x2=x(1), y2=y(1))
-    if len(points) > 1:
-        _add(svg, "polyline", class_="curve thin", points=" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b, _ in points))
-    for confidence, frequency, count in points:
-        dot = _add(svg, "circle", class_="dot joint", cx=x(confidence), cy=y(frequency), r=2.5 + 4 * math.sqrt(count / largest))
-        _add(dot, "title", f"{count} rows: predicted {confidence:.3f}, observed {frequency:.3f}")
+    for curve in curves:
+        if len(curve.points) > 1:
+            line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b, _ in curve.points)
+            _add(svg, "polyline", class_=f"curve thin {curve.style}", points=line)
+        for confidence, frequency, count in curve.points:
+            radius = 2.5 + 4 * math.sqrt(count / largest)
+            dot = _add(svg, "circle", class_=f"dot {curve.style}", cx=x(confidence), cy=y(frequency), r=radius)
+            _add(dot, "title", f"{curve.label}, {count} rows: predicted {confidence:.3f}, observed {frequency:.3f}")
     return _written(svg)
 
 

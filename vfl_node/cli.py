@@ -179,6 +179,13 @@ def cancel(job_id: Annotated[str, typer.Argument(metavar="JOB")], config: Config
     out.print(f"{job_id} is being cancelled")
 
 
+@app.command()
+def resume(job_id: Annotated[str, typer.Argument(metavar="JOB")], config: ConfigOption = None, node: NodeOption = "") -> None:
+    """Go on with a job that failed because its peer was lost."""
+    _client(config, node).resume(job_id)
+    out.print(f"{job_id} goes on")
+
+
 def _client(config: Path | None, node: str) -> Any:
     from vfl_node.node.client import Client
 

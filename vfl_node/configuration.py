@@ -46,6 +46,11 @@ def parse(text: str, model: type[Model], *, source: str) -> Model:
         mark = getattr(error, "problem_mark", None)
         where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise UsageError(f"{source}{where} is not valid YAML: {getattr(error, 'problem', error)}", code="E_YAML") from None
+    return validate(document, model, source=source)
+
+
+def validate(document: object, model: type[Model], *, source: str) -> Model:
+    """As :func:`load`, from a document already parsed."""
     if not isinstance(document, Mapping):
         raise UsageError(f"{source} must hold keys and values", code="E_YAML")
     try:

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from vfl_node.configuration import Frozen, leaves, load, parse
+from vfl_node.configuration import Frozen, leaves, load, validate
 from vfl_node.errors import UsageError
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
@@ -147,12 +147,16 @@ def load_job(path: Path) -> Job:
 
 
 def parse_job(canonical: str, *, source: str) -> Job:
-    """Read a job from its canonical JSON, as a peer offers it.
+    """Read a job from its canonical JSON, as a peer offers it (never as YAML: its aliases can be made to explode).
 
     Raises:
         UsageError: it is not a valid job for this version.
     """
-    return parse(canonical, Job, source=source)
+    try:
+        document = json.loads(canonical)
+    except (ValueError, RecursionError):
+        raise UsageError(f"{source} is not JSON", code="E_CONFIG") from None
+    return validate(document, Job, source=source)
 
 
 def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[str]:

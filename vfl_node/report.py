@@ -20,11 +20,12 @@ from pydantic import ConfigDict, Field, JsonValue, StringConstraints
 import vfl_node
 from vfl_node import report_page
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.protocols import LEARNT
 from vfl_node.configuration import Frozen
 from vfl_node.job import Job, Name, Parties
 from vfl_node.models.storage import write_whole
 from vfl_node.settings import Role
-from vfl_node.training.evaluation import Values
+from vfl_node.training.split import active_learns, passive_learns
 from vfl_node.training.task import TrainingResult
 from vfl_node.transport.channel import Traffic
 
@@ -69,6 +70,10 @@ class EpochFigures(Section):
 
     loss: float | None = Field(
         description="mean over its rows, synthetic labels taken as true; null if not shared with this party"
+    )
+    auc: float | None = Field(
+        description="of the federated model on the training rows that the active party owns, as they were met during the "
+        "epoch; null if not asked for, not defined or not shared with this party"
     )
     seconds: float = Field(ge=0)
     bytes: Count = Field(description="sent and received")
@@ -199,8 +204,8 @@ def build(
             bytes_received=aligning.bytes_received,
         ),
         training=_training(job, training) if training else None,
-        metrics=_metrics(job, training, training.metrics, training.intervals, training.calibration_curve) if training else None,
-        local_metrics=_metrics(job, training, training.local_metrics, training.local_intervals, []) if training else None,
+        metrics=_metrics(job, training, local=False) if training else None,
+        local_metrics=_metrics(job, training, local=True) if training else None,
         gains=_intervals(job, training.gains) if training else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, training),
@@ -237,9 +242,12 @@ def _training(job: Job, result: TrainingResult) -> TrainingFigures:
     return TrainingFigures(epochs=epochs, steps=result.steps, repeats=job.evaluate.repeats, device=result.device)
 
 
-def _metrics(
-    job: Job, result: TrainingResult, values: Values | None, intervals: Mapping[str, Mapping[str, float]], curve: list[Any]
-) -> Metrics | None:
+def _metrics(job: Job, result: TrainingResult, *, local: bool) -> Metrics | None:
+    values, intervals, curve = (
+        (result.local_metrics, result.local_intervals, result.local_calibration_curve)
+        if local
+        else (result.metrics, result.intervals, result.calibration_curve)
+    )
     if values is None:
         return None
     about = result.population or {}
@@ -262,27 +270,12 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
 def _learnt(job: Job, party: str, alignment: Alignment, training: TrainingResult | None) -> dict[str, tuple[str, ...]]:
     """This party's lines as its protocols gave them; the peer's as the same protocols give them at its end."""
     peer = next(name for name in job.parties.all if name != party)
-    theirs = [f"the number of {party}'s records: {alignment.ours}"]
-    if job.align.protocol == "psi":
-        theirs.append(f"which {alignment.intersection} of its own {alignment.theirs} records {party} holds too")
-    else:
-        theirs.append(
-            f"the size of the union: {alignment.union}; which says that {alignment.intersection} records are shared, not which"
-        )
-    if training and peer == job.parties.active:
-        theirs.append(
-            f"from {party} an embedding of each shared row, anew in each epoch: values of its columns and which rows it owns "
-            "can be inferred from them in part (see docs/privacy.md)"
-        )
-    elif training:
-        told = job.evaluate.share_with_passive
-        theirs += [
-            f"from {party} a gradient for each row of every batch: the label used for the row, real or synthetic, "
-            "can be read from it (see docs/privacy.md)",
-            f"from {party} "
-            + ("the loss of each epoch and the metrics, as the job says" if told else "neither loss nor metrics"),
-        ]
-    return {party: alignment.learnt + (training.learnt if training else ()), peer: tuple(theirs)}
+    theirs = LEARNT[job.align.protocol](party, alignment.theirs, alignment.ours, alignment.union, alignment.intersection)
+    if job.train and peer == job.parties.active:
+        theirs += active_learns(party, len(alignment), job.train, job.evaluate)
+    elif job.train:
+        theirs += passive_learns(party, job.evaluate)
+    return {party: alignment.learnt + (training.learnt if training else ()), peer: theirs}
 
 
 if __name__ == "__main__":

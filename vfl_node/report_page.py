@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from vfl_node import charts
-from vfl_node.charts import Bar, Mark, Row
+from vfl_node.charts import Bar, Calibration, Mark, Row
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -40,7 +40,7 @@ def render(report: dict[str, Any]) -> str:
         peer=peer,
         metric_names={name: METRICS[name] for name in METRICS if (report["metrics"] or {}).get(name) is not None},
         seconds=(datetime.fromisoformat(report["finished"]) - datetime.fromisoformat(report["started"])).total_seconds(),
-        loss=_loss(report),
+        curves=_curves(report),
         comparisons=_comparisons(report),
         calibration=_calibration(report),
         sets=_sets(report, peer),
@@ -83,10 +83,15 @@ def signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
 
 
-def _loss(report: dict[str, Any]) -> Markup | None:
+def _curves(report: dict[str, Any]) -> dict[str, Markup]:
+    """Loss and AUC by epoch, as far as this party knows them; the AUC's axis ends at 1 and shows a tenth at least."""
     epochs = report["training"]["epochs"] if report["training"] else []
-    points = [(float(number), epoch["loss"]) for number, epoch in enumerate(epochs, 1) if epoch["loss"] is not None]
-    return charts.line_chart("loss", "Training loss", points, x_label="epoch", y_label="mean loss") if points else None
+    drawn = {}
+    for name, label, reach in (("loss", "mean loss", ()), ("auc", "AUC on training rows", (0.9, 1.0))):
+        points = [(float(number), epoch[name]) for number, epoch in enumerate(epochs, 1) if epoch[name] is not None]
+        if points:
+            drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label="epoch", y_label=label, reach=reach)
+    return drawn
 
 
 def _comparisons(report: dict[str, Any]) -> dict[str, Markup]:
@@ -109,8 +114,15 @@ def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
 
 
 def _calibration(report: dict[str, Any]) -> Markup | None:
-    points = report["metrics"]["calibration"] if report["metrics"] else []
-    return charts.calibration_chart("calibration", "Calibration of the federated model", points) if points else None
+    curves = [
+        Calibration(label, of["calibration"], style)
+        for label, of, style in (
+            ("federated", report["metrics"], "joint"),
+            (f"{report['parties']['active']} alone", report["local_metrics"], "alone"),
+        )
+        if of and of["calibration"]
+    ]
+    return charts.calibration_chart("calibration", "Calibration", curves) if curves else None
 
 
 def _sets(report: dict[str, Any], peer: str) -> Markup:

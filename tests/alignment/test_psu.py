@@ -117,7 +117,7 @@ def test_says_what_it_learnt(run_alignment):
     assert run.passive.learnt[0] == "the number of clinic's records: 7"
 
 
-# ---- what each party sees (ALGORITHMS 8.1)
+# ---- what each party sees
 
 
 def views(run):

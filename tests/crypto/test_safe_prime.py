@@ -53,7 +53,7 @@ def test_real_size_round_trip():
 
 
 def test_toy_vectors():
-    """ALGORITHMS, section 10: combined exponent 169, UIDs of 2 … 7."""
+    """Worked with plain integers: combined exponent 169, UIDs of 2 … 7."""
     scalars = [Scalar(k) for k in (17, 23, 31, 101, 203, 311)]
     combined = SMALL.product(*scalars)
     assert combined.reveal() == 169

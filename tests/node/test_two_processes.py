@@ -162,17 +162,22 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 150
 
 
-def test_a_lost_peer_ends_the_job_when_it_stays_away(federation: Federation) -> None:
+def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(federation: Federation) -> None:
     federation.start_both()
     federation.kill("clinic", signal.SIGTERM)
     federation.start("clinic", peer_wait_s=8)
-    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 100, batch_size: 32}")
     wait_until(lambda: federation.client("clinic").job(job_id)["phase"] == "train")
     federation.kill("lab")
     view = federation.end("clinic", job_id)
     assert view["state"] == "failed"
     assert "lab" in view["error"]["message"]
-    assert view["error"]["code"].startswith("E_PEER")
+    assert view["error"]["code"] == "E_PEER_LOST"
+    assert (federation.folder / "clinic" / "state" / "jobs" / job_id / "seed").exists()
+    federation.start("lab")
+    assert federation.client("clinic").resume(job_id)["state"] in ("waiting", "running")
+    for party in ("clinic", "lab"):
+        assert federation.end(party, job_id)["state"] == "done"
 
 
 def test_nobody_runs_jobs_here_unasked(federation: Federation) -> None:

@@ -341,7 +341,7 @@ def test_put_waits_when_the_peer_does_not_read(monkeypatch, node, lab) -> None:
         seen = sent
         thread.join(0.5)
     assert thread.is_alive()
-    assert 8 <= sent < 60
+    assert 1 <= sent < 60
     for _ in range(100):
         assert len(get(serving).body) == 1 << 20
     assert sent > seen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from vfl_node.alignment import psi, psu
@@ -37,6 +37,13 @@ PROTOCOLS: dict[str, dict[str, Side]] = {
     "psi": {"active": psi.active, "passive": psi.passive},
 }
 """Protocol → role → coroutine; a new protocol is one entry."""
+
+LEARNT: dict[str, Callable[[str, int, int, int | None, int | None], tuple[str, ...]]] = {
+    "psu": psu.learnt,
+    "psi": psi.learnt,
+}
+"""Protocol → what a party learns, in plain words, from the peer's name, its own and the peer's number of records,
+and the sizes of union and intersection."""
 
 
 async def align(

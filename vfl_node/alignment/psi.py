@@ -111,8 +111,10 @@ def _alignment(channel: Channel, group: Group, rows: NDArray[np.int64], *, ours:
         ours=ours,
         theirs=theirs,
         intersection=len(rows),
-        learnt=(
-            f"the number of {channel.peer}'s records: {theirs}",
-            f"which {len(rows)} of its own {ours} records {channel.peer} holds too",
-        ),
+        learnt=learnt(channel.peer, ours, theirs, ours + theirs - len(rows), len(rows)),
     )
+
+
+def learnt(peer: str, ours: int, theirs: int, union: int | None, intersection: int | None) -> tuple[str, ...]:
+    """In plain words, what a party with ``ours`` records learns of ``peer`` with ``theirs``; the same at both roles."""
+    return (f"the number of {peer}'s records: {theirs}", f"which {intersection} of its own {ours} records {peer} holds too")

@@ -188,18 +188,24 @@ def _alignment(channel: Channel, group: Group, rows: NDArray[np.int64], *, ours:
         ProtocolError: one has none, or two have the same (``E_UNION``).
     """
     union = len(rows)
+    intersection = ours + theirs - union
     result = Alignment(
         protocol="psu",
         group=group.name,
         rows=rows,
         ours=ours,
         theirs=theirs,
-        intersection=ours + theirs - union,
-        learnt=(
-            f"the number of {channel.peer}'s records: {theirs}",
-            f"the size of the union: {union}; which says that {ours + theirs - union} records are shared, not which",
-        ),
+        intersection=intersection,
+        learnt=learnt(channel.peer, ours, theirs, union, intersection),
     )
     if np.count_nonzero(result.owned) != ours:
         raise ProtocolError(f"psu: the union that {channel.peer} helped to build lacks records of ours", code="E_UNION")
     return result
+
+
+def learnt(peer: str, ours: int, theirs: int, union: int | None, intersection: int | None) -> tuple[str, ...]:
+    """In plain words, what a party with ``ours`` records learns of ``peer`` with ``theirs``; the same at both roles."""
+    return (
+        f"the number of {peer}'s records: {theirs}",
+        f"the size of the union: {union}; which says that {intersection} records are shared, not which",
+    )

@@ -58,6 +58,10 @@ class Client:
         """Cancel a job."""
         return self._call("POST", f"/api/jobs/{job_id}/cancel")
 
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Go on with a job whose peer was lost."""
+        return self._call("POST", f"/api/jobs/{job_id}/resume")
+
     def watch(self, job_id: str, *, interval_s: float = 0.2) -> Iterator[dict[str, Any]]:
         """The job's view again and again until it has ended."""
         while True:

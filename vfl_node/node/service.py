@@ -23,14 +23,14 @@ from vfl_node.node.jobs import Jobs
 from vfl_node.node.party import choose_device
 from vfl_node.node.peers import Peers
 from vfl_node.node.store import Store, now
-from vfl_node.settings import Settings
+from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport import tls
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
 
 log = structlog.get_logger()
 
-STOP_S = 8.0
+STOP_S = 5.0
 """Time that running jobs get to pause; the whole node ends within 10 s."""
 
 
@@ -63,7 +63,7 @@ class Node:
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address."""
         bound = self.peers.start()
-        self._jobs.resume(self.peers)
+        self._jobs.start(self.peers)
         log.info(
             "node up",
             party=self.settings.name,
@@ -109,6 +109,11 @@ class Node:
     def cancel(self, job_id: str) -> dict[str, Any]:
         """End a job. Raises UsageError."""
         self._jobs.cancel(job_id)
+        return self._jobs.view(job_id) or {}
+
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Go on with a job whose peer was lost. Raises UsageError."""
+        self._jobs.resume(job_id)
         return self._jobs.view(job_id) or {}
 
     def artefact(self, job_id: str, name: str) -> Path | None:
@@ -157,6 +162,8 @@ def serve(settings: Settings) -> None:
     try:
         bound = node.start()
         if settings.http:
+            if not is_loopback(settings.http):
+                log.warning("the HTTP port shows jobs and reports to everybody who reaches it", http=settings.http)
             host, _, port = settings.http.rpartition(":")
             host = host.strip("[]")
             board = Server(create_app(node, token=node.token, names=("localhost", host)), host, int(port))

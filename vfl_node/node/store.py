@@ -50,6 +50,11 @@ class Record:
     hint: str | None = None
 
     @property
+    def resumable(self) -> bool:
+        """Whether it ended only because its peer was lost or the disk was full; what it needs to go on is kept."""
+        return self.state == "failed" and self.code in ("E_PEER_LOST", "E_PEER_ABSENT", "E_DISK_FULL")
+
+    @property
     def job(self) -> Job:
         """The shared part of the job."""
         return parse_job(self.spec, source=f"job {self.id}")

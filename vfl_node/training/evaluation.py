@@ -1,4 +1,4 @@
-"""What is measured at the end of a repeat, and over all repeats.
+"""What is measured in an epoch, at the end of a repeat, and over all repeats.
 
 Population ``owned``: held-out shared rows that the active party owns, since only those have
 a real label. A share of them, |I|/n_a, carries real features of the passive party; the
@@ -24,6 +24,20 @@ Curve = list[tuple[float, float, int]]
 
 
 @dataclass(frozen=True)
+class Figures:
+    """What one epoch shows while it trains; None where it is not known, not asked for or not defined.
+
+    Attributes:
+        loss: mean over its rows, with the synthetic labels taken as true.
+        auc: of the federated model on the training rows that the active party owns, each
+            scored as it was met, by the weights of that moment.
+    """
+
+    loss: float | None = None
+    auc: float | None = None
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """One repeat's results at the active party; JSON-serialisable by ``dataclasses.asdict``.
 
@@ -31,18 +45,21 @@ class Evaluation:
         metrics: of the federated model.
         local_metrics: of the active party's own model on the same rows; None if it has no features.
         rows: number of test rows it owns.
-        curve: points of the calibration plot: (confidence, frequency, rows) of each range.
+        curve: points of the federated model's calibration plot: (confidence, frequency, rows) of each range.
+        local_curve: the same of its own model; empty if it has no features.
     """
 
     metrics: Values
     local_metrics: Values | None
     rows: int
     curve: Curve
+    local_curve: Curve
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
         """What ``dataclasses.asdict`` and JSON made of an evaluation, back again."""
-        return cls(**{**values, "curve": [tuple(point) for point in values["curve"]]})
+        curves = {name: [tuple(point) for point in values[name]] for name in ("curve", "local_curve")}
+        return cls(**{**values, **curves})
 
 
 def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64]) -> Values:

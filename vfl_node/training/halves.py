@@ -32,9 +32,9 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job import Train
-from vfl_node.metrics import calibration_curve
+from vfl_node.metrics import auc, calibration_curve
 from vfl_node.models import MODELS, Classifier, initialise
-from vfl_node.training.evaluation import Evaluation, measure
+from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure
 from vfl_node.training.learner import Inputs, Learner, prefixed, under
 from vfl_node.training.local import check_finite, local_logits, train_local
 from vfl_node.training.missing import CALIBRATIONS, shared_labels
@@ -59,8 +59,11 @@ class Half(Protocol):
     learner: Learner
     encoder: str
 
-    async def step(self, number: int, positions: Positions) -> float | None:
-        """Train on the batch at ``positions``; the mean loss, where the party knows it."""
+    async def step(self, number: int, positions: Positions) -> None:
+        """Train on the batch at ``positions``."""
+
+    def figures(self) -> Figures:
+        """What the steps since the last call show, where the party knows it."""
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation | None:
         """Go through the held-out ``batches``, numbered from ``number``; results, where the party knows them."""
@@ -104,6 +107,10 @@ class PassiveHalf:
         self.learner.zero_grad()
         embedding.backward(gradient)
         self.learner.step()
+
+    def figures(self) -> Figures:
+        """As :meth:`Half.figures`: nothing."""
+        return Figures()
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> None:
         """As :meth:`Half.evaluate`."""
@@ -179,8 +186,11 @@ class ActiveHalf:
             else:
                 train_local(self._local, task.train, self._inputs, self._labels, labelled, private, task.progress)
         self._base_rate = self._rates(float(labels[labelled].mean()))
+        self._met: list[tuple[Positions, Tensor, float]] = []
+        """Positions, logits and loss of each batch since figures were taken."""
+        self._ranks = repeat == 0 and "auc" in task.evaluate.metrics  # only the first repeat's epochs are reported
 
-    async def step(self, number: int, positions: Positions) -> float:
+    async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         received = (await self._embedding(number, positions)).requires_grad_()  # (B, d)
         logits = self._model(*self._inputs.at(positions), [received])  # (B,)
@@ -193,7 +203,20 @@ class ActiveHalf:
         gradient = codec.encode(check_finite(received.grad))
         await self._channel.send(training_pb2.Gradient(step=number, tensor=gradient))
         self.learner.step()
-        return loss.item()
+        self._met.append((positions, logits.detach(), loss.item()))
+
+    def figures(self) -> Figures:
+        """As :meth:`Half.figures`. Costs one sort; nothing is computed or sent anew."""
+        batches, logits, losses = zip(*self._met, strict=True)
+        self._met = []
+        positions = np.concatenate(batches)
+        loss = sum(loss * len(batch) for batch, loss in zip(batches, losses, strict=True)) / len(positions)
+        if not self._ranks:
+            return Figures(loss)
+        owned = np.flatnonzero(self._owned[positions])
+        rows = torch.from_numpy(positions[owned])
+        scores = self._calibration.expectation(torch.cat(logits)[torch.from_numpy(owned)], self._base_rate[rows])
+        return Figures(loss, auc(self._labels[rows].cpu().numpy(), scores))
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns."""
@@ -208,12 +231,18 @@ class ActiveHalf:
         names = self._task.evaluate.metrics
         labels = self._labels.cpu().numpy()[held_out[owned]]
         joint = np.concatenate(scores)[owned]
-        local = None
+        local: Values | None = None
+        local_curve: Curve = []
         if self._local is not None:
             alone = torch.sigmoid(local_logits(self._local, self._inputs, held_out[owned]).double()).cpu().numpy()
-            local = measure(names, labels, alone)
-        curve = calibration_curve(labels, np.clip(joint, 0, 1))
-        return Evaluation(metrics=measure(names, labels, joint), local_metrics=local, rows=len(labels), curve=curve)
+            local, local_curve = measure(names, labels, alone), calibration_curve(labels, alone)
+        return Evaluation(
+            metrics=measure(names, labels, joint),
+            local_metrics=local,
+            rows=len(labels),
+            curve=calibration_curve(labels, np.clip(joint, 0, 1)),
+            local_curve=local_curve,
+        )
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""

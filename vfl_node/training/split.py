@@ -7,7 +7,7 @@ The whole of it, for both parties::
         for each epoch:  for each batch: H → , ← g, both update        (halves.py)
                          a checkpoint at both
         for each batch of test rows: H →                               (evaluation)
-    the active party tells loss and metrics, if the job says so
+    the active party tells the epochs' figures and metrics, if the job says so
 
 Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g gradient.
 Everything a party draws comes from its own ``randomness``; with the same one, and the same
@@ -16,17 +16,19 @@ number of threads, the result has the same bits over any channel (on a CPU).
 Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviations: batches are cut from the
 shared order by a jointly tossed seed; synthetic rows are fixed for the whole job.
 
-What each party learns: :attr:`TrainingResult.learnt`, and docs/training.md.
+What each party learns: :func:`active_learns`, :func:`passive_learns`, and docs/training.md.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from dataclasses import asdict
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.training.evaluation import real_share, summarise
+from vfl_node.job import Evaluate, Train
+from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.halves import ActiveHalf, Half, PassiveHalf
 from vfl_node.training.journal import Journal, due, resume
 from vfl_node.training.missing import source_rows
@@ -55,14 +57,14 @@ async def train_active(
 
     Cost: 8·d bytes on the wire a training row and epoch, 4·d a test row.
 
-    Leaks: to the passive party a gradient row for each row of every batch, and loss and
-        metrics if the job says so.
+    Leaks: to the passive party a gradient row for each row of every batch, and the
+        epochs' figures and the metrics if the job says so.
     """
     async with channel.phase("train") as traffic:
         journal = await _train(ActiveHalf, channel, task, randomness, traffic, resume_from, active=True)
         summary = summarise(journal.evaluations, *journal.rows)
         if task.evaluate.share_with_passive:
-            await send_figures(channel, [epoch.loss for epoch in journal.epochs], summary.metrics)
+            await send_figures(channel, [Figures(epoch.loss, epoch.auc) for epoch in journal.epochs], summary.metrics)
     population = {"population": "owned", "rows": journal.evaluations[0].rows, "real_share": real_share(task.alignment)}
     return TrainingResult(
         epochs=tuple(journal.epochs),
@@ -75,13 +77,10 @@ async def train_active(
         gains=summary.gains,
         population=population,
         calibration_curve=journal.evaluations[0].curve,
+        local_calibration_curve=journal.evaluations[0].local_curve,
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=(
-            f"from {channel.peer} an embedding of each of the {len(task.alignment)} shared rows, anew in each of "
-            f"{task.train.epochs} epochs or for evaluation, {task.evaluate.repeats} times over: values of its columns "
-            f"and which rows it owns can be inferred from them in part (see docs/privacy.md)",
-        ),
+        learnt=active_learns(channel.peer, len(task.alignment), task.train, task.evaluate),
     )
 
 
@@ -98,11 +97,9 @@ async def train_passive(
     async with channel.phase("train") as traffic:
         journal = await _train(PassiveHalf, channel, task, randomness, traffic, resume_from, active=False)
         epochs, metrics = journal.epochs, None
-        told = "neither loss nor metrics"
         if task.evaluate.share_with_passive:
-            losses, metrics = await receive_figures(channel, len(epochs), task.evaluate.metrics)
-            epochs = [dataclasses.replace(epoch, loss=loss) for epoch, loss in zip(epochs, losses, strict=True)]
-            told = "the loss of each epoch and the metrics, as the job says"
+            told, metrics = await receive_figures(channel, len(epochs), task.evaluate.metrics)
+            epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, told, strict=True)]
     return TrainingResult(
         epochs=tuple(epochs),
         steps=journal.steps,
@@ -114,13 +111,30 @@ async def train_passive(
         gains={},
         population=None,
         calibration_curve=[],
+        local_calibration_curve=[],
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=(
-            f"from {channel.peer} a gradient for each row of every batch: the label used for the row, real or "
-            f"synthetic, can be read from it (see docs/privacy.md)",
-            f"from {channel.peer} {told}",
-        ),
+        learnt=passive_learns(channel.peer, task.evaluate),
+    )
+
+
+def active_learns(peer: str, rows: int, train: Train, evaluate: Evaluate) -> tuple[str, ...]:
+    """In plain words, what the active party learns from the passive party ``peer`` by training on ``rows`` shared rows."""
+    return (
+        f"from {peer} an embedding of each of the {rows} shared rows, anew in each of {train.epochs} epochs or for "
+        f"evaluation, {evaluate.repeats} times over: values of its columns and which rows it owns can be inferred from "
+        f"them in part (see docs/privacy.md)",
+    )
+
+
+def passive_learns(peer: str, evaluate: Evaluate) -> tuple[str, ...]:
+    """In plain words, what the passive party learns from the active party ``peer`` by training."""
+    told = "loss and AUC of each epoch and the metrics at the end, as the job says"
+    return (
+        f"from {peer} a gradient for each row of every batch: no defence is in use, so the labels used, real or synthetic, "
+        f"can be read from the gradients almost surely, and a row whose label is seen to differ from the synthetic class "
+        f"is thereby known to be one that {peer} owns (see docs/privacy.md)",
+        f"from {peer} {told if evaluate.share_with_passive else 'neither loss nor metrics'}",
     )
 
 
@@ -161,17 +175,15 @@ async def _train(
         half = half_of(channel, task, randomness, source, repeat, training, journal.saved)
         for epoch in range(journal.epoch, train.epochs):
             started, moved = task.clock(), traffic.bytes_sent + traffic.bytes_received
-            total: float | None = None
             for positions in schedule.batches(repeat, epoch, training, train.batch_size):
-                loss = await half.step(journal.exchanges, positions)
-                total = None if loss is None else (total or 0.0) + loss * len(positions)
+                await half.step(journal.exchanges, positions)
                 journal.exchanges += 1
                 task.progress.advance(1)
-            mean = None if total is None else total / len(training)
-            if mean is not None:
-                task.progress.note(loss=mean)
-            moved = traffic.bytes_sent + traffic.bytes_received - moved
-            journal.epoch_done(Epoch(mean, task.clock() - started, moved))
+            seconds, moved = task.clock() - started, traffic.bytes_sent + traffic.bytes_received - moved
+            figures = half.figures()
+            if figures.loss is not None:
+                task.progress.note(loss=figures.loss)
+            journal.epoch_done(Epoch(figures.loss, figures.auc, seconds, moved))
             if due(journal.epoch, train.epochs, per_epoch):
                 journal.save(task.checkpoints, half, schedule.fingerprint)
         batches = cut(testing, train.batch_size)

@@ -47,13 +47,14 @@ class Epoch:
     """One epoch of the first repeat.
 
     Attributes:
-        loss: mean over its rows, with the synthetic labels taken as true; None at a
-            passive party that the job does not tell.
+        loss: as :attr:`vfl_node.training.evaluation.Figures.loss`; None at a passive party that the job does not tell.
+        auc: as :attr:`vfl_node.training.evaluation.Figures.auc`; likewise.
         seconds: from its first batch to its last.
         bytes: sent and received, as serialised frames.
     """
 
     loss: float | None
+    auc: float | None
     seconds: float
     bytes: int
 
@@ -74,6 +75,7 @@ class TrainingResult:
         population: which rows the metrics are about: ``population``, ``rows`` (of the first
             repeat), ``real_share`` (share with real passive features, a ratio of counts).
         calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party.
+        local_calibration_curve: the same of the active party alone; empty without own features.
         weights: this party's half, first repeat: parameter → tensor on the CPU.
         encoder: JSON of the encoder that belongs to ``weights``.
         learnt: in plain words, what this party learnt from training.
@@ -89,6 +91,7 @@ class TrainingResult:
     gains: Mapping[str, Mapping[str, float]]
     population: Mapping[str, Any] | None
     calibration_curve: Curve
+    local_calibration_curve: Curve
     weights: Mapping[str, Tensor]
     encoder: str
     learnt: tuple[str, ...]

@@ -62,6 +62,9 @@ class NodeView(Protocol):
     def cancel(self, job_id: str) -> dict[str, Any]:
         """End a job. Raises VflError."""
 
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Go on with a job whose peer was lost. Raises VflError."""
+
     def artefact(self, job_id: str, name: str) -> Path | None:
         """A file that a job left, or None."""
 
@@ -86,6 +89,7 @@ def create_app(view: NodeView, *, token: str | None, names: Collection[str] = ("
         Route("/api/jobs", board.submit, methods=["POST"]),
         Route("/api/jobs/{job_id}", board.job),
         Route("/api/jobs/{job_id}/cancel", board.cancel, methods=["POST"]),
+        Route("/api/jobs/{job_id}/resume", board.resume, methods=["POST"]),
         Route("/jobs/{job_id}", board.job_page),
         Route("/jobs/{job_id}/report.html", board.report_html),
         Route("/jobs/{job_id}/report.json", board.report_json),
@@ -154,6 +158,10 @@ class _Board:
     def cancel(self, request: Request) -> Response:
         self._authorise(request)
         return JSONResponse(self._view.cancel(self._job(request)["id"]), 202)
+
+    def resume(self, request: Request) -> Response:
+        self._authorise(request)
+        return JSONResponse(self._view.resume(self._job(request)["id"]), 202)
 
     def page(self, request: Request) -> Response:
         return self._rendered("jobs.html.j2", jobs=self._view.jobs())
