@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfl_node.charts import Bar, Mark, Row, Scale, bar_chart, calibration_chart, dot_chart, line_chart, ticks
+from vfl_node.charts import Bar, Calibration, Mark, Row, Scale, bar_chart, calibration_chart, dot_chart, line_chart, ticks
 
 HOSTILE = '</text><script>alert("1")</script>&\' onload=x'
 
@@ -16,12 +16,20 @@ DRAWINGS = {
     "line": lambda text: line_chart("a", text, [(1, 0.7), (2, 0.5), (3, 0.4)], x_label=text, y_label=text),
     "one point": lambda text: line_chart("a", text, [(1, 0.7)], x_label=text, y_label=text),
     "flat": lambda text: line_chart("a", text, [(1, 0.5), (2, 0.5)], x_label=text, y_label=text),
+    "reaching": lambda text: line_chart("a", text, [(1, 1.0), (2, 1.0)], x_label=text, y_label=text, reach=(0.9, 1)),
     "long": lambda text: line_chart("a", text, [(n, 1 / n) for n in range(1, 500)], x_label=text, y_label=text),
     "dots": lambda text: dot_chart(
         "a", text, [Mark(text, 0.9, 0.8, 0.95, "joint"), Mark(text, 0.7, 0.7, 0.7, "alone")], most=1
     ),
     "one dot": lambda text: dot_chart("a", text, [Mark(text, 0.0, 0.0, 0.0, "joint")]),
-    "calibration": lambda text: calibration_chart("a", text, [(0.1, 0.0, 5), (0.5, 0.6, 5), (0.9, 1.0, 7)]),
+    "calibration": lambda text: calibration_chart(
+        "a",
+        text,
+        [
+            Calibration(text, [(0.1, 0.0, 5), (0.5, 0.6, 5), (0.9, 1.0, 7)], "joint"),
+            Calibration(text, [(0.2, 0.1, 17)], "alone"),
+        ],
+    ),
     "bars": lambda text: bar_chart("a", text, [Row(text, text, (Bar(0, 5, "first"), Bar(2, 9, "second")))], guides=[2]),
     "empty bars": lambda text: bar_chart("a", text, [Row(text, "0", (Bar(0, 0, "first"),))]),
 }
@@ -60,6 +68,32 @@ def test_a_curve_goes_down_on_the_page_where_values_fall() -> None:
     heights = [float(point.split(",")[1]) for point in curve]
     assert heights == sorted(heights)
     assert heights[0] < heights[-1]
+
+
+def test_a_curve_s_axis_takes_in_what_it_must_reach_and_goes_no_further() -> None:
+    levels = [
+        float(text.text) for text in ET.fromstring(DRAWINGS["reaching"]("x")).iter("text") if text.get("class") == "tick end"
+    ]
+    assert (min(levels), max(levels)) == (0.9, 1)
+
+
+def test_each_calibration_curve_has_its_own_style_points_and_words() -> None:
+    svg = ET.fromstring(
+        calibration_chart(
+            "a",
+            "calibration",
+            [
+                Calibration("federated", [(0.1, 0.0, 5), (0.9, 1.0, 5)], "joint"),
+                Calibration("clinic alone", [(0.2, 0.5, 4), (0.8, 0.7, 6), (0.9, 0.9, 5)], "alone"),
+            ],
+        )
+    )
+    assert [line.get("class") for line in svg.iter("polyline")] == ["curve thin joint", "curve thin alone"]
+    assert [dot.get("class") for dot in svg.iter("circle")] == ["dot joint"] * 2 + ["dot alone"] * 3
+    assert svg.find("desc").text == (
+        "federated: 2 groups of rows, the largest gap between prediction and frequency is 0.10; "
+        "clinic alone: 3 groups of rows, the largest gap between prediction and frequency is 0.30."
+    )
 
 
 def test_bars_are_to_scale_and_show_where_sets_overlap() -> None:

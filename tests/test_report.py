@@ -37,7 +37,7 @@ def a_job(*, protocol: str = "psu", train: bool = True, **evaluate: Any) -> Job:
 
 
 RESULT = TrainingResult(
-    epochs=(Epoch(0.7, 0.1, 1000), Epoch(0.5, 0.1, 1000), Epoch(0.4, 0.1, 1000)),
+    epochs=(Epoch(0.7, 0.8, 0.1, 1000), Epoch(0.5, 0.9, 0.1, 1000), Epoch(0.4, 0.95, 0.1, 1000)),
     steps=12,
     device="cpu",
     metrics=VALUES,
@@ -46,7 +46,8 @@ RESULT = TrainingResult(
     local_intervals={},
     gains={},
     population={"population": "owned", "rows": 103, "real_share": 453 / 512},
-    calibration_curve=[[0.1, 0.0, 50], [0.9, 1.0, 53]],
+    calibration_curve=[(0.1, 0.0, 50), (0.9, 1.0, 53)],
+    local_calibration_curve=[(0.2, 0.1, 50), (0.7, 0.9, 53)],
     weights={},
     encoder="",
     learnt=("an embedding of each shared row",),
@@ -61,11 +62,12 @@ REPEATED = replace(
 
 UNTOLD = replace(
     RESULT,
-    epochs=tuple(replace(epoch, loss=None) for epoch in RESULT.epochs),
+    epochs=tuple(replace(epoch, loss=None, auc=None) for epoch in RESULT.epochs),
     metrics=None,
     local_metrics=None,
     population=None,
     calibration_curve=[],
+    local_calibration_curve=[],
     learnt=("a gradient for each row of every batch", "neither loss nor metrics"),
 )
 
@@ -95,9 +97,16 @@ REPORTS = {
     "active": lambda: build(),
     "repeated": lambda: build(a_job(repeats=10), training=REPEATED),
     "on training rows": lambda: build(a_job(test_fraction=0)),
-    "without own features": lambda: build(training=replace(RESULT, local_metrics=None)),
+    "without own features": lambda: build(training=replace(RESULT, local_metrics=None, local_calibration_curve=[])),
     "undefined metrics": lambda: build(
-        training=replace(RESULT, metrics=dict.fromkeys(VALUES), local_metrics=dict.fromkeys(VALUES), calibration_curve=[])
+        training=replace(
+            RESULT,
+            epochs=tuple(replace(epoch, auc=None) for epoch in RESULT.epochs),
+            metrics=dict.fromkeys(VALUES),
+            local_metrics=dict.fromkeys(VALUES),
+            calibration_curve=[],
+            local_calibration_curve=[],
+        )
     ),
     "passive": lambda: build(party="lab", training=UNTOLD),
     "passive, told": lambda: build(
@@ -179,12 +188,13 @@ def test_keys_of_the_whole() -> None:
         "bytes_sent": 3000,
         "bytes_received": 4000,
     }
-    assert found["training"]["epochs"][0] == {"loss": 0.7, "seconds": 0.1, "bytes": 1000}
+    assert found["training"]["epochs"][0] == {"loss": 0.7, "auc": 0.8, "seconds": 0.1, "bytes": 1000}
     assert found["metrics"]["auc"] == 0.991
     assert found["metrics"]["population"] == "owned"
     assert found["metrics"]["intervals"]["auc"]["repeats"] == 10
     assert found["metrics"]["calibration"] == [[0.1, 0.0, 50], [0.9, 1.0, 53]]
     assert found["local_metrics"]["auc"] == 0.972
+    assert found["local_metrics"]["calibration"] == [[0.2, 0.1, 50], [0.7, 0.9, 53]]
     assert found["gains"]["auc"]["mean"] == pytest.approx(0.019)
     assert found["manifest_digest"] == found["job"]["manifest_digest"] == a_job(repeats=10).digest()
     assert found["phases"]["align"]["messages_received"] == 6
@@ -208,7 +218,9 @@ def test_unknown_keys_and_numbers_that_are_none_are_refused() -> None:
         with pytest.raises(ValidationError):
             build(training=replace(RESULT, metrics=VALUES | {"auc": bad}))
         with pytest.raises(ValidationError):
-            build(training=replace(RESULT, epochs=(Epoch(bad, 0.1, 1),)))
+            build(training=replace(RESULT, epochs=(Epoch(bad, 0.9, 0.1, 1),)))
+        with pytest.raises(ValidationError):
+            build(training=replace(RESULT, epochs=(Epoch(0.5, bad, 0.1, 1),)))
 
 
 @pytest.mark.parametrize("party", ["clinic", "lab"])
@@ -283,7 +295,7 @@ def test_page_of_a_passive_party_that_was_not_told() -> None:
     html = page(build(party="lab", training=UNTOLD))
     seen = text(html)
     assert "Metrics were not shared with this party" in seen
-    assert "The loss was not shared with this party" in seen
+    assert "The curves were not shared with this party" in seen
     assert "The calibration plot is not shared" in seen
     assert "AUC" not in seen
     assert 'class="curve"' not in html
@@ -295,7 +307,29 @@ def test_page_of_a_passive_party_that_was_told() -> None:
     )
     assert "0.991 federated" in text(html)
     assert "alone" not in text(html)
-    assert 'class="curve"' in html
+    assert html.count('class="curve"') == 2
+
+
+def test_page_draws_loss_and_auc_and_says_which_rows_the_auc_is_of() -> None:
+    html = page(build())
+    assert html.count('class="curve"') == 2
+    assert "mean loss by epoch: from 0.7 at 1 to 0.4 at 3." in html
+    assert "AUC on training rows by epoch: from 0.8 at 1 to 0.95 at 3." in html
+    assert "the federated model on the training rows that clinic owns, as they were met" in text(html)
+    without = page(REPORTS["undefined metrics"]())
+    assert without.count('class="curve"') == 1
+    assert "AUC" not in without
+
+
+def test_page_draws_the_calibration_of_both_models() -> None:
+    html = page(build())
+    assert 'class="curve thin joint"' in html
+    assert 'class="curve thin alone"' in html
+    assert "dashed: clinic alone" in text(html)
+    single = page(REPORTS["without own features"]())
+    assert 'class="curve thin joint"' in single
+    assert 'class="curve thin alone"' not in single
+    assert "dashed" not in text(single)
 
 
 @cases

@@ -19,8 +19,10 @@ def settings(folder: Path, text: str):
 def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     text = "name: a\nrole: active\ndata: {path: d.csv}\ntls: {ca: ca.crt, certificate: c.crt, key: /keys/k}\n"
     loaded = settings(tmp_path, text)
-    assert loaded.data and loaded.data.path == tmp_path / "d.csv"
-    assert loaded.tls and loaded.tls.ca == tmp_path / "ca.crt"
+    assert loaded.data
+    assert loaded.data.path == tmp_path / "d.csv"
+    assert loaded.tls
+    assert loaded.tls.ca == tmp_path / "ca.crt"
     assert loaded.tls.key == Path("/keys/k")
     assert loaded.state_dir == tmp_path / "state"
 

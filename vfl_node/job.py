@@ -23,6 +23,12 @@ Metric = Literal["auc", "ace", "nll", "accuracy"]
 Sizes = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
 
 
+WHY_TWO_PARTIES = {
+    "psu": "a union of more than two sets needs a protocol of its own; unions in pairs would reveal pairwise overlaps",
+    "psi": "intersections in pairs would reveal more than the common one",
+}
+
+
 class Parties(Frozen):
     """Who takes part, by the names in their certificates."""
 
@@ -108,18 +114,15 @@ class Job(Frozen):
     @model_validator(mode="after")
     def _built(self) -> Job:
         if len(self.parties.passive) > 1:
-            reason = {
-                "psu": "a union of more than two sets needs a multi-party union protocol; two-party runs in pairs would reveal pairwise overlaps",
-                "psi": "pairwise intersections would reveal more than the common one to every party",
-            }[self.align.protocol]
-            raise ValueError(f"several passive parties with {self.align.protocol} are not built yet: {reason}")
+            protocol = self.align.protocol
+            raise ValueError(f"several passive parties with {protocol} are not built yet: {WHY_TWO_PARTIES[protocol]}")
         if self.parties.coordinator:
             raise ValueError("no protocol of this version needs a coordinator; leave parties.coordinator out")
-        if self.train and self.align.protocol == "psu":
-            if self.train.missing.labels == "none" or self.train.missing.features == "none":
-                raise ValueError(
-                    "psu trains on the union: train.missing.labels and train.missing.features must say what stands in for rows a party does not own (majority, sampling)"
-                )
+        if self.train and self.align.protocol == "psu" and "none" in (self.train.missing.labels, self.train.missing.features):
+            raise ValueError(
+                "psu trains on the union: train.missing.labels and train.missing.features must say "
+                "what stands in for rows that a party does not own (majority, sampling)"
+            )
         return self
 
     def canonical(self) -> str:

@@ -22,8 +22,8 @@ from vfl_node import report_page
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.protocols import LEARNT
 from vfl_node.configuration import Frozen
+from vfl_node.files import write_whole
 from vfl_node.job import Job, Name, Parties
-from vfl_node.models.storage import write_whole
 from vfl_node.settings import Role
 from vfl_node.training.split import active_learns, passive_learns
 from vfl_node.training.task import TrainingResult

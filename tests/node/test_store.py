@@ -9,8 +9,8 @@ import pytest
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
+from vfl_node.files import write_whole
 from vfl_node.job import Job
-from vfl_node.models.storage import write_whole
 from vfl_node.node.store import JobFolder, Store
 from vfl_node.transport.channel import Traffic
 

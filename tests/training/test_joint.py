@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 import torch
 
+from vfl_node import metrics
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.models import MODELS, Classifier, initialise
 from vfl_node.training.learner import OPTIMIZERS, Inputs
 
 
-def joint_losses(parties: Any, both: Any) -> list[float]:
-    """The epochs' losses of one model that sees both parties' columns; no channel, no halves."""
+def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
+    """Loss and AUC of each epoch of one model that sees both parties' columns; no channel, no halves."""
     train, ours, theirs = both.train, Randomness(both.clinic_seed), Randomness(both.lab_seed)
     schedule = both.schedule(parties)
     training, _ = schedule.split(0, both.evaluate.test_fraction)
@@ -38,9 +39,9 @@ def joint_losses(parties: Any, both: Any) -> list[float]:
     initialise(bottom, theirs.derive("weights/0").torch())
     optimizer = OPTIMIZERS[train.optimizer]([*model.parameters(), *bottom.parameters()], lr=train.learning_rate)
     labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
-    losses = []
+    losses, aucs = [], []
     for epoch in range(train.epochs):
-        total = 0.0
+        total, order, scores = 0.0, [], []
         for batch in schedule.batches(0, epoch, training, train.batch_size):
             logits = model(*own.at(batch), [bottom(*other.at(batch))])
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[batch])
@@ -48,8 +49,11 @@ def joint_losses(parties: Any, both: Any) -> list[float]:
             loss.backward()
             optimizer.step()
             total += loss.item() * len(batch)
+            order.append(batch)
+            scores.append(logits.detach().numpy())
         losses.append(total / len(training))
-    return losses
+        aucs.append(metrics.auc(labels.numpy()[np.concatenate(order)], np.concatenate(scores)))
+    return losses, aucs
 
 
 @pytest.mark.parametrize("active_features", [True, False])
@@ -63,13 +67,15 @@ def test_split_training_is_joint_training(
     both = run()
     both.train = both.train.model_copy(update={"model": model, "optimizer": optimizer, "learning_rate": rate})
     result, _ = both(parties)
-    expected = joint_losses(parties, both)
-    assert [epoch.loss for epoch in result.epochs] == pytest.approx(expected, abs=1e-6)
-    assert expected[-1] < expected[0]
+    losses, aucs = joint_curves(parties, both)
+    assert [epoch.loss for epoch in result.epochs] == pytest.approx(losses, abs=1e-6)
+    assert [epoch.auc for epoch in result.epochs] == pytest.approx(aucs, abs=1e-3)  # two scores may change places by rounding
+    assert losses[-1] < losses[0]
 
 
 def test_another_start_gives_another_loss_curve(synthetic: Callable[..., Any], run: Any) -> None:
     parties = synthetic(200, (1.0, 1.0))
     result, _ = run(lab_seed=b"x" * 32)(parties)
-    expected = joint_losses(parties, run(lab_seed=b"y" * 32))
+    expected, aucs = joint_curves(parties, run(lab_seed=b"y" * 32))
     assert np.abs(np.subtract([epoch.loss for epoch in result.epochs], expected)).max() > 1e-4
+    assert np.abs(np.subtract([epoch.auc for epoch in result.epochs], aucs)).max() > 1e-2

@@ -42,7 +42,8 @@ def settings(run: Any) -> dict[str, Any]:
 def assert_same(ours: Any, theirs: Any) -> None:
     assert ours.weights.keys() == theirs.weights.keys()
     assert all(torch.equal(ours.weights[name], theirs.weights[name]) for name in ours.weights)
-    assert [epoch.loss for epoch in ours.epochs] == [epoch.loss for epoch in theirs.epochs]
+    assert [(epoch.loss, epoch.auc) for epoch in ours.epochs] == [(epoch.loss, epoch.auc) for epoch in theirs.epochs]
+    assert all(epoch.auc is not None for epoch in ours.epochs)
     for name in (
         "steps",
         "metrics",
@@ -53,6 +54,7 @@ def assert_same(ours: Any, theirs: Any) -> None:
         "population",
         "encoder",
         "calibration_curve",
+        "local_calibration_curve",
     ):
         assert getattr(ours, name) == getattr(theirs, name), name
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from vfl_node.metrics import auc
 
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job import Evaluate, Missing
+from vfl_node.metrics import auc
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -76,6 +76,8 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
     assert active.intervals == active.gains == {}
     assert active.metrics["auc"] > 0.75
     assert active.calibration_curve
+    assert active.local_calibration_curve
+    assert active.calibration_curve != active.local_calibration_curve
     assert all(epoch.bytes > len(training) * 8 * 4 * 2 and epoch.seconds == 1 for epoch in active.epochs)
     assert set(active.weights) > {"top.output.weight", "bottom.layers.0.weight"}
     assert set(passive.weights) == {
@@ -90,14 +92,14 @@ def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synt
     silent, telling = run(), run(evaluate=Evaluate(share_with_passive=True))
     active, passive = silent(parties)
     assert passive.metrics is passive.local_metrics is passive.population is None
-    assert all(epoch.loss is None for epoch in passive.epochs)
+    assert all(epoch.loss is epoch.auc is None for epoch in passive.epochs)
     assert not any(isinstance(message, training_pb2.Shared) for message in silent.transcript)
     active, passive = telling(parties)
     assert passive.metrics == active.metrics
-    assert [epoch.loss for epoch in passive.epochs] == [epoch.loss for epoch in active.epochs]
+    assert [(epoch.loss, epoch.auc) for epoch in passive.epochs] == [(epoch.loss, epoch.auc) for epoch in active.epochs]
     assert passive.local_metrics is None
     shared = [message for message in telling.transcript if isinstance(message, training_pb2.Shared)]
-    assert json.loads(shared[0].json).keys() == {"losses", "metrics"}
+    assert json.loads(shared[0].json).keys() == {"epochs", "metrics"}
 
 
 def test_rows_on_the_wire_look_alike_whether_real_or_synthetic(synthetic: Make, run: Any) -> None:
@@ -205,6 +207,7 @@ def test_an_active_party_without_features_has_no_local_model(synthetic: Make, ru
     parties = synthetic(active_features=False)
     active, _ = run(evaluate=Evaluate(repeats=2))(parties)
     assert active.local_metrics is None
+    assert active.local_calibration_curve == []
     assert active.local_intervals == active.gains == {}
     assert active.metrics["auc"] > 0.5
     assert not any(name.startswith("bottom") for name in active.weights)
@@ -327,9 +330,27 @@ def test_a_wrong_step_shape_or_type_is_refused(synthetic: Make, run: Any, kind: 
     failure(both.raw(synthetic(100)), ProtocolError)
 
 
+def told(epochs: int, of_epoch: str, auc: str = "1") -> str:
+    """Figures of ``epochs`` epochs, with that AUC each, as JSON."""
+    return f'{{"epochs": [{", ".join(epochs * [f"""{{"loss": 1, "auc": {of_epoch}}}"""])}], "metrics": {{"auc": {auc}}}}}'
+
+
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"losses": [1, 2, 3], "metrics": {"auc": "1"}}', '{"losses": [1], "metrics": {"auc": 1}}', "[" * 100_000],
+    [
+        "",
+        "[]",
+        "{}",
+        "[" * 100_000,
+        told(1, "0.5"),
+        told(1, "0.5", auc='"1"'),
+        told(3, "0.5", auc='"1"'),
+        told(3, '"1"'),
+        told(3, "true"),
+        told(3, "NaN"),
+        told(3, "Infinity"),
+        told(3, "1" * 400),
+    ],
 )
 def test_figures_that_are_not_loss_and_metrics_are_refused(synthetic: Make, run: Any, text: str) -> None:
     both = run(evaluate=Evaluate(share_with_passive=True, metrics=("auc",)))

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from vfl_node import report
 from vfl_node.alignment import psi, psu
 from vfl_node.alignment.alignment import Alignment, MemoryPins
 from vfl_node.crypto.groups import group
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.tables import Table
-from vfl_node.job import Evaluate, Missing, Train
+from vfl_node.job import Evaluate, Job, Missing, Train
 from vfl_node.progress import Silent
-from vfl_node.transport.channel import memory_channels, run_together
+from vfl_node.transport.channel import Traffic, memory_channels, run_together
 
 CLINIC_MEASURES = ("mean texture", "mean smoothness", "mean symmetry", "mean fractal dimension")
 
@@ -57,3 +58,40 @@ def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, protocol: Any) 
     assert passive.metrics is None
     share = active.population["real_share"]
     assert share == (1.0 if protocol is psi else pytest.approx(views[0].intersection / len(parties.clinic)))
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("protocol", ["psu", "psi"])
+def test_both_parties_reports_say_the_same_of_each(synthetic: Callable[..., Any], run: Any, protocol: str, told: bool) -> None:
+    """Each report words what the peer learnt; it must be what the peer's own says."""
+    parties = synthetic(60)
+    views = align({"psu": psu, "psi": psi}[protocol], parties.clinic, parties.lab)
+    found = type(parties)(parties.clinic, parties.lab, *views, parties.people[: len(views[0])])
+    both = run(evaluate=Evaluate(share_with_passive=told))
+    job = Job.model_validate(
+        {
+            "name": "trial",
+            "parties": {"active": "clinic", "passive": "lab"},
+            "align": {"protocol": protocol},
+            "train": both.train.model_dump(),
+            "evaluate": both.evaluate.model_dump(),
+        }
+    )
+    clinic, lab = (
+        report.build(
+            job=job,
+            job_id="trial-1",
+            party=party,
+            alignment=view,
+            align_seconds=0.0,
+            traffic={"align": Traffic()},
+            training=result,
+            started="2026-03-01T10:00:00+00:00",
+            finished="2026-03-01T10:00:01+00:00",
+            versions={},
+        )
+        for party, view, result in zip(("clinic", "lab"), views, both(found), strict=True)
+    )
+    assert clinic.learnt == lab.learnt
+    assert [epoch.auc for epoch in lab.training.epochs] == [epoch.auc if told else None for epoch in clinic.training.epochs]
+    assert any("can be read from the gradients almost surely" in line for line in lab.learnt["lab"])

@@ -184,6 +184,16 @@ def test_a_renewed_certificate_is_shown_without_a_restart(serve, certificates, l
     node.dialer(lab).converse("job-1").close()
 
 
+def test_a_renewed_certificate_is_used_for_the_next_call(node, certificates) -> None:
+    held, renewed = certificates.dated("lab", signed=NOW - timedelta(9), days=5), certificates.good("lab")
+    dialer = node.dialer(held)
+    with pytest.raises(PeerLost, match="expired"):
+        dialer.converse("job-1")
+    held.files.certificate.write_bytes(renewed.certificate)
+    held.files.key.write_bytes(renewed.key)
+    dialer.converse("job-1").close()
+
+
 # Plaintext.
 
 

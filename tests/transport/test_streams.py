@@ -81,6 +81,20 @@ def test_what_arrived_is_read_before_the_end_is_seen() -> None:
         stream._put(Chunk())
 
 
+def test_nothing_leaves_once_the_peer_has_gone() -> None:
+    stream = small()
+    stream._put(Chunk())
+    stream.end(PeerLost("gone"))
+    assert list(stream.outgoing()) == []
+
+
+def test_what_arrives_after_a_cancellation_is_dropped_so_that_the_peer_is_not_held_up() -> None:
+    stream = small()
+    stream.cancel(Cancelled("stop"))
+    stream.arrive(bytes(100) for _ in range(100))
+    assert not stream._inbox
+
+
 def test_a_loss_wakes_a_blocked_put() -> None:
     stream = small()
     fill(stream)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor, contiguous_format
 
 from vfl_node.errors import StateError
+from vfl_node.files import write_whole
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -46,18 +46,3 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return tensors, json.loads((file.metadata() or {}).get("about", "{}"))
     except (OSError, SafetensorError, ValueError):
         raise StateError(f"{path} is missing or is not a whole safetensors file", code="E_STATE_CORRUPT") from None
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` under a temporary name, make it durable, then rename it to ``path``."""
-    temporary = path.with_name(path.name + ".tmp")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the new name itself
-    finally:
-        os.close(folder)

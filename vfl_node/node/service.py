@@ -17,8 +17,8 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 import vfl_node
 from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
+from vfl_node.files import write_whole
 from vfl_node.job import Job
-from vfl_node.models.storage import write_whole
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.party import choose_device
 from vfl_node.node.peers import Peers

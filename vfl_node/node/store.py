@@ -24,9 +24,9 @@ import torch
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError, UsageError
+from vfl_node.files import write_whole
 from vfl_node.job import Job, parse_job
 from vfl_node.models import storage
-from vfl_node.models.storage import write_whole
 from vfl_node.transport.channel import Traffic
 
 State = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from vfl_node.errors import StateError
+from vfl_node.files import write_whole
 from vfl_node.models import storage
 
 KEPT = 2
@@ -90,7 +91,7 @@ class FileCheckpoints:
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """As :meth:`Checkpoints.save`."""
         data = storage.save(self._tensors(name), tensors, {"meta": json.dumps(meta, sort_keys=True)})
-        storage.write_whole(self._digest(name), hashlib.sha256(data).hexdigest().encode())
+        write_whole(self._digest(name), hashlib.sha256(data).hexdigest().encode())
         for old in self.names()[:-KEPT]:
             self._digest(old).unlink()
             self._tensors(old).unlink()

@@ -309,7 +309,7 @@ def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel]) -> list[A
                 continue
             except StopIteration as stop:
                 results[index] = stop.value
-            except Exception as error:  # the peer must see the end whatever happened
+            except Exception as error:  # noqa: BLE001 - the peer must see the end whatever happened
                 results[index] = error
             channel.close()
             ended.append(index)

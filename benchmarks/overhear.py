@@ -1,0 +1,147 @@
+"""Run a job's real protocols in memory and keep what each party receives, paired with the schedule both know."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.alignment.alignment import Alignment, MemoryPins
+from vfl_node.alignment.protocols import align
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.data.features import Encoder
+from vfl_node.data.tables import Table, read_table
+from vfl_node.job import Job, load_job
+from vfl_node.privacy.attacks import Batch
+from vfl_node.progress import Silent
+from vfl_node.settings import Data
+from vfl_node.training.missing import shared_labels
+from vfl_node.training.schedule import Schedule, cut, toss
+from vfl_node.training.split import train_active, train_passive
+from vfl_node.training.task import Task
+from vfl_node.transport import codec
+from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+Tables = tuple[Table, Table]
+"""The active and the passive party's."""
+
+Transcript = list[list[Batch]]
+"""The training batches of each repeat."""
+
+
+@dataclass
+class Overheard:
+    """What a job was, which no one party knows, and what each party received.
+
+    Attributes:
+        active: the active party's view of the union.
+        passive: the passive party's.
+        labels: float32[m], real or synthetic, as used in the first repeat.
+        passive_randomness: all that the passive party drew in training comes from it.
+        encoder: how it encoded its columns.
+        embeddings: received by the active party.
+        gradients: received by the passive party; of the sum over the batch, not the mean, so
+            that a smaller last batch has the same scale.
+        tested: for each repeat one batch, the embeddings of all rows held out.
+    """
+
+    active: Alignment
+    passive: Alignment
+    labels: NDArray[np.float32]
+    passive_randomness: Randomness
+    encoder: Encoder
+    embeddings: Transcript = field(default_factory=list)
+    gradients: Transcript = field(default_factory=list)
+    tested: list[Batch] = field(default_factory=list)
+
+
+def prepare(example: str, folder: Path, *arguments: Path) -> tuple[Job, Tables]:
+    """An example's job, and both tables as its ``make_data.py`` writes them."""
+    with contextlib.redirect_stdout(sys.stderr):
+        runpy.run_path(str(EXAMPLES / example / "make_data.py"))["main"](*arguments, folder)
+    job = load_job(EXAMPLES / example / "job.yaml")
+
+    def table(name: str, *, needs_label: bool) -> Table:
+        data = Data(path=folder / f"{name}.csv")
+        return read_table(data, id_form=job.align.id_form, needs_label=needs_label, party=name)
+
+    return job, (table(job.parties.active, needs_label=True), table(job.parties.passive[0], needs_label=False))
+
+
+def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
+    """Align and train as two nodes would; all randomness follows from ``seed``."""
+    secrets = [Randomness(hashlib.sha256(f"{seed} {name}".encode()).digest()) for name in job.parties.all]
+    training = [secret.derive("train") for secret in secrets]  # as a node does
+    heard: tuple[list[Any], list[Any]] = [], []
+
+    def aligning(channel: Channel, i: int) -> Any:
+        role = "passive" if i else "active"
+        own = {"randomness": secrets[i], "workers": ThreadWorkers(1), "pins": MemoryPins(), "progress": Silent()}
+        return align(role, job.align, channel, tables[i].ids, **own)
+
+    def learning(channel: Channel, i: int) -> Any:
+        _listen(channel, heard[i])
+        task = Task(views[i], tables[i], job.train, job.evaluate, clock=lambda: 0.0)
+        return (train_passive if i else train_active)(channel, task, training[i])
+
+    views = _together(job, aligning)
+    _, passive = _together(job, learning)
+    seeds = _together(job, lambda channel, i: toss(channel, training[i].derive("toss"), first=i == 0))
+    schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
+
+    first, _ = schedule.split(0, job.evaluate.test_fraction)
+    labels = shared_labels(views[0], tables[0].labels, first, job.train.missing.labels)
+    kept = Overheard(*views, labels, training[1], Encoder.from_json(passive.encoder))
+    embeddings, gradients = _tensors(heard[0], training_pb2.Embedding), _tensors(heard[1], training_pb2.Gradient)
+    for repeat in range(job.evaluate.repeats):
+        rows, held_out = schedule.split(repeat, job.evaluate.test_fraction)
+        steps = [
+            (epoch, positions)
+            for epoch in range(job.train.epochs)
+            for positions in schedule.batches(repeat, epoch, rows, job.train.batch_size)
+        ]
+        kept.embeddings.append([Batch(epoch, positions, next(embeddings)) for epoch, positions in steps])
+        kept.gradients.append([Batch(epoch, positions, next(gradients) * len(positions)) for epoch, positions in steps])
+        tests = [next(embeddings) for _ in cut(held_out, job.train.batch_size)]
+        kept.tested.append(Batch(0, held_out, torch.cat(tests)))
+    return kept
+
+
+def _together(job: Job, side: Callable[[Channel, int], Any]) -> list[Any]:
+    """Both parties' results, active first."""
+    channels = memory_channels(*job.parties.all)
+    results = run_together(*((side(channel, i), channel) for i, channel in enumerate(channels)))
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    return results
+
+
+def _listen(channel: Channel, heard: list[Any]) -> None:
+    """Keep every message that this end receives from now on."""
+    receive = channel.receive
+
+    async def listening(expected: type) -> Any:
+        heard.append(await receive(expected))
+        return heard[-1]
+
+    channel.receive = listening
+
+
+def _tensors(heard: Sequence[Any], kind: type) -> Iterator[Tensor]:
+    tensors = (message.tensor for message in heard if isinstance(message, kind))
+    return (codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)) for tensor in tensors)
