@@ -16,7 +16,7 @@ import itertools
 import json
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from vfl_node.privacy.attacks.transcript import by_epoch
 EPOCHS = 1, 3, 10
 EXACT = 1e-5  # distance of twins relative to a row's norm: float32's rounding
 CLOSE = 0.01  # standard deviations: a row is recovered if every column is found this closely
-OWN, SAME_CLASS = "own records the peer lacks", "own records the peer lacks, of those whose label seen is the synthetic one"
+LACKED = "own records the peer lacks"
 Mask = NDArray[np.bool_]
 Row = tuple[str, str, str, float | None]
 """Who attacks, after what, how, and the result: an AUC, or a share where it says so."""
@@ -53,23 +53,18 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
     )
     loss = average(g, lambda rows: rows.norm(dim=2).mean(dim=0), size)  # a gradient is as long as its row fits badly
     for attack, found in membership(h, epochs, ~p, a):
-        yield "active", OWN, attack, found
-    yield "active", OWN, "row loss", judged(~p, loss, a)
+        yield "active", LACKED, attack, found
+    yield "active", LACKED, "row loss", judged(~p, loss, a)
     distance = twins([batch for repeat in h for batch in repeat] + (met.tested[:repeats] if tests else []), size)
-    yield "active", OWN, "same-step twin", judged(~p, -distance, a)
-    for which, of in ("the peer lacks", ~p), ("it holds", p):
-        yield (
-            "active",
-            f"own records {which}",
-            "share with an exact twin",
-            share(distance < EXACT, a & of & ~np.isnan(distance)),
-        )
+    yield "active", LACKED, "same-step twin", judged(~p, -distance, a)
+    for which, of in (LACKED, ~p), ("own records the peer holds", p):
+        yield "active", which, "share with an exact twin", share(distance < EXACT, a & of & ~np.isnan(distance))
 
     real = met.labels != met.labels[~a][0]  # no synthetic label is of this class
-    for after, among in (OWN, p), (SAME_CLASS, p & ~real):
-        for attack, found in membership(g, epochs, ~a, among):
-            yield "passive", after, attack, found
-        yield "passive", after, "row loss", judged(~a, loss, among)
+    for among, rows in ("", p), (", seen with the synthetic label", p & ~real):
+        for attack, found in membership(g, epochs, ~a, rows):
+            yield "passive", LACKED + among, attack, found
+        yield "passive", LACKED + among, "row loss", judged(~a, loss, rows)
     side = average(g, direction, size)
     yield "passive", "label used", "gradient direction", judged(real, side, np.ones(size, dtype=bool))
     seen = p & (side > 0)
@@ -78,15 +73,16 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
 
 
 def membership(repeats: Transcript, epochs: int, secret: Mask, among: Mask) -> Iterator[tuple[str, float | None]]:
-    """The product's attacks, scored on the positions ``among``."""
-    size = len(secret)
-    change = average(repeats, longitudinal.scores, size) if epochs > 1 else np.full(size, np.nan)
+    """The product's attacks on a transcript, judged on the positions ``among``."""
+    change = average(repeats, longitudinal.scores, len(secret)) if epochs > 1 else np.full(len(secret), np.nan)
     yield "longitudinal", judged(secret, change, among)
-    near = average(repeats, lambda rows: torch.stack([near_duplicate.scores(epoch) for epoch in rows]).mean(dim=0), size)
+    near = average(repeats, lambda rows: torch.stack([*map(near_duplicate.scores, rows)]).mean(dim=0), len(secret))
     yield "near_duplicate", judged(secret, near, among)
-    batches = [(batch.positions[mine], spectral.scores(batch.rows).numpy()[mine])
-               for repeat in repeats for batch in repeat for mine in [among[batch.positions]]]
-    yield "spectral", mean(auc(secret[positions], scores) for positions, scores in batches)
+    by_batch = []
+    for batch in itertools.chain(*repeats):
+        judging = among[batch.positions]
+        by_batch.append(auc(secret[batch.positions][judging], spectral.scores(batch.rows).numpy()[judging]))
+    yield "spectral", mean(by_batch)
 
 
 def average(repeats: Transcript, scores: Callable[[Tensor], Tensor], size: int) -> NDArray[np.float64]:
@@ -124,81 +120,79 @@ def share(holds: Mask, among: Mask) -> float | None:
     return float(holds[among].mean()) if among.any() else None
 
 
+def mean(values: Iterable[float | None]) -> float | None:
+    defined = [value for value in values if value is not None]
+    return statistics.fmean(defined) if defined else None
+
+
 def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
-    """Of the first batch, the share of rows whose columns follow from their embedding, with initial weights known or not."""
+    """Of the first batch, the share of rows whose columns follow from their embedding, initial weights known or not."""
     for sizes in job.train.bottom, (128, 128):
         changed = job.model_copy(update={"train": job.train.model_copy(update={"bottom": sizes, "epochs": 1})})
         met = overhear(changed, tables, "inversion")
         first = met.embeddings[0][0]
         mine = met.passive.owned[first.positions]
-        received = first.rows[torch.from_numpy(mine)].double()
-        truth = torch.from_numpy(met.encoder.transform(tables[1]).numeric[met.passive.rows[first.positions[mine]]])
+        truth = met.encoder.transform(tables[1]).numeric[met.passive.rows[first.positions[mine]]]
         for known, secret in ("public", met.passive_randomness.derive("weights/0")), ("private", Randomness(bytes(32))):
             believed = Bottom(numeric=truth.shape[1], cardinalities=(), embedding_size=1, sizes=sizes, wide=False)
             initialise(believed, secret.torch())
             believed.double()
             guess, _ = invert(
-                lambda x, network=believed: network(x, torch.empty(len(x), 0, dtype=torch.int64)),
-                received,
+                lambda x, bottom=believed: bottom(x, torch.empty(len(x), 0, dtype=torch.int64)),
+                first.rows[torch.from_numpy(mine)].double(),
                 width=truth.shape[1],
                 generator=Randomness(b"a" * 32).torch(),
             )
-            found = float(((guess - truth).abs().amax(dim=1) < CLOSE).double().mean())
-            yield {"bottom": list(sizes), "initial weights": known, "rows": len(truth), "recovered": found}
+            found = float((np.abs(guess.numpy() - truth).max(axis=1) < CLOSE).mean())
+            yield {"bottom": list(sizes), "weights": known, "rows": len(truth), "recovered": found}
 
 
 def table(job: Job, tables: Tables, jobs: int) -> dict[str, Any]:
-    """Mean and standard deviation over ``jobs`` jobs of different seeds."""
+    """Every attack's results, one for each of ``jobs`` jobs that differ in their seeds."""
     last, repeats = job.train.epochs, job.evaluate.repeats
     stages = {f"{epochs} ep.": (epochs, 1, False) for epochs in sorted({*EPOCHS, last}) if epochs <= last}
     stages["whole job"] = last, repeats, True
-    values: dict[tuple[str, str, str], dict[str, list[float | None]]] = {}
+    found: dict[tuple[str, str, str], dict[str, list[float | None]]] = {}
     for number in range(jobs):
         met = overhear(job, tables, f"leakage {number}")
         for stage, (epochs, of, tests) in stages.items():
             for *what, value in measure(met, epochs, of, tests=tests):
-                values.setdefault((what[0], what[1], what[2]), {}).setdefault(stage, []).append(value)
+                found.setdefault(tuple(what), {name: [] for name in stages})[stage].append(value)
     rows = [
-        {"attacker": who, "after": after, "attack": how} | {stage: summary(found) for stage, found in by_stage.items()}
-        for (who, after, how), by_stage in values.items()
+        dict(zip(("attacker", "after", "attack", "results"), (*what, results), strict=True)) for what, results in found.items()
     ]
     view = met.active
     sizes = {"active": view.ours, "passive": view.theirs, "union": view.union, "shared": view.intersection}
-    return {"job": job.name, "jobs": jobs, "repeats": repeats, "sizes": sizes, "stages": list(stages), "rows": rows}
+    return {"job": job.name, "jobs": jobs, "repeats": repeats, "sizes": sizes, "rows": rows}
 
 
 def markdown(made: dict[str, Any]) -> Iterator[str]:
-    yield "\n**{job}**: {sizes}, mean ± sd over {jobs} jobs, {repeats} repeats each\n".format(**made)
-    yield "| attacker | after | attack | " + " | ".join(made["stages"]) + " |"
-    yield "|---" * (3 + len(made["stages"])) + "|"
-    for row in made["rows"]:
-        cells = (row[stage] and f"{row[stage]['mean']:.2f} ± {row[stage]['sd']:.2f}" for stage in made["stages"])
-        yield "| " + " | ".join([row["attacker"], row["after"], row["attack"], *(cell or "–" for cell in cells)]) + " |"
+    yield "\n{job}: {sizes}, jobs: {jobs}, repeats in each: {repeats}; mean (standard deviation over jobs)\n".format(**made)
+    stages = made["rows"][0]["results"]
+    yield "| attacker | after | attack | " + " | ".join(stages) + " |"
+    yield "|---" * (3 + len(stages)) + "|"
+    for *what, results in (row.values() for row in made["rows"]):
+        cells = ["–" if None in of else f"{mean(of):.2f} ({statistics.pstdev(of):.2f})" for of in results.values()]
+        yield "| " + " | ".join([*what, *cells]) + " |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--adult", type=Path, metavar="FILE", help="UCI's adult.data.gz with a header line")
     parser.add_argument("--people", type=int, default=6000, help="how many of Adult's")
-    parser.add_argument("--epochs", type=int, help="instead of the job's")
+    parser.add_argument("--epochs", type=int, help="instead of the jobs' own")
     parser.add_argument("--jobs", type=int, default=5, help="seeds; Adult takes one")
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
     chosen = parser.parse_args()
     torch.set_num_threads(1)
-
-    def prepared(*of: Any) -> tuple[Job, Tables]:
-        job, tables = prepare(*of)
-        epochs = chosen.epochs or job.train.epochs
-        return job.model_copy(update={"train": job.train.model_copy(update={"epochs": epochs})}), tables
-
     with tempfile.TemporaryDirectory() as scratch:
-        demo = prepared("clinic_lab", Path(scratch, "demo"))
+        demo = prepare("clinic_lab", Path(scratch, "demo"), epochs=chosen.epochs)
         made = {"tables": [table(*demo, chosen.jobs)], "inversion": list(inversion(*demo))}
         if chosen.adult:
             some = Path(scratch, "some.gz")
             with gzip.open(chosen.adult, "rt") as source, gzip.open(some, "wt") as target:
                 target.writelines(itertools.islice(source, 1 + chosen.people))
-            made["tables"].append(table(*prepared("adult", Path(scratch, "adult"), some), 1))
+            made["tables"].append(table(*prepare("adult", Path(scratch, "adult"), some, epochs=chosen.epochs), 1))
     for of in made["tables"]:
         print(*markdown(of), sep="\n")
     print("\n| bottom | initial weights | rows | share recovered |\n|---|---|---|---|")

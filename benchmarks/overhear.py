@@ -69,17 +69,19 @@ class Overheard:
     tested: list[Batch] = field(default_factory=list)
 
 
-def prepare(example: str, folder: Path, *arguments: Path) -> tuple[Job, Tables]:
-    """An example's job, and both tables as its ``make_data.py`` writes them."""
+def prepare(example: str, folder: Path, *arguments: Path, epochs: int | None = None) -> tuple[Job, Tables]:
+    """An example's job, with ``epochs`` instead of its own if given, and both tables as its ``make_data.py`` writes them."""
     with contextlib.redirect_stdout(sys.stderr):
         runpy.run_path(str(EXAMPLES / example / "make_data.py"))["main"](*arguments, folder)
     job = load_job(EXAMPLES / example / "job.yaml")
+    train = job.train.model_copy(update={"epochs": epochs or job.train.epochs})
 
     def table(name: str, *, needs_label: bool) -> Table:
         data = Data(path=folder / f"{name}.csv")
         return read_table(data, id_form=job.align.id_form, needs_label=needs_label, party=name)
 
-    return job, (table(job.parties.active, needs_label=True), table(job.parties.passive[0], needs_label=False))
+    tables = table(job.parties.active, needs_label=True), table(job.parties.passive[0], needs_label=False)
+    return job.model_copy(update={"train": train}), tables
 
 
 def overhear(job: Job, tables: Tables, seed: str) -> Overheard:

@@ -7,6 +7,7 @@ Exit status: 0 success, 1 a job or node failed, 2 bad usage (command, job file, 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -72,6 +73,10 @@ def service(
     from vfl_node.node.service import serve  # torch and grpc take seconds to import; other commands do without
 
     serve(settings)
+    # All is closed and on disk. Tearing down torch's and grpc's threads takes seconds more, and could hang.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 @app.command()
