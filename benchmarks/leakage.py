@@ -16,7 +16,7 @@ import itertools
 import json
 import statistics
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +40,10 @@ EXACT = 1e-5  # distance of twins relative to a row's norm: float32's rounding
 CLOSE = 0.01  # standard deviations: a row is recovered if every column is found this closely
 LACKED = "own records the peer lacks"
 Mask = NDArray[np.bool_]
-Row = tuple[str, str, str, float | None]
-"""Who attacks, after what, how, and the result: an AUC, or a share where it says so."""
 
 
-def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterator[Row]:
-    """All attacks on the first ``epochs`` epochs of the first ``repeats`` repeats, with or without the rows held out."""
+def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterator[tuple[Any, ...]]:
+    """Of the first epochs of the first repeats: who attacks, after what, how, and the result, an AUC or a share."""
     a, p, size = met.active.owned, met.passive.owned, len(met.labels)
     h, g = (
         [[batch for batch in repeat if batch.epoch < epochs] for repeat in transcript[:repeats]]
@@ -82,7 +80,8 @@ def membership(repeats: Transcript, epochs: int, secret: Mask, among: Mask) -> I
     for batch in itertools.chain(*repeats):
         judging = among[batch.positions]
         by_batch.append(auc(secret[batch.positions][judging], spectral.scores(batch.rows).numpy()[judging]))
-    yield "spectral", mean(by_batch)
+    defined = [value for value in by_batch if value is not None]
+    yield "spectral", statistics.fmean(defined) if defined else None
 
 
 def average(repeats: Transcript, scores: Callable[[Tensor], Tensor], size: int) -> NDArray[np.float64]:
@@ -118,11 +117,6 @@ def judged(secret: Mask, scores: NDArray[np.float64], among: Mask) -> float | No
 
 def share(holds: Mask, among: Mask) -> float | None:
     return float(holds[among].mean()) if among.any() else None
-
-
-def mean(values: Iterable[float | None]) -> float | None:
-    defined = [value for value in values if value is not None]
-    return statistics.fmean(defined) if defined else None
 
 
 def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
@@ -172,7 +166,7 @@ def markdown(made: dict[str, Any]) -> Iterator[str]:
     yield "| attacker | after | attack | " + " | ".join(stages) + " |"
     yield "|---" * (3 + len(stages)) + "|"
     for *what, results in (row.values() for row in made["rows"]):
-        cells = ["–" if None in of else f"{mean(of):.2f} ({statistics.pstdev(of):.2f})" for of in results.values()]
+        cells = ["–" if None in of else f"{statistics.fmean(of):.2f} ({statistics.pstdev(of):.2f})" for of in results.values()]
         yield "| " + " | ".join([*what, *cells]) + " |"
 
 
