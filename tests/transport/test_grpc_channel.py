@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
 import socket
@@ -9,6 +10,7 @@ import ssl
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -530,7 +532,7 @@ if role == "dial":
     talk(pipe)
     print("up", flush=True)
 else:
-    server = NodeServer(address, peers=frozenset({peer}), on_link=lambda *_: None,
+    server = NodeServer(address, peers=frozenset({peer}), on_link=lambda party, link: None,
                         on_converse=lambda party, job, pipe: talk(pipe), **common)
     print(server.start(), flush=True)
 time.sleep(60)
@@ -564,12 +566,48 @@ def test_a_killed_peer_is_noticed(child) -> None:
 
 
 @pytest.mark.slow
-def test_a_frozen_peer_is_noticed_by_its_silence(child) -> None:
-    """No reset, no end of stream: only the keepalive tells (10 s and 5 s)."""
-    process, pipe = child
-    process.send_signal(signal.SIGSTOP)
-    with pytest.raises(PeerLost, match=pipe.peer):
-        get(pipe)
+def test_a_frozen_peer_is_noticed_by_its_silence(clinic, lab) -> None:
+    """No reset, no end of stream: only pings that nobody answers tell (10 s, then LOST_S)."""
+    command = [sys.executable, "-c", CHILD, "serve", "127.0.0.1:0", str(clinic.files.key.parent)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            address = process.stdout.readline().strip() if process.stdout else ""
+            link = Dialer(address, own="lab", peer="clinic", federation="trial", credentials=lab).link()
+            process.send_signal(signal.SIGSTOP)
+            with pytest.raises(PeerLost, match="clinic"):
+                link.receive(60)
+        finally:
+            process.kill()
+    link.close()
+
+
+@pytest.mark.slow
+def test_a_slow_line_breaks_nothing_off(node, lab) -> None:
+    """20 kB/s for 20 s: pings wait behind the bulk far longer than an idle peer may be silent."""
+
+    def throttle(source: socket.socket, sink: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(2048):
+                sink.sendall(data)
+                time.sleep(len(data) / 20_000)
+
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+
+        def forward() -> None:
+            near, _ = proxy.accept()
+            host, _, port = node.address.rpartition(":")
+            far = socket.create_connection((host, int(port)))
+            for pair in ((near, far), (far, near)):
+                threading.Thread(target=throttle, args=pair, daemon=True).start()
+
+        threading.Thread(target=forward, daemon=True).start()
+        address = f"127.0.0.1:{proxy.getsockname()[1]}"
+        pipe = Dialer(address, own="lab", peer="clinic", federation="trial", credentials=lab).converse("job-1")
+        for sequence in range(6):
+            put(pipe, Frame(sequence=sequence, body=bytes(1 << 16)))
+        serving = node.pipes.get(timeout=5)
+        assert [get(serving).sequence for _ in range(6)] == list(range(6))
+        pipe.close()
 
 
 def test_a_server_that_stops_ends_what_is_open(node, lab) -> None:

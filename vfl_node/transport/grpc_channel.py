@@ -37,18 +37,30 @@ SERVICE = "vfl.v1.Node"
 STREAMS_PER_PARTY = 32
 """Streams that one party may hold open at this node: its link, and its conversations."""
 
+LOST_S = 20
+"""A connection whose other machine acknowledges nothing for so long is lost; an idle one is tried every 10 s."""
+
+FROZEN_S = 600
+"""A conversation whose other process answers no ping for so long is lost.
+
+On a slow line the answer waits behind the bulk: with 5 s, a link of 10 kB/s (50 ms, queue of
+3 s) broke off every conversation of more than 64 KiB; LOST_S follows progress and did not. A
+link carries little and needs no such patience: it notices a frozen process after LOST_S.
+"""
+
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_FRAME_BYTES),
     ("grpc.max_send_message_length", MAX_FRAME_BYTES),
     ("grpc.compression_enabled_algorithms_bitset", 1),  # none: slower than the wire, and a bomb when hostile
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # without it a frozen peer is noticed after more than a minute
+    ("grpc.keepalive_timeout_ms", LOST_S * 1000),  # gRPC makes it TCP_USER_TIMEOUT: how long the peer's machine may be silent
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
+_PING_TIMEOUT = "grpc.http2.ping_timeout_ms"  # how long the peer's process may be silent while its machine is not
 _SERVER_OPTIONS = (
     *_OPTIONS,
+    (_PING_TIMEOUT, FROZEN_S * 1000),
     ("grpc.so_reuseport", 0),  # else two nodes bind one port, and neither knows
     ("grpc.max_concurrent_streams", 4),  # per connection; a dialer opens one
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # must lie below the dialer's keepalive time
@@ -270,7 +282,7 @@ class Dialer:
             channel.close()
 
     def _dial(self, method: str, stream: S, metadata: list[tuple[str, str]], timeout_s: float) -> S:
-        channel = self._channel()
+        channel = self._channel(FROZEN_S if method == "Converse" else LOST_S)
         self._channels.add(channel)
         call = channel.stream_stream(f"/{SERVICE}/{method}")(stream.outgoing(), metadata=[(_PARTY, self._own), *metadata])
 
@@ -288,13 +300,14 @@ class Dialer:
         hang_up()
         raise error
 
-    def _channel(self) -> Any:
-        if self._credentials is None:
-            return grpc.insecure_channel(self._address, options=[*_DIALER_OPTIONS, ("grpc.enable_http_proxy", 0)])
-        own = self._credentials.current()
-        options = [*_DIALER_OPTIONS, ("grpc.ssl_target_name_override", dns_of(self._peer, self._federation))]
+    def _channel(self, ping_timeout_s: int) -> Any:
+        options: list[tuple[str, Any]] = [*_DIALER_OPTIONS, (_PING_TIMEOUT, ping_timeout_s * 1000)]
         if is_loopback(self._address):
             options.append(("grpc.enable_http_proxy", 0))
+        if self._credentials is None:
+            return grpc.insecure_channel(self._address, options=options)
+        own = self._credentials.current()
+        options.append(("grpc.ssl_target_name_override", dns_of(self._peer, self._federation)))
         return grpc.secure_channel(
             self._address, grpc.ssl_channel_credentials(own.authority, own.key, own.certificate), options=options
         )
