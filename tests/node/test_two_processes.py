@@ -187,6 +187,19 @@ def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(feder
         assert federation.end(party, job_id)["state"] == "done"
 
 
+@pytest.mark.slow
+def test_a_node_that_hangs_is_noticed_and_its_job_ends_well_when_it_goes_on(federation: Federation) -> None:
+    federation.start_both(peer_wait_s=120)
+    job_id = federation.submit("train: {bottom: [8], epochs: 200, batch_size: 32}")
+    wait_until(lambda: federation.in_training("clinic", job_id))
+    federation.processes["lab"].send_signal(signal.SIGSTOP)
+    wait_until(lambda: "not a word from lab" in federation.log("clinic"), 60)
+    wait_until(lambda: "waiting" in federation.view("clinic", job_id)["note"], 10)
+    federation.processes["lab"].send_signal(signal.SIGCONT)
+    for party in ("clinic", "lab"):
+        assert federation.end(party, job_id)["state"] == "done"
+
+
 def test_nobody_runs_jobs_here_unasked(federation: Federation) -> None:
     federation.start_both(accept_jobs_from=[])
     view = federation.end("clinic", federation.submit())

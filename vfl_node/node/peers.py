@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +30,9 @@ log = structlog.get_logger()
 
 CONNECT_S = 5.0
 BEAT_S = 5.0
+SILENCE_S = 30.0
+"""A link without a word for this long is dead: the peer's process hangs, or its machine is gone."""
+
 RETRY_S = (0.2, 0.5, 1.0, 2.0, 3.0)
 
 
@@ -40,6 +44,7 @@ class _PeerState:
     since: float = field(default_factory=time.time)
     cause: str = ""
     replies: dict[str, Notice] = field(default_factory=dict)
+    pipes: weakref.WeakSet[StreamPipe] = field(default_factory=weakref.WeakSet)
 
 
 class Peers:
@@ -179,6 +184,8 @@ class Peers:
                 stop.check()
                 pipe, cause = self._open(peer, job_id, key)
                 if pipe is not None:
+                    with self._changed:
+                        self._states[peer].pipes.add(pipe)
                     return pipe
                 if time.monotonic() > deadline:
                     raise PeerLost(
@@ -276,13 +283,19 @@ class Peers:
         if previous is not None:
             previous.close()
         log.info("peer connected", peer=peer, version=hello.hello.software_version[:20])
+        heard = beaten = time.monotonic()
         try:
             while not self._stopping.is_set():
                 notice = link.receive(BEAT_S)
-                if notice is None:
+                now = time.monotonic()
+                if now - beaten >= BEAT_S:
                     link.send(Notice(beat=Beat()))
-                    continue
-                self._handle(peer, link, notice)
+                    beaten = now
+                if notice is not None:
+                    heard = now
+                    self._handle(peer, link, notice)
+                elif now - heard >= SILENCE_S:
+                    self._silent(peer)
         except PeerLost as error:
             with self._changed:
                 ours = state.link is link
@@ -290,6 +303,15 @@ class Peers:
                 self._down(peer, error.message)
         finally:
             link.close()
+
+    def _silent(self, peer: str) -> None:
+        """A peer that hangs: its conversations are as dead as its link, and would be waited for much longer."""
+        lost = PeerLost(f"not a word from {peer} for {SILENCE_S:.0f} s")
+        with self._changed:
+            pipes = list(self._states[peer].pipes)
+        for pipe in pipes:
+            pipe.cancel(lost)
+        raise lost
 
     def _handle(self, peer: str, link: LinkStream, notice: Notice) -> None:
         kind = notice.WhichOneof("body")
