@@ -105,13 +105,17 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
         json.loads(line)  # not on a terminal: JSON lines
 
 
-def test_a_failing_run_names_the_party_and_leaves_no_process(job: Path, trial: Any, tmp_path: Path) -> None:
+def test_a_failing_run_names_the_party_and_leaves_no_process(
+    job: Path, trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # where the nodes' folders lie, and so part of their command lines
     bad = tmp_path / "bad.csv"
     bad.write_text("id,x\n1,1\n1,2\n")
     result = command("run", job, "--data", f"active={trial.clinic}", "--data", f"passive={bad}", "--out", tmp_path / "out")
     refused(result, 1, "lab", "E_DUP_IDS", "hint:")
     left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
     assert left.stdout == ""
+    assert not list(tmp_path.glob("vfl-federation-*"))  # keys and seeds
 
 
 def test_init_and_certify(tmp_path: Path) -> None:
