@@ -124,7 +124,8 @@ def run(
     spec = load_job(job)
     files = _data_files(spec, data)
     columns = {"id": id_column, "label": label_column}
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where the shell had SIGINT ignored, as for a background command
+        signal.signal(number, _interrupted)
     from vfl_node.terminal import Shown
 
     started = time.monotonic()
@@ -253,6 +254,10 @@ def _summarise(path: Path, seconds: float) -> None:
             shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
         out.print(f"{title}: {', '.join(shown)} on {metrics['rows']} {metrics['population']} rows")
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
+
+
+def _interrupted(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def _checked_name(name: str) -> None:

@@ -45,6 +45,11 @@ class VflError(Exception):
         return f"{self.message} [{self.code}]" + (f"\n  hint: {self.hint}" if self.hint else "")
 
 
+def peer_text(text: str, limit: int = 300) -> str:
+    """What a peer wrote, fit for a terminal and a log: printable characters only, and not too many."""
+    return "".join(character for character in text[:limit] if character.isprintable())
+
+
 class UsageError(VflError):
     """The command line, the job file or the node's settings cannot be used."""
 

@@ -86,7 +86,8 @@ def test_other_randomness_gives_another_model(trial: Any, seeds: dict[str, Rando
         assert (first[name] / "model.safetensors").read_bytes() != (second[name] / "model.safetensors").read_bytes()
 
 
-def test_a_resumed_job_needs_the_same_input(trial: Any, seeds: dict[str, Randomness], tmp_path: Path) -> None:
+def test_a_job_that_only_aligns_leaves_no_model(trial: Any, seeds: dict[str, Randomness], tmp_path: Path) -> None:
+    simulate(trial.job(), trial.files, tmp_path / "a")
     folders = simulate(trial.job("align: {protocol: psu}"), trial.files, tmp_path / "a", randomness=seeds)
     report = json.loads((folders["clinic"] / "report.json").read_text())
     assert report["alignment"]["intersection"] == trial.shared

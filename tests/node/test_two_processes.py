@@ -21,6 +21,21 @@ from vfl_node.node.setup import certify, init
 COMMAND = [sys.executable, "-m", "vfl_node"]
 
 
+DIE = """
+import os, signal
+from vfl_node.node import party, store
+from vfl_node.node.work import Work
+def die(*args, **kwargs): os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+PLACES = {
+    "before its half is kept": "party.keep = die",
+    "with its half kept": "keep = party.keep; party.keep = lambda *a: (keep(*a), die())",
+    "when both have finished": "Work._end = die",
+    "before its secrets are destroyed": "store.JobFolder.destroy_secrets = die",
+}
+
+
 class Federation:
     """A clinic that listens and a lab that dials, each a process."""
 
@@ -39,12 +54,14 @@ class Federation:
         path.write_text(yaml.safe_dump(config))
         return path
 
-    def start(self, name: str, **settings: Any) -> None:
+    def start(self, name: str, *, dies: str = "", **settings: Any) -> None:
+        """Start a node; ``dies`` is Python that makes it kill itself somewhere."""
         path = self.configure(name, **settings)
+        command = [sys.executable, "-c", f"{DIE}\n{dies}\nfrom vfl_node.cli import main; main()"] if dies else COMMAND
         (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
         log = (self.folder / f"{name}.log").open("ab")
         self.processes[name] = subprocess.Popen(
-            [*COMMAND, "--role", "active" if name == "clinic" else "passive", "--config", str(path)],
+            [*command, "--role", "active" if name == "clinic" else "passive", "--config", str(path)],
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
@@ -155,7 +172,7 @@ def test_a_restarted_node_knows_its_jobs(federation: Federation) -> None:
 def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: Federation, name: str) -> None:
     federation.start_both()
     job_id = federation.submit(
-        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 150, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
+        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 600, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
     )
     wait_until(lambda: federation.in_training(name, job_id))
     wait_until(lambda: any((federation.folder / name / "state" / "jobs" / job_id / "checkpoints").glob("*.sha256")))
@@ -166,14 +183,31 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     for party in ("clinic", "lab"):
         view = federation.end(party, job_id)
         assert view["state"] == "done", view
-    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 150
+    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 600
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("victim", ["lab", "clinic"])
+def test_a_node_that_dies_at_the_very_end_loses_nothing(federation: Federation, victim: str, place: str) -> None:
+    federation.start_both()
+    federation.kill(victim, signal.SIGTERM)
+    federation.start(victim, dies=PLACES[place])
+    wait_until(lambda: federation.client("clinic").health()["peers"]["lab"]["online"])
+    job_id = federation.submit("train: {bottom: [8], epochs: 2}")
+    assert federation.processes[victim].wait(60) == -signal.SIGKILL
+    federation.start(victim)
+    for party in ("clinic", "lab"):
+        assert federation.end(party, job_id)["state"] == "done", federation.log(party)
+        folder = federation.folder / party / "state" / "jobs" / job_id
+        wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
+        assert {path.name for path in (folder / "artefacts").iterdir()} >= {"model.safetensors", "report.json"}
 
 
 def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(federation: Federation) -> None:
     federation.start_both()
     federation.kill("clinic", signal.SIGTERM)
     federation.start("clinic", peer_wait_s=8)
-    job_id = federation.submit("train: {bottom: [8], epochs: 100, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 600, batch_size: 32}")
     wait_until(lambda: federation.in_training("clinic", job_id))
     federation.kill("lab")
     view = federation.end("clinic", job_id)
@@ -187,10 +221,37 @@ def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(feder
         assert federation.end(party, job_id)["state"] == "done"
 
 
+def test_another_table_is_refused_when_a_job_goes_on(federation: Federation, tmp_path: Path) -> None:
+    """Aligning again on a changed set would tell the peer's membership of the difference."""
+    table = tmp_path / "lab.csv"
+    table.write_text(federation.trial.lab.read_text())
+    federation.start_both(data={"path": str(table)})
+    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
+    wait_until(lambda: federation.in_training("lab", job_id))
+    federation.kill("lab")
+    table.write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
+    federation.start("lab")
+    ours, theirs = federation.end("clinic", job_id), federation.end("lab", job_id)
+    assert (ours["state"], theirs["state"]) == ("failed", "failed")
+    assert theirs["error"]["code"] == "E_INPUT_CHANGED"
+    assert "changed since" in ours["error"]["message"]
+
+
+def test_lost_state_is_said_and_not_silently_begun_anew(federation: Federation) -> None:
+    federation.start_both()
+    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
+    wait_until(lambda: federation.in_training("lab", job_id))
+    federation.kill("lab")
+    (federation.folder / "lab" / "state" / "jobs" / job_id / "seed").unlink()
+    federation.start("lab")
+    assert federation.end("lab", job_id)["error"]["code"] == "E_STATE_LOST"
+    assert federation.end("clinic", job_id)["state"] == "failed"
+
+
 @pytest.mark.slow
 def test_a_node_that_hangs_is_noticed_and_its_job_ends_well_when_it_goes_on(federation: Federation) -> None:
     federation.start_both(peer_wait_s=120)
-    job_id = federation.submit("train: {bottom: [8], epochs: 200, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 600, batch_size: 32}")
     wait_until(lambda: federation.in_training("clinic", job_id))
     federation.processes["lab"].send_signal(signal.SIGSTOP)
     wait_until(lambda: "not a word from lab" in federation.log("clinic"), 60)

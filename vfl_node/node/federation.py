@@ -6,6 +6,8 @@ made for this one run; what is exercised is what two organisations would run.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import json
 import shutil
 import signal
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,10 +26,14 @@ from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
+from vfl_node.node.store import clear_artefacts, copy_artefacts
 
 START_S = 60.0
+PR_SET_PDEATHSIG = 1
+
+_LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec nothing may be
+STOP_S = 9.0
 PEER_WAIT_S = 10.0
-ARTEFACTS = ("report.json", "report.html", "model.safetensors", "encoder.json")
 
 
 class LocalFederation:
@@ -71,21 +77,18 @@ class LocalFederation:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for process in self._processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self._processes.values():
-            try:
-                process.wait(12)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
-
-    @property
-    def pids(self) -> dict[str, int]:
-        """Party → process id."""
-        return {name: process.pid for name, process in self._processes.items()}
+        with _undisturbed():
+            for process in self._processes.values():
+                if process.poll() is None:
+                    process.send_signal(signal.SIGTERM)
+            limit = time.monotonic() + STOP_S
+            for process in self._processes.values():
+                try:
+                    process.wait(max(0.1, limit - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, out: Path, on_view: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
         """Submit the job at the active party, follow it, and gather every party's artefacts in ``out``.
@@ -98,6 +101,7 @@ class LocalFederation:
             VflError: the job failed, or a party's process ended.
         """
         active = self._job.parties.active
+        clear_artefacts([out, *(out / name for name in self._job.parties.passive)])
         submitted = self._clients[active].submit(yaml.safe_dump(self._job.model_dump(mode="json")))
         view = self._follow(active, submitted, on_view)
         if view["state"] != "done":
@@ -106,11 +110,8 @@ class LocalFederation:
         for name in self._job.parties.passive:
             self._follow(name, view, lambda _: None)
         for name in self._job.parties.all:
-            target = out if name == active else out / name
-            target.mkdir(parents=True, exist_ok=True)
             source = self._folder / name / "state" / "jobs" / view["id"] / "artefacts"
-            for file in source.iterdir():
-                shutil.copyfile(file, target / file.name)
+            copy_artefacts(source, out if name == active else out / name)
         return view
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
@@ -132,6 +133,7 @@ class LocalFederation:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches this process first, which ends the nodes in order
+                preexec_fn=_end_with_parent,
             )
 
     def _columns_of(self, name: str) -> dict[str, str]:
@@ -190,3 +192,20 @@ class LocalFederation:
     def _last_error(self, name: str) -> str:
         lines = (self._logs / f"{name}.log").read_text(errors="replace").strip().splitlines()
         return lines[-1][:500] if lines else ""
+
+
+def _end_with_parent() -> None:
+    """Ask the kernel to end this child when the process that started it dies, however it dies."""
+    with contextlib.suppress(OSError, AttributeError):
+        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """No second Ctrl-C while processes are ended and keys removed."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

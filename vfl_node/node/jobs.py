@@ -12,7 +12,7 @@ from typing import Any
 
 import structlog
 
-from vfl_node.errors import Cancelled, Paused, PeerError, PolicyError, UsageError, VflError
+from vfl_node.errors import Cancelled, Paused, PeerError, PolicyError, UsageError, VflError, peer_text
 from vfl_node.job import Job, parse_job
 from vfl_node.node.peers import Peers
 from vfl_node.node.store import UNFINISHED, Record, Store
@@ -40,15 +40,25 @@ class Jobs:
         self._settings = settings
         self._store = store
         self._works: dict[str, Work] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
 
-    def start(self, peers: Peers) -> None:
-        """Go on with what was unfinished when the node last stopped."""
+    def attach(self, peers: Peers) -> None:
+        """The peers that jobs are run with; before any of them may call."""
         self._peers = peers
+
+    def start(self) -> None:
+        """Go on with what was unfinished when the node last stopped, and forget the secrets of what was not."""
+        for record in self._store.all():
+            if record.state not in UNFINISHED and not record.resumable:
+                self._store.job_folder(record).destroy_secrets()
         for record in self._store.unfinished():
-            log.info("job goes on", job=record.id, state=record.state)
-            self._begin(record)
+            try:
+                log.info("job goes on", job=record.id, state=record.state)
+                self._begin(record)
+            except VflError as error:  # written by another version
+                message = f"this version cannot read it: {error.message}"
+                self._store.update(record, state="failed", code="E_STATE", message=message, hint="submit it again")
 
     def submit(self, job: Job) -> Record:
         """Register a job of this node's owner and offer it to the peers.
@@ -57,12 +67,13 @@ class Jobs:
             UsageError: the job does not name this node in its role, or names an unknown peer.
         """
         self._check_roles(job)
-        self._check_room()
         if self._settings.data is None:
             raise UsageError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-        record = self._store.add(job, submitter=self._settings.name)
-        log.info("job submitted", job=record.id)
-        self._begin(record)
+        with self._lock:
+            self._check_room()
+            record = self._store.add(job, submitter=self._settings.name)
+            log.info("job submitted", job=record.id)
+            self._begin(record)
         return record
 
     def resume(self, job_id: str) -> Record:
@@ -71,12 +82,15 @@ class Jobs:
         Raises:
             UsageError: no such job, or one that cannot go on.
         """
-        record = self._known(job_id)
-        if not record.resumable:
-            raise UsageError(
-                f"job {job_id} cannot be resumed ({record.state})", code="E_JOB_ENDED", hint="submit it again as a new job"
-            )
-        self._begin(self._store.update(record, state="waiting", finished=None, code=None, message=None, hint=None))
+        with self._lock:
+            record = self._known(job_id)
+            if record.state in UNFINISHED:
+                return record
+            if not record.resumable:
+                hint = "submit it again as a new job"
+                raise UsageError(f"job {job_id} cannot be resumed ({record.state})", code="E_JOB_ENDED", hint=hint)
+            record = self._store.update(record, state="waiting", finished=None, code=None, message=None, hint=None)
+            self._begin(record)
         return record
 
     def cancel(self, job_id: str) -> Record:
@@ -111,7 +125,7 @@ class Jobs:
         """Answer an offer or a cancellation that ``peer`` sent over its link."""
         if notice.WhichOneof("body") == "cancel":
             work = self._work(notice.cancel.job_id)
-            if work is not None and peer in work.record.job.parties.all:
+            if work is not None and peer in work.record.parties:
                 work.stop.ask(PeerError(f"{peer}'s owner cancelled the job", code="E_CANCELLED"))
             return None
         offer = notice.offer
@@ -119,8 +133,11 @@ class Jobs:
             self._accept(peer, offer)
             reply = OfferReply(job_id=offer.job_id, accepted=True)
         except VflError as error:
-            log.warning("job refused", job=offer.job_id[:63], peer=peer, code=error.code, reason=error.message)
+            log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
             reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.code, reason=error.for_peer)
+        except Exception:
+            log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)
         return Notice(offer_reply=reply)
 
     def stop(self, timeout_s: float) -> None:
@@ -134,7 +151,16 @@ class Jobs:
             work.join(max(0.0, limit - time.monotonic()))
 
     def _accept(self, peer: str, offer: Offer) -> None:
-        """Take part in a peer's job, if this node's settings allow it."""
+        """Take part in a peer's job, if this node's settings allow it; go on with one already begun."""
+        known = self._store.get(offer.job_id)
+        if known is not None:
+            if known.spec != offer.job_json or peer not in known.parties:
+                raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
+            if known.state not in UNFINISHED and not known.resumable:
+                ended = f"the job has already ended there ({known.state})"
+                raise PeerError(f"job {known.id} has already ended here ({known.state})", code="E_JOB_ENDED", for_peer=ended)
+            self.resume(known.id)
+            return
         if peer not in self._settings.accept_jobs_from:
             raise PolicyError(
                 f"{peer} is not in accept_jobs_from",
@@ -147,19 +173,11 @@ class Jobs:
         self._check_roles(job)
         if peer not in job.parties.all:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
-        known = self._store.get(offer.job_id)
-        if known is None:
+        with self._lock:
             self._check_room()
             record = self._store.add(job, submitter=peer, job_id=offer.job_id)
             log.info("job accepted", job=record.id, peer=peer)
             self._begin(record)
-        elif known.spec != job.canonical() or known.submitter != peer:
-            raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
-        elif known.resumable:
-            self.resume(known.id)
-        elif known.state not in UNFINISHED:
-            ended = f"the job has already ended there ({known.state})"
-            raise PeerError(f"job {known.id} has already ended here ({known.state})", code="E_JOB_ENDED", for_peer=ended)
 
     def _check_roles(self, job: Job) -> None:
         own, role = self._settings.name, self._settings.role
@@ -189,8 +207,10 @@ class Jobs:
 
     def _begin(self, record: Record) -> None:
         assert self._peers is not None
-        work = Work(self._settings, self._store, self._peers, record)
         with self._lock:
+            if self._work(record.id) is not None:
+                return
+            work = Work(self._settings, self._store, self._peers, record)
             self._works = {job_id: of for job_id, of in self._works.items() if of.alive} | {record.id: work}
             work.start()
 
@@ -212,13 +232,13 @@ class Jobs:
             "id": record.id,
             "name": record.name,
             "state": record.state,
-            "parties": list(record.job.parties.all),
+            "parties": record.parties,
             "submitter": record.submitter,
             "attempt": record.attempt,
             "submitted": record.submitted,
             "finished": record.finished,
             "error": error,
             "resumable": record.resumable,
-            "report": (self._store.job_folder(record).artefacts / "report.json").exists(),
+            "report": self._store.job_folder(record).kept,
             **(work.progress.snapshot() if work else AT_REST),
         }

@@ -6,7 +6,7 @@
     align       which shared rows are mine                     (vfl_node.alignment)
     train       my half of the model, and how good the whole is (vfl_node.training)
     keep        model and report on this party's disk
-    finish      both know that both have kept theirs
+    finish      both know that both have kept theirs; only now may either forget its secrets
 
 The same coroutine runs over gRPC in a node's job thread and in memory in a simulation.
 """
@@ -24,7 +24,7 @@ from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers, Workers
 from vfl_node.data.tables import Table
-from vfl_node.errors import PeerLost, UsageError
+from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.node.preflight import preflight
@@ -36,8 +36,8 @@ from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
 
-ALIGNED = "aligned"
-"""The first point a job can resume from; the later ones are training checkpoints, whose names sort after it."""
+ALIGNED, KEPT = "aligned", "kept"
+"""The first and last points a job can resume from; between them lie the training checkpoints."""
 
 
 @dataclass(frozen=True)
@@ -97,28 +97,28 @@ async def play(part: Part, channel: Channel) -> None:
     """
     started = now()
     checkpoints = FileCheckpoints(part.folder.checkpoints)
-    aligned = [ALIGNED] if part.folder.load_alignment() else []
+    points = [ALIGNED, *checkpoints.names()] if part.folder.load_alignment() else []
+    if part.folder.kept:
+        points.append(KEPT)
     agreed = await preflight(
         channel,
         part.job,
         own=part.name,
         attempt=part.attempt,
-        checkpoints=[*aligned, *checkpoints.names()] if aligned else [],
+        checkpoints=points,
         input_digest=part.table.digest(),
         salt=part.randomness.derive("input commitment").bytes(32),
         inputs=part.folder,
     )
-    alignment, seconds, traffic = await _aligned(part, channel, resume=agreed.checkpoint is not None)
-    training = None
-    if part.job.train:
-        resume_from = None if agreed.checkpoint == ALIGNED else agreed.checkpoint
-        training = await _trained(part, channel, alignment, checkpoints, resume_from)
-    keep(part, alignment, seconds, {**channel.traffic, "align": traffic}, training, started)
-    try:
-        async with channel.phase("finish"):
-            pass
-    except PeerLost:
-        pass  # it had kept its own before it came this far, as this party has
+    if agreed.checkpoint != KEPT:
+        alignment, seconds, traffic = await _aligned(part, channel, resume=agreed.checkpoint is not None)
+        training = None
+        if part.job.train:
+            resume_from = None if agreed.checkpoint == ALIGNED else agreed.checkpoint
+            training = await _trained(part, channel, alignment, checkpoints, resume_from)
+        keep(part, alignment, seconds, {**channel.traffic, "align": traffic}, training, started)
+    async with channel.phase("finish"):
+        pass
 
 
 async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Alignment, float, Traffic]:

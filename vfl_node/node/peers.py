@@ -17,7 +17,7 @@ from datetime import datetime
 import structlog
 
 import vfl_node
-from vfl_node.errors import PeerError, PeerLost, PolicyError, VflError
+from vfl_node.errors import PeerError, PeerLost, PolicyError, VflError, peer_text
 from vfl_node.node.live import Stop
 from vfl_node.node.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 
 CONNECT_S = 5.0
 BEAT_S = 5.0
-SILENCE_S = 30.0
+SILENCE_S = 15.0
 """A link without a word for this long is dead: the peer's process hangs, or its machine is gone."""
 
 RETRY_S = (0.2, 0.5, 1.0, 2.0, 3.0)
@@ -44,6 +44,7 @@ class _PeerState:
     since: float = field(default_factory=time.time)
     cause: str = ""
     replies: dict[str, Notice] = field(default_factory=dict)
+    dialable: bool = True
     pipes: weakref.WeakSet[StreamPipe] = field(default_factory=weakref.WeakSet)
 
 
@@ -242,7 +243,7 @@ class Peers:
         self._serve_link(peer, link)
 
     def _call_back_if_ours(self, peer: str) -> None:
-        if peer in self._dialers and self._settings.name < peer:
+        if peer in self._dialers and self._settings.name < peer and self._states[peer].dialable:
             raise PolicyError(f"{peer} is dialled by this node", code="E_CALL_BACK", for_peer="it dials this peer itself")
 
     def _keep_link(self, peer: str) -> None:
@@ -251,11 +252,14 @@ class Peers:
         while not self._stopping.is_set():
             try:
                 link = self._dialers[peer].link(timeout_s=CONNECT_S)
-                failures = 0
+                failures, self._states[peer].dialable = 0, True
                 self._serve_link(peer, link)
             except VflError as error:
                 if error.code != "E_CALL_BACK":
+                    self._states[peer].dialable = False
                     self._down(peer, error.message)
+            except Exception:
+                log.exception("internal error", peer=peer)  # the link is begun again whatever happened
             self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
             failures += 1
 
@@ -272,9 +276,10 @@ class Peers:
             )
         )
         hello = link.receive(CONNECT_S)
-        if hello is None or hello.WhichOneof("body") != "hello":
+        wrong = _wrong_greeting(peer, hello)
+        if hello is None or wrong:
             link.close()
-            self._down(peer, "it did not greet")
+            self._down(peer, wrong)
             return
         with self._changed:
             state = self._states[peer]
@@ -282,7 +287,7 @@ class Peers:
             self._changed.notify_all()
         if previous is not None:
             previous.close()
-        log.info("peer connected", peer=peer, version=hello.hello.software_version[:20])
+        log.info("peer connected", peer=peer, version=peer_text(hello.hello.software_version, 20))
         heard = beaten = time.monotonic()
         try:
             while not self._stopping.is_set():
@@ -302,6 +307,9 @@ class Peers:
             if ours and not self._stopping.is_set():
                 self._down(peer, error.message)
         finally:
+            with self._changed:
+                if state.link is link:
+                    state.link, state.since = None, time.time()
             link.close()
 
     def _silent(self, peer: str) -> None:
@@ -342,3 +350,16 @@ class Peers:
             self._changed.notify_all()
         if fresh:
             log.warning("peer absent", peer=peer, cause=cause)
+
+
+def _wrong_greeting(peer: str, notice: Notice | None) -> str:
+    """What is wrong with a link's first notice; empty if nothing is."""
+    if notice is None or notice.WhichOneof("body") != "hello":
+        return "it did not greet"
+    hello = notice.hello
+    if hello.party != peer:
+        return "it presents itself as another party"
+    if hello.protocol_version != PROTOCOL_VERSION:
+        version = peer_text(hello.software_version, 20)
+        return f"it speaks protocol version {hello.protocol_version} (vfl-node {version}), this node {PROTOCOL_VERSION}"
+    return ""

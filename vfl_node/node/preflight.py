@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import vfl_node
-from vfl_node.errors import PeerError, ProtocolError
+from vfl_node.errors import PeerError, ProtocolError, peer_text
 from vfl_node.job import Job, differing_fields
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
@@ -79,7 +79,8 @@ async def preflight(
         theirs = await channel.receive(session_pb2.Preflight)
         if theirs.protocol_version != PROTOCOL_VERSION:
             raise PeerError(
-                f"{channel.peer} speaks protocol version {theirs.protocol_version} (vfl-node {theirs.software_version[:20]}), "
+                f"{channel.peer} speaks protocol version {theirs.protocol_version} "
+                f"(vfl-node {peer_text(theirs.software_version, 20)}), "
                 f"this node {PROTOCOL_VERSION} (vfl-node {vfl_node.__version__})",
                 code="E_VERSION",
                 hint="install the same version on both nodes",
@@ -89,7 +90,7 @@ async def preflight(
             raise ProtocolError(f"{channel.peer} presents itself as another party", code="E_IDENTITY")
         differing = differing_fields(ours, {field.field: field.sha256 for field in theirs.fields})
         if differing:
-            named = ", ".join(name[:60] for name in differing[:8])
+            named = ", ".join(peer_text(name, 60) for name in differing[:8])
             raise PeerError(
                 f"{channel.peer} holds another job {job.name!r}: {named} differ{'s' if len(differing) == 1 else ''}",
                 code="E_MANIFEST",

@@ -62,8 +62,9 @@ class Node:
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address."""
+        self._jobs.attach(self.peers)
         bound = self.peers.start()
-        self._jobs.start(self.peers)
+        self._jobs.start()
         log.info(
             "node up",
             party=self.settings.name,

@@ -20,7 +20,7 @@ from vfl_node.errors import PeerLost
 from vfl_node.job import Job
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, play
-from vfl_node.node.store import JobFolder
+from vfl_node.node.store import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.settings import Data, Role, Settings
 from vfl_node.transport.channel import Channel, memory_channels, run_together
 
@@ -58,9 +58,8 @@ def simulate(
     columns = dict(columns or {})
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
-        channels = dict(zip(job.parties.all, memory_channels(*job.parties.all, job_id=job.name), strict=True))
-        runs = []
-        for name, channel in channels.items():
+        parts = []
+        for name in job.parties.all:
             role: Role = "active" if name == job.parties.active else "passive"
             data = Data(path=files[name], id=columns.get("id", "id"), label=columns.get("label") if role == "active" else None)
             settings = Settings(name=name, role=role, data=data, insecure_loopback=True, threads=threads, device="cpu")
@@ -69,17 +68,18 @@ def simulate(
             progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             own = (randomness or {}).get(name) or Randomness(folder.seed())
-            part = Part.on_this_machine(settings, job, job.name, table, own, folder, progress, attempt=1)
-            channel = wrap(name, channel) if wrap else channel
-            runs.append((play(part, channel), channel))
-        results = run_together(*runs)
+            parts.append(Part.on_this_machine(settings, job, job.name, table, own, folder, progress, attempt=1))
+        clear_artefacts(list(folders.values()))
+        channels = [
+            wrap(part.name, channel) if wrap else channel
+            for part, channel in zip(parts, memory_channels(*job.parties.all, job_id=job.name), strict=True)
+        ]
+        results = run_together(*((play(part, channel), channel) for part, channel in zip(parts, channels, strict=True)))
         errors = [result for result in results if isinstance(result, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, PeerLost)):  # the cause before its echo
             raise error
-        for name, target in folders.items():
-            target.mkdir(parents=True, exist_ok=True)
-            for file in JobFolder(Path(scratch) / name).artefacts.iterdir():
-                (target / file.name).write_bytes(file.read_bytes())
+        for part in parts:
+            copy_artefacts(part.folder.artefacts, folders[part.name])
     return folders
 
 

@@ -55,6 +55,12 @@ class Record:
         return self.state == "failed" and self.code in ("E_PEER_LOST", "E_PEER_ABSENT", "E_DISK_FULL")
 
     @property
+    def parties(self) -> list[str]:
+        """Their names, also of a job that this version cannot read any more."""
+        parties = json.loads(self.spec).get("parties", {})
+        return [parties.get("active"), *parties.get("passive", [])]
+
+    @property
     def job(self) -> Job:
         """The shared part of the job."""
         return parse_job(self.spec, source=f"job {self.id}")
@@ -168,10 +174,29 @@ class JobFolder:
         """Training checkpoints."""
         return self.path / "checkpoints"
 
-    def seed(self) -> bytes:
-        """The job's secret seed at this party; drawn once from the operating system."""
+    @property
+    def kept(self) -> bool:
+        """Whether this party's report and model are written (the report comes last)."""
+        return (self.artefacts / "report.json").exists()
+
+    def seed(self, *, first: bool = True) -> bytes:
+        """The job's secret seed at this party; drawn once from the operating system.
+
+        Args:
+            first: whether this is the first attempt; a later one must find the seed.
+
+        Raises:
+            StateError: the seed is gone (``E_STATE_LOST``) or damaged (``E_STATE_CORRUPT``).
+        """
         path = self.path / "seed"
         if not path.exists():
+            if not first:
+                raise StateError(
+                    f"what job {self.path.name} stored is gone from {self.path}",
+                    code="E_STATE_LOST",
+                    hint="put the state folder back, or submit a new job",
+                    for_peer="it has lost what it stored of the job",
+                )
             write_whole(path, secrets.token_bytes(32))
         seed = path.read_bytes()
         if len(seed) != 32:
@@ -238,6 +263,25 @@ class JobFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink()
+
+
+ARTEFACTS = ("model.safetensors", "report.html", "report.json")
+"""What a job leaves for its owner; the report comes last, and says that all is there."""
+
+
+def clear_artefacts(folders: list[Path]) -> None:
+    """Remove what an earlier run left in ``folders``, so that nothing of it stands beside a new report."""
+    for folder in folders:
+        for name in ARTEFACTS:
+            (folder / name).unlink(missing_ok=True)
+
+
+def copy_artefacts(source: Path, target: Path) -> None:
+    """Copy what a job left, each file whole (0600), the report last."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ARTEFACTS:
+        if (source / name).exists():
+            write_whole(target / name, (source / name).read_bytes())
 
 
 def now() -> str:

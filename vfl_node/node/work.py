@@ -16,7 +16,7 @@ import structlog
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table, read_table
-from vfl_node.errors import Cancelled, DataError, Paused, PeerError, PeerLost, StateError, VflError
+from vfl_node.errors import Cancelled, DataError, Paused, PeerError, PeerLost, StateError, VflError, peer_text
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, play
 from vfl_node.node.peers import Peers
@@ -72,8 +72,7 @@ class Work:
     def _live(self) -> None:
         """Run the job, and store how it ended. What a resumed job needs is kept, and destroyed otherwise."""
         try:
-            if not (self._folder.artefacts / "report.json").exists():
-                self._run()
+            self._run()
             self._end("done")
         except Paused:
             self._end("paused")
@@ -81,10 +80,6 @@ class Work:
             self._end("cancelled", error)
         except VflError as error:
             self._end("failed", error)
-        except OSError as error:
-            full = error.errno == errno.ENOSPC
-            code, hint = ("E_DISK_FULL", "free space, then resume the job") if full else ("E_STATE", "see state_dir")
-            self._end("failed", StateError(f"cannot store: {error.strerror or error}", code=code, hint=hint))
         except Exception as error:
             log.exception("internal error", job=self.record.id)  # a defect of ours: say so, keep the node alive
             self._end("failed", VflError(f"internal error: {type(error).__name__}", hint="see the node's log"))
@@ -100,9 +95,16 @@ class Work:
             try:
                 pipe = self._meet(deadline)
             except PeerLost as error:
+                if self._folder.kept:
+                    log.warning("the peer has not confirmed that it kept its half", job=self.record.id, peer=self._peer)
+                    return
                 if not lost:
                     raise
                 raise PeerLost(f"{lost}; {error.message}", hint=error.hint) from None
+            except PeerError as error:
+                if self._folder.kept and error.code == "E_JOB_ENDED":  # it is done, so it had this party's word
+                    return
+                raise
             started = time.monotonic()
             try:
                 self._converse(table, pipe)
@@ -143,22 +145,26 @@ class Work:
         """A conversation with the peer, offering the job first where it was submitted here."""
         peer, job_id = self._peer, self.record.id
         self.progress.say(f"waiting for {self._peers.describe(peer)}", peer=peer)
-        if self.record.submitter == self._settings.name:
+        if self.record.submitter == self._settings.name or self._folder.kept:
             offer = Notice(offer=Offer(job_id=job_id, submitter=self._settings.name, job_json=self.record.spec))
             reply = self._peers.ask(peer, offer, key=job_id, stop=self.stop, deadline=deadline).offer_reply
             if not reply.accepted:
-                reason = f"{reply.reason[:300]} ({reply.code[:40]})"
-                raise PeerError(f"{peer} refused the job: {reason}", code="E_REFUSED", hint=f"ask the owner of {peer}")
+                code = "E_JOB_ENDED" if reply.code == "E_JOB_ENDED" else "E_REFUSED"
+                reason = f"{peer_text(reply.reason)} ({peer_text(reply.code, 40)})"
+                raise PeerError(f"{peer} refused the job: {reason}", code=code, hint=f"ask the owner of {peer}")
         return self._peers.conversation(peer, job_id, stop=self.stop, deadline=deadline)
 
     def _converse(self, table: Table, pipe: StreamPipe) -> None:
         """One attempt over one conversation."""
         self.stop.listen(pipe.cancel)
-        self.record = self._store.update(self.record, state="running", attempt=self.record.attempt + 1)
-        own, attempt = Randomness(self._folder.seed()), self.record.attempt
-        part = Part.on_this_machine(self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt)
         channel = self._channel(pipe)
         try:
+            own = Randomness(self._folder.seed(first=self.record.attempt == 0))
+            attempt = self.record.attempt + 1
+            self.record = self._store.update(self.record, state="running", attempt=attempt)
+            part = Part.on_this_machine(
+                self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt
+            )
             run(play(part, channel))
         except Paused as error:
             run(channel.abort(error, resumable=True))
@@ -168,6 +174,10 @@ class Work:
         except VflError as error:
             run(channel.abort(error))
             raise
+        except OSError as error:
+            stored = _not_stored(error)
+            run(channel.abort(stored, resumable=stored.code == "E_DISK_FULL"))
+            raise stored from None
         except Exception:
             run(channel.abort(VflError("internal error")))
             raise
@@ -186,6 +196,13 @@ class Work:
             self._folder.destroy_secrets()
         line = log.error if state == "failed" else log.info
         line(f"job {state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))
+
+
+def _not_stored(error: OSError) -> StateError:
+    if error.errno == errno.ENOSPC:
+        hint = "free space, then go on: vfl-node resume JOB"
+        return StateError("the disk is full", code="E_DISK_FULL", hint=hint, for_peer="its disk is full")
+    return StateError(f"cannot store: {error.strerror or error}", hint="see state_dir", for_peer="it cannot store its state")
 
 
 def peer_of(record: Record, own: str) -> str:

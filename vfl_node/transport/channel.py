@@ -22,7 +22,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from vfl_node.errors import PeerError, PeerLost, ProtocolError, UsageError, VflError
+from vfl_node.errors import PeerError, PeerLost, ProtocolError, UsageError, VflError, peer_text
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 CHUNK_BYTES = 1 << 19
@@ -226,14 +226,18 @@ class Channel:
         traffic.bytes_received += frame.ByteSize()
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
-            notice = session_pb2.Abort.FromString(frame.body)
+            try:
+                notice = session_pb2.Abort.FromString(frame.body)
+            except DecodeError:
+                raise ProtocolError(f"{self._where()}: an Abort that cannot be parsed") from None
             kind = PeerLost if notice.resumable else PeerError
-            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {notice.reason[:500]} ({notice.code[:40]})")
+            said = f"{peer_text(notice.reason)} ({peer_text(notice.code, 40)})"
+            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {said}")
         if frame.job_id != self.job_id or frame.attempt != self.attempt:
             raise ProtocolError(f"{self._where()}: a message of another job or attempt", code="E_REPLAY")
         if frame.phase != self._phase or frame.sequence != self._received or frame.type != expected:
             raise ProtocolError(
-                f"{self._where()}: message {frame.sequence} of phase {frame.phase!r} ({frame.type}), "
+                f"{self._where()}: message {frame.sequence} of phase {frame.phase[:40]!r} ({peer_text(frame.type, 60)}), "
                 f"expected {self._received} ({expected})",
                 code="E_ORDER",
             )
