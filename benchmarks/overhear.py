@@ -102,7 +102,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
 
     views = _together(job, aligning)
     _, passive = _together(job, learning)
-    seeds = _together(job, lambda channel, i: toss(channel, training[i].derive("toss"), first=i == 0))
+    seeds = _together(job, lambda channel, i: toss(channel, training[i].derive("toss"), first=i == 0, pins=MemoryPins()))
     schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
 
     first, _ = schedule.split(0, job.evaluate.test_fraction)

@@ -14,8 +14,18 @@ def write_whole(path: Path, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
+    _make_names_durable(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Remove ``path``, if it is there; when this returns it stays removed."""
+    path.unlink(missing_ok=True)
+    _make_names_durable(path.parent)
+
+
+def _make_names_durable(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the new name itself
+        os.fsync(opened)
     finally:
-        os.close(folder)
+        os.close(opened)

@@ -272,9 +272,9 @@ def _learnt(job: Job, party: str, alignment: Alignment, training: TrainingResult
     peer = next(name for name in job.parties.all if name != party)
     theirs = LEARNT[job.align.protocol](party, alignment.theirs, alignment.ours, alignment.union, alignment.intersection)
     if job.train and peer == job.parties.active:
-        theirs += active_learns(party, len(alignment), job.train, job.evaluate)
+        theirs += active_learns(party, len(alignment), alignment.missing, job.train, job.evaluate)
     elif job.train:
-        theirs += passive_learns(party, job.evaluate)
+        theirs += passive_learns(party, alignment.missing, job.evaluate)
     return {party: alignment.learnt + (training.learnt if training else ()), peer: theirs}
 
 

@@ -45,6 +45,16 @@ class Alignment:
         return self.rows != NOT_MINE
 
     @property
+    def missing(self) -> int:
+        """How many shared rows this party does not own."""
+        return int(np.count_nonzero(~self.owned))
+
+    @property
+    def missing_at_peer(self) -> int | None:
+        """How many the peer does not own; None where the intersection is hidden."""
+        return None if self.intersection is None else len(self) - self.missing - self.intersection
+
+    @property
     def union(self) -> int | None:
         """Size of the union; None where the intersection is hidden."""
         return None if self.intersection is None else self.ours + self.theirs - self.intersection
@@ -54,7 +64,8 @@ class Pins(Protocol):
     """Digests that must not change between attempts of one job.
 
     The second round of a union answers any request with its evaluation under secret
-    keys; a *different* request in a later attempt would turn that into an oracle.
+    keys; a *different* request in a later attempt would turn that into an oracle. And a
+    share of the coin toss could be chosen by a party that knows the other one's already.
     """
 
     def check(self, name: str, digest: bytes) -> None:

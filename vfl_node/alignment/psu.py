@@ -205,7 +205,14 @@ def _alignment(channel: Channel, group: Group, rows: NDArray[np.int64], *, ours:
 
 def learnt(peer: str, ours: int, theirs: int, union: int | None, intersection: int | None) -> tuple[str, ...]:
     """In plain words, what a party with ``ours`` records learns of ``peer`` with ``theirs``; the same at both roles."""
-    return (
-        f"the number of {peer}'s records: {theirs}",
-        f"the size of the union: {union}; which says that {intersection} records are shared, not which",
-    )
+    if intersection == 0:
+        shared = f"no record is shared: {peer} holds none of its own {ours}"
+    elif intersection == ours == theirs:
+        shared = f"{peer} holds every one of its own {ours} records, and no others"
+    elif intersection == ours:
+        shared = f"{peer} holds every one of its own {ours} records"
+    elif intersection == theirs:
+        shared = f"all of {peer}'s {theirs} records are among its own {ours}, not which"
+    else:
+        shared = f"{intersection} records are shared, not which"
+    return (f"the number of {peer}'s records: {theirs}", f"the size of the union: {union}; which says that {shared}")

@@ -3,13 +3,12 @@
 One 32-byte seed gives, by HMAC-SHA-512 over labels, any number of independent
 streams of ChaCha20 (RFC 8439). The same seed and label give the same bytes on every
 machine and library version, which is what lets a restarted party repeat itself
-exactly. Seeds come from the operating system; a test may inject one from Python.
+exactly. A job's seed comes from the operating system; a test injects its own.
 """
 
 from __future__ import annotations
 
 import hmac
-import secrets
 
 import numpy as np
 import torch
@@ -31,11 +30,6 @@ class Randomness:
         self._seed = seed
         nonce = bytes(16)  # the key is used for this one stream
         self._stream = Cipher(algorithms.ChaCha20(_mac(seed, "stream")[:32], nonce), mode=None).encryptor()
-
-    @classmethod
-    def system(cls) -> Randomness:
-        """Randomness seeded by the operating system."""
-        return cls(secrets.token_bytes(32))
 
     def __repr__(self) -> str:
         return "Randomness(secret)"
@@ -76,10 +70,6 @@ class Randomness:
         """``count`` draws from 0 … population−1 with replacement (bias below population/2⁶⁴)."""
         words = self.uint64(count)
         return (words % np.uint64(population)).astype(np.int64)
-
-    def uniform(self, count: int) -> NDArray[np.float64]:
-        """``count`` uniform numbers in [0, 1) with 53 bits."""
-        return (self.uint64(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def torch(self) -> torch.Generator:
         """A CPU generator for initial weights and dropout, seeded from this stream."""

@@ -154,6 +154,7 @@ async def _trained(
         clock=time.monotonic,
         device=part.device,
         checkpoints=checkpoints,
+        pins=part.folder,
         progress=part.progress,
     )
     train = train_active if part.role == "active" else train_passive

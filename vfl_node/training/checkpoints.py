@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from torch import Tensor
 
 from vfl_node.errors import StateError
-from vfl_node.files import write_whole
+from vfl_node.files import remove, write_whole
 from vfl_node.models import storage
 
 KEPT = 2
@@ -50,7 +50,10 @@ class Checkpoints(Protocol):
         """
 
     def names(self) -> tuple[str, ...]:
-        """The checkpoints that can be loaded, oldest first."""
+        """The checkpoints that can be loaded, oldest first; a damaged one is not among them.
+
+        Cost: every checkpoint is read once.
+        """
 
 
 class MemoryCheckpoints:
@@ -81,7 +84,8 @@ class MemoryCheckpoints:
 class FileCheckpoints:
     """Checkpoints as ``NAME.safetensors`` and ``NAME.sha256`` in one folder.
 
-    The digest is written last and removed first: a checkpoint exists exactly while it does.
+    The digest is written last and removed first, also where a name is used again: a
+    checkpoint exists exactly while its digest does, whenever the process is killed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -90,17 +94,18 @@ class FileCheckpoints:
 
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """As :meth:`Checkpoints.save`."""
+        remove(self._digest(name))
         data = storage.save(self._tensors(name), tensors, {"meta": json.dumps(meta, sort_keys=True)})
         write_whole(self._digest(name), hashlib.sha256(data).hexdigest().encode())
-        for old in self.names()[:-KEPT]:
-            self._digest(old).unlink()
-            self._tensors(old).unlink()
+        for old in self._stored()[:-KEPT]:
+            remove(self._digest(old))
+            self._tensors(old).unlink(missing_ok=True)
 
     def load(self, name: str) -> Checkpoint:
         """As :meth:`Checkpoints.load`."""
-        if name not in self.names():
+        if name not in self._stored():
             raise _missing(name)
-        if hashlib.sha256(self._tensors(name).read_bytes()).hexdigest().encode() != self._digest(name).read_bytes():
+        if not self._is_whole(name):
             raise StateError(
                 f"checkpoint {name} in {self._folder} is damaged: its SHA-256 is not the one stored with it",
                 code="E_STATE_CORRUPT",
@@ -111,8 +116,19 @@ class FileCheckpoints:
 
     def names(self) -> tuple[str, ...]:
         """As :meth:`Checkpoints.names`."""
-        found = [path.stem for path in self._folder.glob("*.sha256") if self._tensors(path.stem).exists()]
-        return tuple(sorted(found))
+        return tuple(name for name in self._stored() if self._is_whole(name))
+
+    def _stored(self) -> list[str]:
+        """Names of all checkpoints, damaged or not, oldest first."""
+        return sorted(path.stem for path in self._folder.glob("*.sha256"))
+
+    def _is_whole(self, name: str) -> bool:
+        """Whether the tensors are those that the digest was made of."""
+        try:
+            data = self._tensors(name).read_bytes()
+        except FileNotFoundError:
+            return False
+        return hashlib.sha256(data).hexdigest().encode() == self._digest(name).read_bytes()
 
     def _tensors(self, name: str) -> Path:
         return self._folder / f"{name}.safetensors"

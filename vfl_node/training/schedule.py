@@ -16,6 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.alignment.alignment import Pins
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
 from vfl_node.transport.channel import Channel
@@ -24,19 +25,22 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 SHARE_BYTES = 32
 
 
-async def toss(channel: Channel, randomness: Randomness, *, first: bool) -> bytes:
+async def toss(channel: Channel, randomness: Randomness, *, first: bool, pins: Pins) -> bytes:
     """A joint 32-byte seed that neither party chose: commit, share, open.
 
     The committing party could still stop once it has seen the other's share, as in every
-    two-party toss; it cannot steer the seed and go on.
+    two-party toss; it cannot steer the seed and go on. Nor can a party in a later attempt of
+    the job, when it knows the other's share: each is held to the first thing it ever sent.
 
     Args:
         channel: the conversation; one message or two each way.
         randomness: this party's own; a restart with the same repeats the same share.
         first: whether this party commits (the active one does) or answers.
+        pins: digests of what the peer sent in earlier attempts.
 
     Raises:
         ProtocolError: the commitment was opened to another share (``E_TOSS``).
+        StateError: the peer came with another share than in an earlier attempt (``E_REPLAY``).
 
     Leaks: nothing but the two uniform shares.
     """
@@ -44,9 +48,12 @@ async def toss(channel: Channel, randomness: Randomness, *, first: bool) -> byte
     if first:
         await channel.send(training_pb2.TossCommit(sha256=_commitment(ours)))
         theirs = await _receive_share(channel)
+        pins.check("toss share", hashlib.sha256(theirs).digest())
         await channel.send(training_pb2.TossShare(share=ours))
         return _seed(ours, theirs)
     commitment = (await channel.receive(training_pb2.TossCommit)).sha256
+    # now, not when it is opened: an attempt cut off in between has already shown the peer our share
+    pins.check("toss commitment", hashlib.sha256(commitment).digest())
     await channel.send(training_pb2.TossShare(share=ours))
     theirs = await _receive_share(channel)
     if not hmac.compare_digest(commitment, _commitment(theirs)):

@@ -26,8 +26,9 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import DataError
+from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Train
+from vfl_node.models import MODELS
 from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.halves import ActiveHalf, Half, PassiveHalf
 from vfl_node.training.journal import Journal, due, resume
@@ -35,7 +36,10 @@ from vfl_node.training.missing import source_rows
 from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.task import Epoch, Task, TrainingResult, device_name
-from vfl_node.transport.channel import Channel, Traffic
+from vfl_node.transport.channel import MAX_FRAME_BYTES, Channel, Traffic
+
+FRAME_HEAD_BYTES = 1 << 10
+"""More than a frame has beside the values of its tensor."""
 
 
 async def train_active(
@@ -53,7 +57,9 @@ async def train_active(
         DataError: no labels (``E_NO_LABEL``), nothing to train on (``E_EMPTY``), or the
             loss diverged (``E_DIVERGED``).
         ProtocolError: the peer sent another step, shape or type, or cheated in the toss.
-        StateError: the checkpoint is damaged or belongs to another schedule.
+        StateError: the checkpoint is damaged or belongs to another schedule, or the peer's
+            share of the toss is not that of an earlier attempt.
+        UsageError: a batch would not fit into one message (``E_SIZE``).
 
     Cost: 8·d bytes on the wire a training row and epoch, 4·d a test row.
 
@@ -80,7 +86,7 @@ async def train_active(
         local_calibration_curve=journal.evaluations[0].local_curve,
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=active_learns(channel.peer, len(task.alignment), task.train, task.evaluate),
+        learnt=active_learns(channel.peer, len(task.alignment), task.alignment.missing_at_peer, task.train, task.evaluate),
     )
 
 
@@ -114,28 +120,66 @@ async def train_passive(
         local_calibration_curve=[],
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=passive_learns(channel.peer, task.evaluate),
+        learnt=passive_learns(channel.peer, task.alignment.missing_at_peer, task.evaluate),
     )
 
 
-def active_learns(peer: str, rows: int, train: Train, evaluate: Evaluate) -> tuple[str, ...]:
-    """In plain words, what the active party learns from the passive party ``peer`` by training on ``rows`` shared rows."""
-    return (
+def active_learns(peer: str, rows: int, lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[str, ...]:
+    """In plain words, what the active party learns from the passive party ``peer`` by training.
+
+    Args:
+        peer: its name.
+        rows: number of shared rows.
+        lacks: how many of them ``peer`` does not own; None if that is hidden.
+        train: the job's section.
+        evaluate: the job's section.
+    """
+    embeddings = (
         f"from {peer} an embedding of each of the {rows} shared rows, anew in each of {train.epochs} epochs or for "
-        f"evaluation, {evaluate.repeats} times over: values of its columns and which rows it owns can be inferred from "
-        f"them in part (see docs/privacy.md)",
+        f"evaluation, {evaluate.repeats} times over: values of {peer}'s columns can be inferred from them in part "
+        f"(see docs/privacy.md)"
     )
-
-
-def passive_learns(peer: str, evaluate: Evaluate) -> tuple[str, ...]:
-    """In plain words, what the passive party learns from the active party ``peer`` by training."""
-    told = "loss and AUC of each epoch and the metrics at the end, as the job says"
+    if lacks == 0:
+        return (embeddings,)
     return (
-        f"from {peer} a gradient for each row of every batch: no defence is in use, so the labels used, real or synthetic, "
-        f"can be read from the gradients almost surely, and a row whose label is seen to differ from the synthetic class "
-        f"is thereby known to be one that {peer} owns (see docs/privacy.md)",
-        f"from {peer} {told if evaluate.share_with_passive else 'neither loss nor metrics'}",
+        embeddings,
+        f"which of its own records {peer} lacks can be inferred from the embeddings, for some or most of them: "
+        f"a copied row has a twin (see docs/privacy.md)",
     )
+
+
+def passive_learns(peer: str, lacks: int | None, evaluate: Evaluate) -> tuple[str, ...]:
+    """In plain words, what the passive party learns from the active party ``peer`` by training; args as there."""
+    told = "loss and AUC of each epoch and the metrics at the end, as the job says"
+    figures = f"from {peer} {told if evaluate.share_with_passive else 'neither loss nor metrics'}"
+    gradients = f"from {peer} a gradient for each row of every batch: no defence is in use, so the label"
+    surely = "can be read from the gradients almost surely (see docs/privacy.md)"
+    if lacks == 0:
+        return (f"{gradients} of every row trained on {surely}", figures)
+    return (
+        f"{gradients} used for each, real or synthetic, {surely}",
+        f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
+        f"lacks can be inferred for some (see docs/privacy.md)",
+        figures,
+    )
+
+
+def check_batch_fits(rows: int, train: Train) -> None:
+    """Refuse, before anything is trained, batches of ``rows`` rows that one message cannot hold.
+
+    Raises:
+        UsageError: they are too large (``E_SIZE``).
+    """
+    width = MODELS[train.model].cut_width(train.bottom)
+    most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // (4 * width)
+    if rows > most:
+        raise UsageError(
+            f"a batch of {rows} rows at a cut layer of width {width} has {4 * rows * width} bytes, more than one message "
+            f"may have ({MAX_FRAME_BYTES}); at most {most} rows fit",
+            code="E_SIZE",
+            hint=f"set train.batch_size to at most {most}, or narrow the last layer of train.bottom",
+            for_peer="the job's batches are too large for one message",
+        )
 
 
 HalfOf = Callable[..., Half]
@@ -153,7 +197,7 @@ async def _train(
 ) -> Journal:
     """The loop that both parties walk through in step."""
     train, evaluate = task.train, task.evaluate
-    seed = await toss(channel, randomness.derive("toss"), first=active)
+    seed = await toss(channel, randomness.derive("toss"), first=active, pins=task.pins)
     schedule = Schedule(seed, len(task.alignment), train.seed)
     training, testing = schedule.split(0, evaluate.test_fraction)
     if len(training) == 0:
@@ -162,6 +206,7 @@ async def _train(
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
+    check_batch_fits(min(train.batch_size, max(len(training), len(testing))), train)
     source = source_rows(task.alignment, len(task.table), train.missing.features, randomness)
     per_epoch, per_test = -(-len(training) // train.batch_size), -(-len(testing) // train.batch_size)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, MemoryPins, Pins
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Train
 from vfl_node.progress import Progress, Silent
@@ -29,6 +29,7 @@ class Task:
         clock: seconds since any fixed moment, for the duration of epochs only.
         device: where models and columns are.
         checkpoints: where its state is kept.
+        pins: digests of what the peer sent in earlier attempts of the job.
         progress: whom to tell.
     """
 
@@ -39,6 +40,7 @@ class Task:
     clock: Callable[[], float]
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     checkpoints: Checkpoints = field(default_factory=MemoryCheckpoints)
+    pins: Pins = field(default_factory=MemoryPins)
     progress: Progress = field(default_factory=Silent)
 
 
