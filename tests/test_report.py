@@ -13,7 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from vfl_node import report, report_page
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.job import Job
 from vfl_node.report import Report
 from vfl_node.training.task import Epoch, TrainingResult
@@ -75,9 +75,9 @@ UNTOLD = replace(
 def build(job: Job | None = None, *, party: str = "clinic", training: TrainingResult | None = RESULT, **changes: Any) -> Report:
     job = job or a_job()
     ours, theirs = (512, 510) if party == "clinic" else (510, 512)
-    aligned = Alignment(
-        job.align.protocol, "curve25519", np.arange(3), ours, theirs, 453, (f"the number of records: {theirs}",)
-    )
+    shared, own = (569, ours) if job.align.protocol == "psu" else (453, 453)
+    rows = np.where(np.arange(shared) < own, np.arange(shared), NOT_MINE)
+    aligned = Alignment(job.align.protocol, "curve25519", rows, ours, theirs, 453, (f"the number of records: {theirs}",))
     given: dict[str, Any] = {
         "job": job,
         "job_id": "trial-0a1b2c3d",
@@ -234,6 +234,7 @@ def test_learnt_names_both_parties_and_never_says_which_records_after_a_union(pa
     assert f"the number of {party}'s records: {built.alignment.ours}" in theirs
     assert any("which 453 of its own" in line for line in theirs) == (protocol == "psi")
     assert any("size of the union: 569" in line for line in theirs) == (protocol == "psu")
+    assert any("synthetic" in line or "twin" in line for line in theirs) == (protocol == "psu")
     assert any("gradient" in line for line in theirs) == (party == "clinic")
     assert any("embedding" in line for line in theirs) == (party == "lab")
 

@@ -117,6 +117,23 @@ def test_says_what_it_learnt(run_alignment):
     assert run.passive.learnt[0] == "the number of clinic's records: 7"
 
 
+@pytest.mark.parametrize(
+    ("n_a", "n_p", "shared", "active", "passive"),
+    [
+        (4, 3, 0, "no record is shared: lab holds none of its own 4", "no record is shared: clinic holds none of its own 3"),
+        (5, 3, 3, "all of lab's 3 records are among its own 5, not which", "clinic holds every one of its own 3 records"),
+        (3, 5, 3, "lab holds every one of its own 3 records", "all of clinic's 3 records are among its own 5, not which"),
+        (3, 3, 3, "lab holds every one of its own 3 records, and no others",
+         "clinic holds every one of its own 3 records, and no others"),
+    ],
+)  # fmt: skip
+def test_says_so_where_the_sizes_tell_which_records_are_shared(run_alignment, n_a, n_p, shared, active, passive):
+    run = run_alignment("psu", *overlapping(n_a, n_p, shared))
+    union = f"the size of the union: {n_a + n_p - shared}; which says that "
+    assert run.active.learnt[1] == union + active
+    assert run.passive.learnt[1] == union + passive
+
+
 # ---- what each party sees
 
 

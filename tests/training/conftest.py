@@ -13,7 +13,7 @@ import torch
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, Pins
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Train
@@ -134,6 +134,7 @@ class Run:
     clinic_seed: bytes = CLINIC
     lab_seed: bytes = LAB
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
+    pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
     transcript: list[Message] = field(default_factory=list)
     """What both parties send, in order."""
@@ -145,8 +146,8 @@ class Run:
         a, b = memory_channels("clinic", "lab")
         for channel in (a, b):
             channel.send = self._spied(channel.send)  # type: ignore[method-assign]
-        clinic = self._task(parties.clinic_view, parties.clinic, self.checkpoints[0])
-        lab = self._task(parties.lab_view, parties.lab, self.checkpoints[1])
+        clinic = self._task(parties.clinic_view, parties.clinic, self.checkpoints[0], self.pins[0])
+        lab = self._task(parties.lab_view, parties.lab, self.checkpoints[1], self.pins[1])
         return run_together(
             (train_active(a, clinic, Randomness(self.clinic_seed), resume_from=self.resume_from), a),
             (train_passive(b, lab, Randomness(self.lab_seed), resume_from=self.resume_from), b),
@@ -164,15 +165,25 @@ class Run:
                 raise result
         return results[0], results[1]
 
-    def _task(self, view: Alignment, own: Table, checkpoints: Checkpoints) -> Task:
+    def _task(self, view: Alignment, own: Table, checkpoints: Checkpoints, pins: Pins) -> Task:
         ticks = count()
-        return Task(view, own, self.train, self.evaluate, clock=lambda: float(next(ticks)), checkpoints=checkpoints)
+        return Task(
+            view,
+            own,
+            self.train,
+            self.evaluate,
+            clock=lambda: float(next(ticks)),
+            checkpoints=checkpoints,
+            pins=pins,
+        )
 
     def schedule(self, parties: Federation) -> Schedule:
         """The schedule that both parties follow."""
         a, b = memory_channels("clinic", "lab")
         ours, theirs = (Randomness(seed).derive("toss") for seed in (self.clinic_seed, self.lab_seed))
-        seed, _ = run_together((toss(a, ours, first=True), a), (toss(b, theirs, first=False), b))
+        seed, _ = run_together(
+            (toss(a, ours, first=True, pins=MemoryPins()), a), (toss(b, theirs, first=False, pins=MemoryPins()), b)
+        )
         return Schedule(seed, len(parties.people), self.train.seed)
 
     def _spied(self, send: Callable[[Message], Any]) -> Callable[[Message], Any]:

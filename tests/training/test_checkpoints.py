@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from vfl_node.errors import StateError
+from vfl_node.models import storage
 from vfl_node.training.checkpoints import Checkpoints, FileCheckpoints, MemoryCheckpoints
 from vfl_node.training.journal import due
 
@@ -65,6 +66,53 @@ def test_a_checkpoint_that_was_not_finished_does_not_exist(tmp_path: Path) -> No
     assert checkpoints.names() == ("r000-e000001",)
     checkpoints.save("r000-e000002", tensors(2), {})
     assert checkpoints.names() == ("r000-e000001", "r000-e000002")
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["before the tensors", "after the tensors"])
+def test_a_kill_while_a_name_is_used_again_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bool
+) -> None:
+    def killed(*args: object) -> bytes:
+        if written:
+            save(*args)  # type: ignore[arg-type]
+        raise KilledError
+
+    checkpoints, save = FileCheckpoints(tmp_path), storage.save
+    checkpoints.save("r000-e000001", tensors(1), {})
+    checkpoints.save("r000-e000002", tensors(2), {})
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "save", killed)
+        with pytest.raises(KilledError):
+            checkpoints.save("r000-e000002", tensors(3), {})
+    again = FileCheckpoints(tmp_path)
+    assert again.names() == ("r000-e000001",)
+    assert torch.equal(again.load("r000-e000001").tensors["half.w"], tensors(1)["half.w"])
+    again.save("r000-e000002", tensors(3), {})
+    assert again.names() == ("r000-e000001", "r000-e000002")
+    assert torch.equal(again.load("r000-e000002").tensors["half.w"], tensors(3)["half.w"])
+
+
+@pytest.mark.parametrize("damage", ["changed", "truncated", "tensors gone"])
+def test_a_damaged_newest_one_falls_back_to_the_one_before(tmp_path: Path, damage: str) -> None:
+    checkpoints = FileCheckpoints(tmp_path)
+    checkpoints.save("r000-e000001", tensors(1), {})
+    checkpoints.save("r000-e000002", tensors(2), {})
+    path = tmp_path / "r000-e000002.safetensors"
+    data = path.read_bytes()
+    if damage == "tensors gone":
+        path.unlink()
+    else:
+        path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]) if damage == "changed" else data[:-1])
+    assert checkpoints.names() == ("r000-e000001",)
+    with pytest.raises(StateError, match="E_STATE_CORRUPT"):
+        checkpoints.load("r000-e000002")
+    checkpoints.save("r000-e000002", tensors(2), {})
+    checkpoints.save("r000-e000003", tensors(3), {})
+    assert checkpoints.names() == ("r000-e000002", "r000-e000003")
 
 
 def test_a_name_with_a_path_in_it_is_only_a_missing_name(tmp_path: Path) -> None:

@@ -13,26 +13,30 @@ from numpy.typing import NDArray
 from vfl_node.job import Train
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.training import halves
-from vfl_node.training.learner import Inputs
+from vfl_node.training import split
+from vfl_node.training.halves import PassiveHalf
+from vfl_node.training.task import Task
 from vfl_node.transport import codec
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 EPOCHS = 5
 
 
-class Redrawing(Inputs):
+class Redrawing(PassiveHalf):
     """The mistake: a position without an own row gets another source row at every visit."""
 
-    owned: NDArray[np.bool_]
+    def __init__(self, channel: Channel, task: Task, *rest: Any) -> None:
+        super().__init__(channel, task, *rest)
+        self._lacking = np.flatnonzero(~task.alignment.owned)
+        self._rows = len(task.table)
+        self._draw = np.random.default_rng(0)
 
-    def at(self, positions: NDArray[np.int64]) -> tuple[torch.Tensor, torch.Tensor]:
-        anew = self.draw.integers(0, len(self._numeric), len(positions))
-        self._source = self._source.copy()
-        self._source[positions] = np.where(self.owned[positions], self._source[positions], anew)
-        return super().at(positions)
-
-    draw = np.random.default_rng(0)
+    async def step(self, number: int, positions: NDArray[np.int64]) -> None:
+        source = self._inputs._source.copy()
+        source[self._lacking] = self._draw.integers(0, self._rows, len(self._lacking))
+        self._inputs._source = source
+        await super().step(number, positions)
 
 
 def guessed(both: Any, parties: Any) -> float | None:
@@ -57,16 +61,18 @@ def both(run: Any) -> Any:
     return run(train=Train(bottom=(32, 16), active_bottom=(8,), top=(16,), epochs=EPOCHS, batch_size=128))
 
 
-def test_fixed_draws_leave_the_longitudinal_attack_at_chance(synthetic: Callable[..., Any], both: Any) -> None:
-    parties = synthetic(2000, (0.8, 0.5))
+@pytest.fixture
+def parties(synthetic: Callable[..., Any]) -> Any:
+    return synthetic(2000, (0.8, 0.5))
+
+
+def test_fixed_draws_leave_the_longitudinal_attack_at_chance(parties: Any, both: Any) -> None:
     both(parties)
     assert guessed(both, parties) == pytest.approx(0.5, abs=0.06)  # two standard errors are .03
 
 
-def test_redrawn_rows_are_found(synthetic: Callable[..., Any], both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    parties = synthetic(2000, (1.0, 0.5))
-    monkeypatch.setattr(Redrawing, "owned", parties.lab_view.owned, raising=False)
-    monkeypatch.setattr(halves, "Inputs", Redrawing)
+def test_redrawn_rows_are_found(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(split, "PassiveHalf", Redrawing)
     both(parties)
     found = guessed(both, parties)
     assert found is not None

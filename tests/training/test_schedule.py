@@ -1,18 +1,25 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from vfl_node.alignment.alignment import MemoryPins, Pins
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import ProtocolError
+from vfl_node.errors import PeerLost, ProtocolError, StateError
 from vfl_node.training.schedule import Schedule, toss
 from vfl_node.transport.channel import Channel, memory_channels, run_together
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
-def tossed(ours: bytes, theirs: bytes) -> list[bytes]:
+def tossed(ours: bytes, theirs: bytes, pins: tuple[Pins, Pins] | None = None) -> list[Any]:
     a, b = memory_channels("clinic", "lab")
-    return run_together((toss(a, Randomness(ours), first=True), a), (toss(b, Randomness(theirs), first=False), b))
+    kept = pins or (MemoryPins(), MemoryPins())
+    return run_together(
+        (toss(a, Randomness(ours), first=True, pins=kept[0]), a),
+        (toss(b, Randomness(theirs), first=False, pins=kept[1]), b),
+    )
 
 
 def test_both_sides_toss_the_same_seed_and_each_has_a_say() -> None:
@@ -35,7 +42,7 @@ async def _cheat(channel: Channel, opened: bytes) -> None:
 @pytest.mark.parametrize("opened", [bytes(32), b"short", b""])
 def test_an_opening_that_does_not_match_the_commitment_is_refused(opened: bytes) -> None:
     a, b = memory_channels("clinic", "lab")
-    _, error = run_together((_cheat(a, opened), a), (toss(b, Randomness(b"b" * 32), first=False), b))
+    _, error = run_together((_cheat(a, opened), a), (toss(b, Randomness(b"b" * 32), first=False, pins=MemoryPins()), b))
     assert isinstance(error, ProtocolError)
     assert error.code == "E_TOSS"
 
@@ -47,9 +54,37 @@ def test_a_share_of_another_length_is_refused() -> None:
         await channel.receive(training_pb2.TossShare)
 
     a, b = memory_channels("clinic", "lab")
-    error, _ = run_together((toss(a, Randomness(b"a" * 32), first=True), a), (answer(b), b))
+    error, _ = run_together((toss(a, Randomness(b"a" * 32), first=True, pins=MemoryPins()), a), (answer(b), b))
     assert isinstance(error, ProtocolError)
     assert error.code == "E_TOSS"
+
+
+@pytest.mark.parametrize(("ours", "theirs", "who_refuses"), [(b"c", b"b", 1), (b"a", b"c", 0)])
+def test_a_later_attempt_may_not_bring_another_share(ours: bytes, theirs: bytes, who_refuses: int) -> None:
+    pins = MemoryPins(), MemoryPins()
+    first = tossed(b"a" * 32, b"b" * 32, pins)
+    assert tossed(b"a" * 32, b"b" * 32, pins) == first
+    results = tossed(ours * 32, theirs * 32, pins)
+    assert isinstance(results[who_refuses], StateError)
+    assert results[who_refuses].code == "E_REPLAY"
+    assert isinstance(results[1 - who_refuses], PeerLost)
+
+
+def test_an_attempt_that_ended_before_the_opening_binds_too() -> None:
+    """The active party has seen the other share by then; it may not commit anew."""
+
+    async def stop_before_opening(channel: Channel) -> None:
+        await channel.send(training_pb2.TossCommit(sha256=b"\1" * 32))
+        await channel.receive(training_pb2.TossShare)
+
+    pins = MemoryPins(), MemoryPins()
+    a, b = memory_channels("clinic", "lab")
+    passive = toss(b, Randomness(b"b" * 32), first=False, pins=pins[1])
+    _, error = run_together((stop_before_opening(a), a), (passive, b))
+    assert isinstance(error, PeerLost)
+    _, error = tossed(b"a" * 32, b"b" * 32, pins)
+    assert isinstance(error, StateError)
+    assert error.code == "E_REPLAY"
 
 
 @pytest.mark.parametrize(("size", "fraction", "held_out"), [(100, 0.2, 20), (7, 0.2, 2), (1, 0.5, 1), (0, 0.2, 0)])

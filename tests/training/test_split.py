@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.errors import DataError, ProtocolError
+from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
 from vfl_node.job import Evaluate, Missing
 from vfl_node.metrics import auc
+from vfl_node.training import halves, split
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -85,6 +86,24 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
         for name in ("categories.0.weight", "layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias")
     }
     assert str(m) in active.learnt[0]
+    assert any("a copied row has a twin" in line for line in active.learnt)
+    assert any("not the synthetic class" in line for line in passive.learnt)
+
+
+def test_where_nothing_is_filled_in_nothing_is_said_of_it(synthetic: Make, run: Any) -> None:
+    active, passive = run()(synthetic(100, (1.0, 1.0)))
+    said = " ".join(active.learnt + passive.learnt)
+    assert "embedding" in said
+    assert "the label of every row trained on can be read from the gradients almost surely" in said
+    for word in ("synthetic", "twin", "lacks", "holds"):
+        assert word not in said
+
+
+@pytest.mark.parametrize("owned", [(1.0, 0.5), (0.5, 1.0)])
+def test_each_is_told_only_of_rows_that_its_peer_lacks(synthetic: Make, run: Any, owned: tuple[float, float]) -> None:
+    active, passive = run()(synthetic(100, owned))
+    assert any("twin" in line for line in active.learnt) == (owned[1] < 1)
+    assert any("synthetic" in line for line in passive.learnt) == (owned[0] < 1)
 
 
 def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synthetic: Make, run: Any) -> None:
@@ -356,6 +375,39 @@ def test_figures_that_are_not_loss_and_metrics_are_refused(synthetic: Make, run:
     both = run(evaluate=Evaluate(share_with_passive=True, metrics=("auc",)))
     both.tamper = Changed(training_pb2.Shared, 0, lambda message: setattr(message, "json", text))
     failure(both.raw(synthetic(60)), ProtocolError)
+
+
+def test_another_share_in_a_later_attempt_is_refused(synthetic: Make, run: Any) -> None:
+    parties, first = synthetic(60), run()
+    first(parties)
+    run(pins=first.pins)(parties)
+    for changed in ({"clinic_seed": b"x" * 32}, {"lab_seed": b"x" * 32}):
+        assert failure(run(pins=first.pins, **changed).raw(parties), StateError).code == "E_REPLAY"
+
+
+@pytest.mark.parametrize(("model", "width"), [("mlp", 8), ("wide_deep", 9)])
+def test_a_batch_that_no_message_holds_is_refused_before_anything_is_trained(
+    synthetic: Make, run: Any, monkeypatch: pytest.MonkeyPatch, model: str, width: int
+) -> None:
+    parties = synthetic(200)
+    monkeypatch.setattr(split, "MAX_FRAME_BYTES", split.FRAME_HEAD_BYTES + 4 * width * 50)
+    both = run()
+    both.train = both.train.model_copy(update={"model": model, "batch_size": 50})
+    both(parties)  # just fits
+    monkeypatch.setattr(halves, "train_local", lambda *_: pytest.fail("the local model was trained"))
+    both = run()
+    both.train = both.train.model_copy(update={"model": model, "batch_size": 51})
+    for error in both.raw(parties):
+        assert isinstance(error, UsageError)
+        assert error.code == "E_SIZE"
+        assert f"51 rows at a cut layer of width {width}" in error.message
+        assert "at most 50" in error.hint
+
+
+def test_a_batch_size_above_the_number_of_rows_counts_as_that_number(synthetic: Make, run: Any) -> None:
+    both = run()
+    both.train = both.train.model_copy(update={"batch_size": 1_000_000, "bottom": (16, 32)})
+    both(synthetic(60))
 
 
 def test_missing_rows_without_a_strategy_are_refused(synthetic: Make, run: Any) -> None:

@@ -2,7 +2,8 @@
 
 Population ``owned``: held-out shared rows that the active party owns, since only those have
 a real label. A share of them, |I|/n_a, carries real features of the passive party; the
-active party does not know which.
+active party does not know which, so a row's score is the calibration's expectation, not P
+(see missing/calibration.py).
 """
 
 from __future__ import annotations

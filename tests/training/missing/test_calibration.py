@@ -107,6 +107,19 @@ def test_what_is_expected_of_an_owned_row_counts_the_synthetic_ones_in() -> None
 
 
 @pytest.mark.parametrize("c", [0.0, 1.0])
+def test_the_base_rate_cancels_in_what_test_reports(c: float) -> None:
+    mix = Composition(BOTH.w11, BOTH.w10, BOTH.w01, c)
+    logits = torch.linspace(-6, 6, 25)
+    reported = AtTest(mix).expectation(logits, torch.linspace(0.001, 0.999, 25))
+    seen = Identity().probability(logits, rate(PI, 25))
+    np.testing.assert_allclose(reported, (seen - mix.w01 * c) / (1 - mix.w01), atol=1e-12)
+    assert (np.diff(reported) > 0).all()  # the ranking is that of the logits whatever q is
+    beyond = reported > 1 if c == 0 else reported < 0
+    assert (beyond == (seen > 1 - mix.w01 if c == 0 else seen < mix.w01)).all()
+    assert beyond.any()
+
+
+@pytest.mark.parametrize("c", [0.0, 1.0])
 def test_the_mixture_of_rows_has_the_probability_that_the_map_says(c: float) -> None:
     """Equation 3 by counting, with independently placed rows: labels c where the active party lacks the row."""
     rng = np.random.default_rng(5)

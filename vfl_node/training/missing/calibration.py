@@ -15,9 +15,16 @@ and synthetic features of the peer, w01 has a synthetic label. So at a row with 
 The map is applied once: ``test`` learns P' = σ(l) and inverts the map when asked; ``train``
 learns P = σ(l) and puts P' into the loss.
 
-P is right for a row whose peer features are real. Of a row it owns the active party knows
-only that they are real with share s = w11/(w11 + w10), so what it can expect of the label,
-and what is measured on the rows it owns, is s·P + (1 − s)·q.
+P is for a row known to carry real peer features: a prediction asked for with both parties'
+columns. Of a shared row that it owns the active party knows only that they are real with
+share s = w11/(w11 + w10), so what it can expect of the label, and what is measured and
+reported on the rows it owns, is s·P + (1 − s)·q. For ``test`` q cancels in it::
+
+    s·P + (1 − s)·q = (σ(l) − w01·c) / (1 − w01)
+
+which undoes the synthetic labels alone and ranks as σ(l) does. It leaves 0 … 1 where the model
+is surer than w01 and c allow (for c = 0, where σ(l) > 1 − w01) and is clipped there. For
+``train`` it stays within 0 … 1 and q counts.
 
 Deviations from the paper: it writes the weights as products of independent ownership rates
 (eq. 3), but in a union without dummies a row that one party lacks is always the other's, so
@@ -94,10 +101,13 @@ class Calibration(Protocol):
         """
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
-        """P of each row, float64[B], *before* it is limited to 0 … 1: rank by this, report its clipped value."""
+        """P of each row, float64[B], *before* it is limited to 0 … 1: for a row known to carry real peer features."""
 
     def expectation(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
-        """What to expect of the label of an owned row, not knowing whether its peer features are real; likewise."""
+        """What to expect of the label of an owned row, not knowing whether its peer features are real, float64[B].
+
+        Metrics rank by this and report its value clipped to 0 … 1.
+        """
 
 
 class Identity:
@@ -134,7 +144,10 @@ class Shift(Identity):
 
 
 class AtTest(Shift):
-    """``test`` (-te): P = (σ(l) − w10·q − w01·c) / w11. Affine where q is constant, so the ranking stays."""
+    """``test`` (-te): P = (σ(l) − w10·q − w01·c) / w11.
+
+    Its expectation, (σ(l) − w01·c) / (1 − w01), ranks rows as σ(l) does; P does where q is constant.
+    """
 
     def probability(self, logits: Tensor, base_rate: Tensor) -> Probabilities:
         """As :meth:`Calibration.probability`."""
