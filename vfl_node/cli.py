@@ -33,6 +33,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+INTERRUPTED = 130
+
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 out = Console(highlight=False, soft_wrap=True)
 
@@ -282,8 +284,7 @@ def main() -> NoReturn:
         err.print(f"error: {error}", markup=False)
         sys.exit(error.exit_status)
     except (KeyboardInterrupt, typer.Abort):
-        err.print("interrupted")
-        sys.exit(130)
+        status = INTERRUPTED
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("click", "typer"):
             raise
@@ -291,6 +292,8 @@ def main() -> NoReturn:
         if show:
             show()
         sys.exit(getattr(error, "exit_code", 2))
+    if status == INTERRUPTED:  # typer turns Ctrl-C into this status by itself
+        err.print("interrupted")
     sys.exit(status if isinstance(status, int) else 0)
 
 
