@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from vfl_node.configuration import parse
@@ -7,6 +9,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Job, differing_fields, parse_job
 
 MINIMAL = "name: trial\nparties: {active: clinic, passive: lab}\n"
+APSI = "align: {{protocol: apsi, obfuscation: {}}}\n"
 
 
 def job(text: str = "") -> Job:
@@ -32,6 +35,34 @@ def test_defaults_and_single_passive_as_a_name() -> None:
         ("train: {missing: {labels: none}}", "psu trains on the union", ""),
         ("evaluate: {test_fraction: 0, repeats: 3}", "repeats above 1 need a test_fraction", ""),
         ("train: [1]", "'train'", ""),
+        ("train: {missing: 3}", "'train.missing'", ""),
+        ("align: {id_form: inteer}", "'align.id_form' cannot be 'inteer'; it is one of text, nocase, integer", "'integer'?"),
+        ("align: {id_form: [text, inteer]}", "'align.id_form.1' cannot be 'inteer'", "did you mean 'integer'?"),
+        ("align: {id_form: [text]}", "'align.id_form': Tuple should have at least 2 items", ""),
+        ("align: {id_form: {}}", "'align.id_form' cannot be '{}'; it is one of text", ""),
+        ("align: {padding: 17}", "'align.padding'", ""),
+        ("align: {dummies: -1}", "'align.dummies'", ""),
+        ("align: {protocol: apsi}", "apsi needs align.obfuscation", ""),
+        ("align: {obfuscation: private}", "align.obfuscation is for apsi: psu", ""),
+        ("align: {protocol: psi, obfuscation: {size: 9}}", "align.obfuscation is for apsi: psi", ""),
+        ("align: {protocol: psi, dummies: 1}", "align.dummies is for psu", ""),
+        (APSI.format("{size: 0}"), "'align.obfuscation.size': ", ""),
+        (APSI.format("{fraction: 0}"), "'align.obfuscation.fraction': ", ""),
+        (APSI.format("{fraction: 1.5}"), "'align.obfuscation.fraction': ", ""),
+        (APSI.format("{fraction: .nan}"), "'align.obfuscation.fraction': ", ""),
+        (APSI.format("{size: 5, fraction: 0.5}"), "'align.obfuscation': give either size", ""),
+        (APSI.format("{}"), "'align.obfuscation': give either size", ""),
+        (APSI.format("{sise: 5}"), "unknown key 'align.obfuscation.sise'", "did you mean 'size'?"),
+        (APSI.format("public"), "'align.obfuscation': give {size: RECORDS}", ""),
+        (APSI.format("7"), "'align.obfuscation': give {size: RECORDS}", ""),
+        (APSI.format("private") + "train: {missing: {labels: none}}", "no labels for the rows that are not its own", ""),
+        (
+            APSI.format("private") + "train: {}\nevaluate: {share_with_passive: true}",
+            "share_with_passive must be false with apsi",
+            "",
+        ),
+        (APSI.format("private") + "train: {missing: {calibration: train}}", "which apsi keeps from the passive party", ""),
+        ("align: {dummies: 9}\ntrain: {missing: {calibration: test}}", "which align.dummies hides from both", ""),
     ],
 )
 def test_mistakes_are_named(text: str, said: str, hint: str) -> None:
@@ -41,9 +72,50 @@ def test_mistakes_are_named(text: str, said: str, hint: str) -> None:
     assert hint in caught.value.hint
     assert caught.value.message.startswith("job.yaml")
     assert caught.value.exit_status == 2
+    assert ";" not in caught.value.message.replace("; it is one of", "")  # one mistake, said once
 
 
-@pytest.mark.parametrize("protocol", ["psu", "psi"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "align: {protocol: psi, padding: 4}",
+        "align: {dummies: 100, padding: 16}\ntrain: {}",
+        "align: {padding: 1}\ntrain: {missing: {calibration: train}}",  # |I| of padded sets is known
+        "align: {protocol: psi}\ntrain: {missing: {labels: none, features: none, calibration: test}}",
+        APSI.format("{size: 5}"),
+        APSI.format("{fraction: 1}"),
+        APSI.format("private") + "train: {missing: {features: none}}",
+        "align: {id_form: [text, nocase, integer]}",
+    ],
+)
+def test_what_fits_together_is_accepted_and_travels(text: str) -> None:
+    assert parse_job(job(text).canonical(), source="wire") == job(text)
+
+
+@pytest.mark.parametrize(
+    "obfuscation", ["{security_number: 0.5}", "private, security_number: 0.5", "{size: 5, security_number: 1}"]
+)
+def test_a_security_number_in_the_job_is_refused_with_the_reason(obfuscation: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        job(APSI.format(obfuscation))
+    assert "(m/n_s^ξ)^(1/(1-ξ))" in caught.value.message
+    assert "settings (obfuscation.security_number)" in caught.value.message
+
+
+def test_the_security_number_would_give_the_intersection() -> None:
+    for size, security_number in ((100, 0.5), (300, 0.25), (10_000, 0.75)):
+        m = math.ceil(size ** (1 - security_number) * 60_000**security_number)
+        assert (m / 60_000**security_number) ** (1 / (1 - security_number)) == pytest.approx(size, rel=0.01)
+
+
+def test_a_difference_in_obfuscation_is_named() -> None:
+    ours, theirs = job(APSI.format("{size: 5}")), job(APSI.format("{size: 6}"))
+    assert differing_fields(ours.field_digests(), theirs.field_digests()) == ["align.obfuscation.size"]
+    private = job(APSI.format("private"))
+    assert "align.obfuscation" in differing_fields(ours.field_digests(), private.field_digests())
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi", "apsi, obfuscation: private"])
 def test_several_passive_parties_are_refused_with_the_reason(protocol: str) -> None:
     text = f"name: t\nparties: {{active: a, passive: [b, c]}}\nalign: {{protocol: {protocol}}}"
     with pytest.raises(UsageError, match="not built yet") as caught:

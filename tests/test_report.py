@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from vfl_node import report, report_page
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.job import Job
+from vfl_node.ledger import Learnt
 from vfl_node.report import Report
 from vfl_node.training.task import Epoch, TrainingResult
 from vfl_node.transport.channel import Traffic
@@ -30,15 +31,16 @@ def around(value: float) -> dict[str, float]:
     return {"mean": value, "sd": 0.004, "low": value - 0.01, "high": value + 0.01}
 
 
-def a_job(*, protocol: str = "psu", train: bool = True, **evaluate: Any) -> Job:
+def a_job(*, align: dict[str, Any] | None = None, train: bool = True, **evaluate: Any) -> Job:
     parties = {"active": "clinic", "passive": "lab"}
     rest = {"train": {"epochs": 3}, "evaluate": evaluate} if train else {}
-    return Job.model_validate({"name": "trial", "parties": parties, "align": {"protocol": protocol}, **rest})
+    return Job.model_validate({"name": "trial", "parties": parties, "align": align or {}, **rest})
 
 
 RESULT = TrainingResult(
     epochs=(Epoch(0.7, 0.8, 0.1, 1000), Epoch(0.5, 0.9, 0.1, 1000), Epoch(0.4, 0.95, 0.1, 1000)),
     steps=12,
+    rows=(455, 114),
     device="cpu",
     metrics=VALUES,
     local_metrics=ALONE,
@@ -50,7 +52,7 @@ RESULT = TrainingResult(
     local_calibration_curve=[(0.2, 0.1, 50), (0.7, 0.9, 53)],
     weights={},
     encoder="",
-    learnt=("an embedding of each shared row",),
+    learnt=(Learnt("embeddings", 1479, "an embedding of each shared row"),),
 )
 
 REPEATED = replace(
@@ -68,21 +70,46 @@ UNTOLD = replace(
     population=None,
     calibration_curve=[],
     local_calibration_curve=[],
-    learnt=("a gradient for each row of every batch", "neither loss nor metrics"),
+    learnt=(
+        Learnt("gradients", 1365, "a gradient for each row of every batch"),
+        Learnt("figures", 0, "neither loss nor metrics"),
+    ),
 )
+
+
+PSI = {"protocol": "psi"}
+APSI = {"protocol": "apsi", "obfuscation": {"size": 480}}
+
+
+def aligned(job: Job, party: str) -> Alignment:
+    """512 records of clinic, 510 of lab, 453 in common; as ``party`` sees them, and in words of this test."""
+    align, active, peer = job.align, party == "clinic", "lab" if party == "clinic" else "clinic"
+    ours, theirs = (512, 510) if active else (510, 512)
+    pads = align.padding > 0 and not (align.protocol == "apsi" and active)
+    announced = 1024 if pads else theirs
+    rows = {"psu": ours + announced - 453 + 2 * align.dummies, "psi": 453, "apsi": 480}[align.protocol]
+    owned = {"psu": ours, "psi": 453, "apsi": 453 if active else 480}[align.protocol]
+    hidden = align.dummies > 0 or (align.protocol == "apsi" and not active)
+    return Alignment(
+        protocol=align.protocol,
+        group="curve25519",
+        rows=np.where(np.arange(rows) < owned, np.arange(rows), NOT_MINE),
+        ours=ours,
+        theirs=announced,
+        intersection=None if hidden else 453,
+        padded=align.padding > 0,
+        learnt=(Learnt("set size", announced, f"the number of {peer}'s records"),),
+        peer_learnt=(Learnt("set size", ours, f"the number of {party}'s records"), Learnt("intersection", None, "which")),
+    )
 
 
 def build(job: Job | None = None, *, party: str = "clinic", training: TrainingResult | None = RESULT, **changes: Any) -> Report:
     job = job or a_job()
-    ours, theirs = (512, 510) if party == "clinic" else (510, 512)
-    shared, own = (569, ours) if job.align.protocol == "psu" else (453, 453)
-    rows = np.where(np.arange(shared) < own, np.arange(shared), NOT_MINE)
-    aligned = Alignment(job.align.protocol, "curve25519", rows, ours, theirs, 453, (f"the number of records: {theirs}",))
     given: dict[str, Any] = {
         "job": job,
         "job_id": "trial-0a1b2c3d",
         "party": party,
-        "alignment": aligned,
+        "alignment": aligned(job, party),
         "align_seconds": 0.5,
         "traffic": {"preflight": Traffic(10, 20, 1, 2), "align": Traffic(3000, 4000, 5, 6)},
         "training": training if job.train else None,
@@ -112,10 +139,18 @@ REPORTS = {
     "passive, told": lambda: build(
         a_job(share_with_passive=True), party="lab", training=replace(UNTOLD, epochs=RESULT.epochs, metrics=VALUES)
     ),
-    "intersection": lambda: build(a_job(protocol="psi")),
+    "intersection": lambda: build(a_job(align=PSI)),
+    "asymmetric, active": lambda: build(a_job(align=APSI)),
+    "asymmetric, passive": lambda: build(a_job(align=APSI), party="lab", training=UNTOLD),
+    "asymmetric, align only": lambda: build(a_job(align=APSI, train=False), party="lab"),
+    "padded": lambda: build(a_job(align={"padding": 1})),
+    "padded intersection": lambda: build(a_job(align=PSI | {"padding": 1}, train=False)),
+    "padded asymmetric, active": lambda: build(a_job(align=APSI | {"padding": 1})),
+    "padded asymmetric, passive": lambda: build(a_job(align=APSI | {"padding": 1}), party="lab", training=UNTOLD),
+    "dummies": lambda: build(a_job(align={"dummies": 20})),
+    "dummies, align only": lambda: build(a_job(align={"dummies": 20, "padding": 1}, train=False)),
     "align only": lambda: build(a_job(train=False)),
-    "hidden sizes": lambda: build(alignment=Alignment("psu", "curve25519", np.arange(3), 5, 4, None)),
-    "empty set": lambda: build(a_job(train=False), alignment=Alignment("psu", "curve25519", np.arange(0), 0, 4, 0)),
+    "empty set": lambda: build(a_job(train=False), alignment=Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, 4, 0)),
 }
 cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
 
@@ -182,6 +217,8 @@ def test_keys_of_the_whole() -> None:
         "group": "curve25519",
         "ours": 512,
         "theirs": 510,
+        "padded": False,
+        "rows": 569,
         "union": 569,
         "intersection": 453,
         "seconds": 0.5,
@@ -224,19 +261,35 @@ def test_unknown_keys_and_numbers_that_are_none_are_refused() -> None:
 
 
 @pytest.mark.parametrize("party", ["clinic", "lab"])
-@pytest.mark.parametrize("protocol", ["psu", "psi"])
-def test_learnt_names_both_parties_and_never_says_which_records_after_a_union(party: str, protocol: str) -> None:
-    built = build(a_job(protocol=protocol), party=party, training=RESULT if party == "clinic" else UNTOLD)
+@pytest.mark.parametrize("align", [{}, PSI, APSI, {"padding": 1}, {"dummies": 20}], ids=str)
+def test_learnt_is_that_of_alignment_and_training_for_both_parties(party: str, align: dict[str, Any]) -> None:
+    job = a_job(align=align)
+    built = build(job, party=party, training=RESULT if party == "clinic" else UNTOLD)
     assert list(built.learnt) == [party, "lab" if party == "clinic" else "clinic"]
     own, theirs = built.learnt.values()
-    assert own[0].startswith("the number of records")
-    assert any("embedding" in line or "gradient" in line for line in own)
-    assert f"the number of {party}'s records: {built.alignment.ours}" in theirs
-    assert any("which 453 of its own" in line for line in theirs) == (protocol == "psi")
-    assert any("size of the union: 569" in line for line in theirs) == (protocol == "psu")
-    assert any("synthetic" in line or "twin" in line for line in theirs) == (protocol == "psu")
-    assert any("gradient" in line for line in theirs) == (party == "clinic")
-    assert any("embedding" in line for line in theirs) == (party == "lab")
+    view, trained = aligned(job, party), RESULT if party == "clinic" else UNTOLD
+    assert [asdict(entry) for entry in view.learnt + trained.learnt] == [entry.model_dump() for entry in own]
+    assert [entry.model_dump() for entry in theirs[:2]] == [asdict(entry) for entry in view.peer_learnt]
+    found = {entry.what: entry.count for entry in theirs[2:]}
+    if party == "clinic":
+        lacks = {"psu": 57, "psi": 0, "apsi": 27}[job.align.protocol] if align in ({}, PSI, APSI) else None
+        assert found == {"gradients": 3 * 455, "figures": 0} | ({} if lacks == 0 else {"membership": lacks})
+    else:
+        lacks = {"psu": 59, "psi": 0, "apsi": 0}[job.align.protocol] if align in ({}, PSI, APSI) else None
+        assert found == {"embeddings": 3 * 455 + 114} | ({} if lacks == 0 else {"membership": lacks})
+
+
+def test_every_keyword_of_the_ledger_is_documented() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "vfl_node").rglob("*.py"))
+    ledger = (ROOT / "docs/report.md").read_text().split("## The ledger")[1]
+    documented = set(re.findall(r"^\| `([^`]+)` \| [^|`]", ledger, flags=re.M))
+    assert set(re.findall(r'Learnt\(\s*"([^"]+)"', sources)) == documented
+
+
+def test_learnt_figures_are_counted_where_they_are_shared() -> None:
+    for metrics, count in ((["auc", "nll"], 3 * 2 + 2), (["nll"], 3 + 1)):
+        learnt = build(a_job(share_with_passive=True, metrics=metrics)).learnt["lab"]
+        assert {entry.what: entry.count for entry in learnt}["figures"] == count
 
 
 @cases
@@ -261,13 +314,13 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
 
 
 def test_hostile_text_stays_text() -> None:
-    learnt = Alignment("psu", HOSTILE, np.arange(3), 512, 510, 453, (HOSTILE,))
-    hostile = replace(RESULT, device=HOSTILE, learnt=(HOSTILE,))
+    learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Learnt(HOSTILE, None, HOSTILE),))
+    hostile = replace(RESULT, device=HOSTILE, learnt=(Learnt("embeddings", 1, HOSTILE),))
     traffic = {"align": Traffic(), HOSTILE: Traffic(1, 2, 3, 4)}
     html = page(build(alignment=learnt, training=hostile, traffic=traffic, versions={HOSTILE: HOSTILE}))
     tags = parsed(html)
     assert not {"script", "img"} & {tag for tag, _ in tags}
-    assert html.count("&lt;img src=x") >= 4
+    assert html.count("&lt;img src=x") >= 6
 
 
 def test_page_of_the_active_party_leads_with_both_models_and_their_difference() -> None:
@@ -333,13 +386,69 @@ def test_page_draws_the_calibration_of_both_models() -> None:
     assert "dashed" not in text(single)
 
 
+def drawn(html: str) -> str:
+    """What a screen reader says of the figure of sets."""
+    return re.search(r'id="sets-text">(.*?)</desc>', html)[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "words"),
+    [
+        ("active", "both together (union): 569; in common (intersection): 453.", "private set union"),
+        ("intersection", "both together (union): 569; in common (intersection): 453.", "by private set intersection"),
+        (
+            "asymmetric, active",
+            "lab: 510; shared order (obfuscated set): 480; in common (intersection): 453.",
+            "453 of them are clinic's too; the other 27 have no label.",
+        ),
+        (
+            "asymmetric, passive",
+            "clinic: 512; shared order (obfuscated set): 480; in common (intersection): hidden.",
+            "All 480 rows of the shared order are records of lab. Alignment hides from it how many",
+        ),
+        ("asymmetric, align only", "in common (intersection): hidden.", "480 rows in the obfuscated set hidden in common"),
+        (
+            "padded",
+            "lab: at most 1,024; both together (union): at most 1,083; in common (intersection): 453.",
+            "The shared order has 1,083 rows. Some may stand for no record",
+        ),
+        (
+            "padded intersection",
+            "lab: at most 1,024; both together (union): at most 1,083; in common (intersection): 453.",
+            "1,024 of lab, at most",
+        ),
+        ("padded asymmetric, active", "lab: 510; shared order (obfuscated set): 480", "453 of them are clinic's too"),
+        ("padded asymmetric, passive", "clinic: at most 1,024; shared order", "size of each party's set; to lab"),
+        (
+            "dummies",
+            "lab: 510; shared order: 609; both together (union): hidden; in common (intersection): hidden.",
+            "union, made-up records counted in. Training leaks",
+        ),
+        ("dummies, align only", "lab: at most 1,024", "1,123 rows in the shared order hidden in common 512 of clinic"),
+        ("empty set", "both together (union): 4; in common (intersection): 0.", "4 records in the union 0 in common"),
+    ],
+)
+def test_page_says_what_is_shared_and_what_is_hidden(name: str, figure: str, words: str) -> None:
+    html = page(REPORTS[name]())
+    assert figure in drawn(html)
+    assert words in text(html)
+    assert "None" not in text(html) + drawn(html)
+
+
+def test_page_has_a_ledger_of_each_party() -> None:
+    html = page(build(alignment=replace(aligned(a_job(), "clinic"), learnt=(Learnt("union size", 1234567, "large"),))))
+    assert html.count('<table class="ledger">') == 2
+    assert "clinic (this party) What How many In words union size 1,234,567 large embeddings 1,479 an" in text(html)
+    assert "lab What How many In words set size 512 the number of clinic's records intersection hidden which" in text(html)
+
+
 @cases
 def test_page_claims_no_more_than_may_be_said(make) -> None:
     built = make()
     seen = text(page(built))
-    if built.alignment.protocol == "psu":
+    if built.alignment.protocol == "psu" and built.alignment.union is not None:
         assert "Alignment reveals the size of each party's set and of their union." in seen
-    else:
+    elif built.alignment.protocol == "psi":
         assert "to both which records they share" in seen
     assert ("Training leaks more, and the product measures how much." in seen) == (built.training is not None)
     assert not re.search(

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
+from vfl_node.configuration import leaves
 from vfl_node.errors import UsageError
-from vfl_node.settings import is_loopback, load_settings
+from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 
@@ -38,6 +41,16 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (BASE + "accept_jobs_from: [lab]\n", "not among peers"),
         (BASE + "listen: nonsense\n", "'listen'"),
         (BASE + "peers: {lab: {adress: '127.0.0.1:1'}}\n", "unknown key 'peers.lab.adress'"),
+        (BASE + "data: {path: d.csv, id: [a]}\n", "'data.id': Tuple should have at least 2 items"),
+        (BASE + "data: {path: d.csv, id: [a, b, a]}\n", "'data.id': a column may identify a record once only"),
+        (BASE + "data: {path: d.csv, id: 3}\n", "'data.id': Input should be a valid string"),
+        (BASE + "group_threads: 0\n", "'group_threads'"),
+        (BASE + "limits: {min_set_size: 0}\n", "'limits.min_set_size'"),
+        (BASE + "limits: {min_set_size: 9, max_set_size: 8}\n", "'limits': min_set_size is above max_set_size"),
+        (BASE + "limits: {inputs_per_pear: 9}\n", "unknown key 'limits.inputs_per_pear'"),
+        (BASE + "obfuscation: {security_number: 1.5}\n", "'obfuscation.security_number'"),
+        (BASE + "obfuscation: {security_number: .nan}\n", "'obfuscation.security_number'"),
+        (BASE.replace("active", "passive") + "obfuscation: {security_number: 0.5}\n", "obfuscation is for an active node"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(tmp_path: Path, text: str, said: str) -> None:
@@ -48,6 +61,38 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, text: str, said: 
 
 def test_nobody_may_start_jobs_by_default(tmp_path: Path) -> None:
     assert settings(tmp_path, BASE).accept_jobs_from == ()
+
+
+def test_several_columns_may_identify_a_record(tmp_path: Path) -> None:
+    loaded = settings(tmp_path, BASE + "data: {path: d.csv, id: [name, born]}\n")
+    assert loaded.data
+    assert loaded.data.id == ("name", "born")
+
+
+def test_group_operations_use_every_core_unless_told(tmp_path: Path) -> None:
+    assert settings(tmp_path, BASE).group_workers == len(os.sched_getaffinity(0))
+    assert settings(tmp_path, BASE + "group_threads: 3\n").group_workers == 3
+    assert settings(tmp_path, BASE + "threads: 3\n").group_workers == len(os.sched_getaffinity(0))
+
+
+def test_small_sets_are_refused_by_default_for_the_reason_given() -> None:
+    limits = Limits()
+    assert 0.9**limits.min_set_size < 1 / 190  # "once in 200 jobs"
+    assert 0.9**10 > 1 / 3  # "every third"
+
+
+def test_every_setting_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    bare = Settings(name="a", role="active", insecure_loopback=True)
+    paths = (Tls(ca=Path(), certificate=Path(), key=Path()), Data(path=Path()))
+    nested: dict[str, BaseModel] = dict(zip(("tls", "data"), paths, strict=True))
+    keys = dict(leaves(bare.model_copy(update=nested)))
+    undocumented = {key for key in keys if f"`{key}`" not in page and f"`.{key.rpartition('.')[2]}`" not in page}
+    assert undocumented == set()
+    for key in ("limits.min_set_size", "limits.max_set_size", "limits.inputs_per_peer", "obfuscation.min_intersection"):
+        row = next(row for row in rows if f"`{key}`" in row)
+        assert row.split("|")[2].strip() == f"{keys[key]:,}"
 
 
 def test_missing_file(tmp_path: Path) -> None:

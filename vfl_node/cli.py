@@ -243,8 +243,9 @@ def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
 def _summarise(path: Path, seconds: float) -> None:
     report = json.loads(path.read_text())
     alignment = report["alignment"]
-    sizes = f"ours {alignment['ours']}, theirs {alignment['theirs']}, union {alignment['union']}"
-    out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}, intersection {alignment['intersection']}")
+    names = ("ours", "theirs", "rows", "union", "intersection")
+    sizes = ", ".join(f"{name} {'hidden' if alignment[name] is None else alignment[name]}" for name in names)
+    out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
     for title, metrics in (("federated", report["metrics"]), ("active party alone", report["local_metrics"])):
         if not metrics:
             continue

@@ -56,7 +56,8 @@ def validate(document: object, model: type[Model], *, source: str) -> Model:
     try:
         return model.model_validate(document)
     except ValidationError as error:
-        lines, hints = zip(*(_explain(item, model) for item in error.errors()), strict=True)
+        placed = _placed(error.errors(), document)
+        lines, hints = zip(*(_explain(item, path, model) for path, item in placed), strict=True)
         raise UsageError(
             f"{source}: " + "; ".join(lines), hint=" ".join(hint for hint in hints if hint), code="E_CONFIG"
         ) from None
@@ -72,9 +73,33 @@ def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{name}", model.model_dump(mode="json")[name]
 
 
-def _explain(item: Any, model: type[BaseModel]) -> tuple[str, str]:
-    """One pydantic error as (what is wrong, hint)."""
-    path = [str(part) for part in item["loc"]]
+def _placed(items: list[Any], document: object) -> list[tuple[tuple[str, ...], Any]]:
+    """Pydantic's errors and where in ``document`` each is.
+
+    Where a value may have several forms pydantic reports what is wrong with it as each of
+    them. What counts is the form that fits best: it got furthest into the value, or is the first.
+    """
+    placed: dict[tuple[str, ...], Any] = {}
+    for item in sorted(items, key=lambda item: item["type"] == "literal_error" or item["type"].endswith("_type")):
+        placed.setdefault(_place(item, document), item)
+    passed = {place[:depth] for place in placed for depth in range(len(place))}
+    return [(place, item) for place, item in placed.items() if place not in passed]
+
+
+def _place(item: Any, document: object) -> tuple[str, ...]:
+    """The keys on the way to an error, without the names of forms that pydantic puts between them."""
+    place: list[str] = []
+    for part in item["loc"]:
+        there = part in document if isinstance(document, Mapping) else isinstance(document, list) and isinstance(part, int)
+        if there:
+            document = document[part]  # type: ignore[index]
+        if there or (item["type"] == "missing" and part == item["loc"][-1]):
+            place.append(str(part))
+    return tuple(place)
+
+
+def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel]) -> tuple[str, str]:
+    """One pydantic error at ``path`` as (what is wrong, hint)."""
     name = ".".join(path)
     if item["type"] == "extra_forbidden":
         known = sorted(_known_keys(model, path[:-1]))
@@ -92,7 +117,7 @@ def _explain(item: Any, model: type[BaseModel]) -> tuple[str, str]:
     return (f"{name!r}: {text}" if name else text), ""
 
 
-def _known_keys(model: type[BaseModel], path: list[str]) -> set[str]:
+def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> set[str]:
     """The keys allowed at ``path`` inside ``model``."""
     if not path:
         return set(model.model_fields)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,11 +22,12 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-
 
 Metric = Literal["auc", "ace", "nll", "accuracy"]
 Sizes = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
-
+IdForm = Literal["text", "nocase", "integer"]
 
 WHY_TWO_PARTIES = {
     "psu": "a union of more than two sets needs a protocol of its own; unions in pairs would reveal pairwise overlaps",
     "psi": "intersections in pairs would reveal more than the common one",
+    "apsi": "each pair would get an obfuscated set of its own, and together they would reveal more of the active party's set",
 }
 
 
@@ -53,12 +55,78 @@ class Parties(Frozen):
         return (self.active, *self.passive, *([self.coordinator] if self.coordinator else []))
 
 
+class ObfuscatedSet(Frozen):
+    """How many records an asymmetric intersection shows to both parties: one of the two is given."""
+
+    size: int | None = Field(default=None, ge=1, description="records")
+    fraction: float | None = Field(default=None, gt=0, le=1, description="share of the passive party's set, 0 to 1")
+
+    @model_validator(mode="after")
+    def _one(self) -> ObfuscatedSet:
+        if (self.size is None) == (self.fraction is None):
+            raise ValueError("give either size (records) or fraction (of the passive party's set)")
+        return self
+
+
 class Align(Frozen):
     """How records are matched (see docs/alignment.md)."""
 
-    protocol: Literal["psu", "psi"] = "psu"
-    group: Literal["curve25519", "modp3072", "modp2048"] = "curve25519"
-    id_form: Literal["text", "nocase", "integer"] = "text"
+    protocol: Literal["psu", "psi", "apsi"] = Field(
+        default="psu", description="index the union, the intersection, or an obfuscated set around the intersection"
+    )
+    group: Literal["curve25519", "modp3072", "modp2048"] = Field(default="curve25519", description="where ids are blinded")
+    id_form: IdForm | Annotated[tuple[IdForm, ...], Field(min_length=2, max_length=16)] = Field(
+        default="text", description="how ids are compared; a list where several columns together identify a record"
+    )
+    obfuscation: ObfuscatedSet | Literal["private"] | None = Field(
+        default=None, description="apsi only, and required: size of the obfuscated set; private: the active node's settings say"
+    )
+    padding: int = Field(
+        default=0,
+        ge=0,
+        le=16,
+        description="sizes, per doubling, that announced set sizes are rounded up to; 0: exact; apsi: the active party's only",
+    )
+    dummies: int = Field(
+        default=0,
+        ge=0,
+        le=100_000_000,
+        description="psu only: each set grows by twice as many made-up ids, and both see one of dummies + 1 overlaps",
+    )
+
+    @field_validator("obfuscation", mode="before")
+    @classmethod
+    def _size_or_private(cls, value: object) -> object:
+        if value is None or value == "private" or isinstance(value, Mapping | ObfuscatedSet):
+            return value
+        raise ValueError("give {size: RECORDS}, {fraction: OF THE PASSIVE SET} or private")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_security_number(cls, value: object) -> object:
+        obfuscation = value.get("obfuscation") if isinstance(value, Mapping) else None
+        if any(isinstance(keys, Mapping) and "security_number" in keys for keys in (value, obfuscation)):
+            raise ValueError(
+                "a job must not hold a security number: from it, the size m of the obfuscated set and the size n_s of "
+                "its own set the passive party computes that of the intersection, (m/n_s^ξ)^(1/(1-ξ)). Say "
+                "align.obfuscation: private, and put it into the active node's settings (obfuscation.security_number)"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _fits_the_protocol(self) -> Align:
+        if self.protocol == "apsi" and self.obfuscation is None:
+            raise ValueError(
+                "apsi needs align.obfuscation, the size of the set that both parties see: {size: RECORDS}, "
+                "{fraction: OF THE PASSIVE SET}, or private (the active node's settings say)"
+            )
+        if self.protocol != "apsi" and self.obfuscation is not None:
+            raise ValueError(f"align.obfuscation is for apsi: {self.protocol} has no obfuscated set")
+        if self.protocol != "psu" and self.dummies:
+            raise ValueError(
+                f"align.dummies is for psu: {self.protocol} shows which records are shared, so made-up ones would hide nothing"
+            )
+        return self
 
 
 class Missing(Frozen):
@@ -118,12 +186,34 @@ class Job(Frozen):
             raise ValueError(f"several passive parties with {protocol} are not built yet: {WHY_TWO_PARTIES[protocol]}")
         if self.parties.coordinator:
             raise ValueError("no protocol of this version needs a coordinator; leave parties.coordinator out")
-        if self.train and self.align.protocol == "psu" and "none" in (self.train.missing.labels, self.train.missing.features):
+        if self.train:
+            self._can_train(self.train.missing)
+            if self.align.protocol == "apsi" and self.evaluate.share_with_passive:
+                raise ValueError(
+                    "evaluate.share_with_passive must be false with apsi: metrics are counted over shared records, "
+                    "so their values tell the passive party how many there are"
+                )
+        return self
+
+    def _can_train(self, missing: Missing) -> None:
+        """Refuse what would fail, or tell too much, only after a long alignment."""
+        if self.align.protocol == "psu" and "none" in (missing.labels, missing.features):
             raise ValueError(
                 "psu trains on the union: train.missing.labels and train.missing.features must say "
                 "what stands in for rows that a party does not own (majority, sampling)"
             )
-        return self
+        if self.align.protocol == "apsi" and missing.labels == "none":
+            raise ValueError(
+                "apsi trains on the obfuscated set, and the active party has no labels for the rows that are not its own: "
+                "train.missing.labels must say what stands in for them (majority)"
+            )
+        if missing.calibration != "none" and (hidden := self._why_intersection_is_hidden()):
+            raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none")
+
+    def _why_intersection_is_hidden(self) -> str:
+        if self.align.protocol == "apsi":
+            return "which apsi keeps from the passive party (a loss that depends on it would tell)"
+        return "which align.dummies hides from both parties" if self.align.dummies else ""
 
     def canonical(self) -> str:
         """Canonical JSON of every field, defaults included."""
@@ -170,9 +260,11 @@ def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[s
 __all__ = [
     "Align",
     "Evaluate",
+    "IdForm",
     "Job",
     "Missing",
     "Name",
+    "ObfuscatedSet",
     "Parties",
     "Train",
     "UsageError",

@@ -20,10 +20,10 @@ from pydantic import ConfigDict, Field, JsonValue, StringConstraints
 import vfl_node
 from vfl_node import report_page
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.protocols import LEARNT
 from vfl_node.configuration import Frozen
 from vfl_node.files import write_whole
 from vfl_node.job import Job, Name, Parties
+from vfl_node.ledger import Learnt
 from vfl_node.settings import Role
 from vfl_node.training.split import active_learns, passive_learns
 from vfl_node.training.task import TrainingResult
@@ -54,12 +54,14 @@ class JobRun(Section):
 class AlignmentSizes(Section):
     """What the alignment found, in numbers of records."""
 
-    protocol: Literal["psu", "psi"]
+    protocol: Literal["psu", "psi", "apsi"]
     group: str
     ours: Count = Field(description="this party's records")
-    theirs: Count = Field(description="the peer's records")
-    union: Count | None = Field(description="null where the protocol hides it")
-    intersection: Count | None = Field(description="null where the protocol hides it")
+    theirs: Count = Field(description="the peer's records, as announced")
+    padded: bool = Field(description="whether announced numbers are rounded up, so that they are the most there can be")
+    rows: Count = Field(description="length of the shared order, rows that stand for no record included")
+    union: Count | None = Field(description="null where it is hidden, by the protocol, padding or dummies")
+    intersection: Count | None = Field(description="null where it is hidden from this party")
     seconds: float = Field(ge=0, description="wall time, waiting for the peer included")
     bytes_sent: Count
     bytes_received: Count
@@ -108,13 +110,21 @@ class Metrics(Section):
     rows: Count | None = Field(description="rows it was measured on (first repeat)")
     population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
     real_share: Share | None = Field(
-        description="share of the active party's rows with real passive features: intersection / n_a"
+        description="share of the active party's shared rows with real passive features: intersection / those rows"
     )
     held_out: bool = Field(description="false if these rows were trained on (test_fraction: 0)")
     intervals: dict[str, Interval] | None = Field(description="by metric, over repeats; null for a single repeat")
     calibration: tuple[tuple[Share, Share, Count], ...] = Field(
         description="(mean prediction, share of positives, rows) of groups of equal size, first repeat"
     )
+
+
+class Entry(Section):
+    """One thing that a party learnt, as :class:`vfl_node.ledger.Learnt`."""
+
+    what: str = Field(description="a stable keyword")
+    count: Count | None = Field(description="how many, or how large; null where that is hidden from this report's party")
+    text: str = Field(description="in plain words")
 
 
 class PhaseTraffic(Section):
@@ -129,7 +139,7 @@ class PhaseTraffic(Section):
 class Report(Section):
     """``report.json``."""
 
-    format: Literal[1] = Field(default=1, description="changes when a key changes its meaning")
+    format: Literal[2] = Field(default=2, description="changes when a key changes its meaning")
     job: JobRun
     manifest_digest: str = Field(description="as in job")
     party: Name = Field(description="whose report this is")
@@ -143,7 +153,7 @@ class Report(Section):
     local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
     gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
     phases: dict[str, PhaseTraffic]
-    learnt: dict[Name, tuple[str, ...]] = Field(description="party → in plain words, what it learnt from the protocol")
+    learnt: dict[Name, tuple[Entry, ...]] = Field(description="party → what it learnt from the protocols")
     versions: dict[str, str]
 
     def to_json(self) -> str:
@@ -197,6 +207,8 @@ def build(
             group=alignment.group,
             ours=alignment.ours,
             theirs=alignment.theirs,
+            padded=alignment.padded,
+            rows=len(alignment),
             union=alignment.union,
             intersection=alignment.intersection,
             seconds=align_seconds,
@@ -267,15 +279,24 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
     return found or None
 
 
-def _learnt(job: Job, party: str, alignment: Alignment, training: TrainingResult | None) -> dict[str, tuple[str, ...]]:
-    """This party's lines as its protocols gave them; the peer's as the same protocols give them at its end."""
+def _learnt(job: Job, party: str, alignment: Alignment, training: TrainingResult | None) -> dict[str, tuple[Entry, ...]]:
+    """This party's entries as its protocols gave them; the peer's as far as this party can know them."""
     peer = next(name for name in job.parties.all if name != party)
-    theirs = LEARNT[job.align.protocol](party, alignment.theirs, alignment.ours, alignment.union, alignment.intersection)
-    if job.train and peer == job.parties.active:
-        theirs += active_learns(party, len(alignment), alignment.missing, job.train, job.evaluate)
-    elif job.train:
-        theirs += passive_learns(party, alignment.missing, job.evaluate)
-    return {party: alignment.learnt + (training.learnt if training else ()), peer: theirs}
+    ours, theirs = alignment.learnt, alignment.peer_learnt
+    if job.train and training:
+        ours += training.learnt
+        learns = active_learns if peer == job.parties.active else passive_learns
+        theirs += learns(party, training.rows, _missing(alignment), job.train, job.evaluate)
+    return {party: _entries(ours), peer: _entries(theirs)}
+
+
+def _missing(alignment: Alignment) -> int | None:
+    """How many shared rows this party does not own; None where rows that stand for no record may be among them."""
+    return None if alignment.missing and alignment.missing_at_peer is None else alignment.missing
+
+
+def _entries(learnt: tuple[Learnt, ...]) -> tuple[Entry, ...]:
+    return tuple(Entry(**asdict(entry)) for entry in learnt)
 
 
 if __name__ == "__main__":

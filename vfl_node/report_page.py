@@ -26,13 +26,25 @@ METRICS = {
 }
 """Metric → (title, how to read it, largest value that has a meaning), in the order of the page."""
 
+PROTOCOLS = {
+    "psu": "private set union",
+    "psi": "private set intersection",
+    "apsi": "asymmetric private set intersection",
+}
+
 
 def render(report: dict[str, Any]) -> str:
     """The page of ``report``, the JSON form of a :class:`vfl_node.report.Report`."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
-    environment.filters |= {"bytes": human_bytes, "duration": human_seconds, "time": human_time, "signed": signed}
+    environment.filters |= {
+        "bytes": human_bytes,
+        "count": human_count,
+        "duration": human_seconds,
+        "signed": signed,
+        "time": human_time,
+    }
     style = environment.get_template("style.css.j2").render()
     peer = next(name for name in report["learnt"] if name != report["party"])
     return environment.get_template("report.html.j2").render(
@@ -43,6 +55,8 @@ def render(report: dict[str, Any]) -> str:
         curves=_curves(report),
         comparisons=_comparisons(report),
         calibration=_calibration(report),
+        protocol=PROTOCOLS[report["alignment"]["protocol"]],
+        sizes=_sizes(report, peer),
         sets=_sets(report, peer),
         traffic=_traffic(report),
         style=Markup(style),  # noqa: S704 - our own file
@@ -63,6 +77,11 @@ def human_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
         count /= 1000
     return f"{count:.3g} TB"
+
+
+def human_count(count: int | None) -> str:
+    """A number of things for people."""
+    return "hidden" if count is None else f"{count:,}"
 
 
 def human_seconds(seconds: float) -> str:
@@ -125,21 +144,43 @@ def _calibration(report: dict[str, Any]) -> Markup | None:
     return charts.calibration_chart("calibration", "Calibration", curves) if curves else None
 
 
+def _most(report: dict[str, Any]) -> str:
+    """What stands before the peer's number where that is the most it can be; a passive party of an apsi never pads."""
+    exact = report["alignment"]["protocol"] == "apsi" and report["role"] == "active"
+    return "at most " if report["alignment"]["padded"] and not exact else ""
+
+
+def _sizes(report: dict[str, Any], peer: str) -> list[tuple[str, str]]:
+    """Numbers of records and what they are of, the shared order's first."""
+    of = report["alignment"]
+    union = "records in the union" if of["union"] is not None else "rows in the shared order"
+    rows = {"psu": union, "psi": "records in common", "apsi": "rows in the obfuscated set"}[of["protocol"]]
+    common = [] if of["protocol"] == "psi" else [(human_count(of["intersection"]), "in common")]
+    theirs = human_count(of["theirs"]), f"of {peer}{', at most' if _most(report) else ''}"
+    return [(human_count(of["rows"]), rows), *common, (human_count(of["ours"]), f"of {report['party']}"), theirs]
+
+
 def _sets(report: dict[str, Any], peer: str) -> Markup:
     """Each set as a bar whose place shows the overlap; from zero where the overlap is hidden."""
     of = report["alignment"]
-    ours, theirs, union, common = of["ours"], of["theirs"], of["union"], of["intersection"]
-    left = 0 if union is None else union - theirs
+    ours, theirs, shared, common = of["ours"], of["theirs"], of["rows"], of["intersection"]
+    left = 0 if common is None else ours - common
     rows = [
-        Row(report["party"], f"{ours:,}", (Bar(0, ours, "first"),)),
-        Row(peer, f"{theirs:,}", (Bar(left, left + theirs, "second"),)),
+        Row(report["party"], human_count(ours), (Bar(0, ours, "first"),)),
+        Row(peer, f"{_most(report)}{human_count(theirs)}", (Bar(left, left + theirs, "second"),)),
     ]
-    guides: list[float] = []
-    if union is not None:
-        rows.append(Row("both together (union)", f"{union:,}", (Bar(0, union, "joint"),)))
-        rows.append(Row("in common (intersection)", f"{common:,}", (Bar(left, ours, "joint"),)))
-        guides = [left, ours] if common else []
-    return charts.bar_chart("sets", "Records of each party, their union and intersection", rows, guides=guides)
+    if of["protocol"] == "apsi":
+        rows.append(Row("shared order (obfuscated set)", human_count(shared), (Bar(left, left + shared, "joint"),)))
+    elif common is None:
+        rows.append(Row("shared order", human_count(shared), (Bar(0, shared, "joint"),)))
+        rows.append(Row("both together (union)", "hidden", ()))
+    else:
+        union, most = ours + theirs - common, _most(report)
+        rows.append(Row("both together (union)", f"{most}{human_count(union)}", (Bar(0, union, "joint"),)))
+    bars = () if common is None else (Bar(left, ours, "joint"),)
+    rows.append(Row("in common (intersection)", human_count(common), bars))
+    guides = [left, ours] if common else []
+    return charts.bar_chart("sets", "Records of each party, and what they share", rows, guides=guides)
 
 
 def _traffic(report: dict[str, Any]) -> Markup:

@@ -6,10 +6,11 @@ Nothing here is ever sent to another party.
 from __future__ import annotations
 
 import ipaddress
+import os
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, load
 from vfl_node.errors import UsageError
@@ -24,9 +25,18 @@ class Data(Frozen):
     """This party's table."""
 
     path: Path = Field(description="CSV file with a header line")
-    id: str = Field(default="id", description="column that identifies a record")
+    id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
+        default="id", description="column that identifies a record; a list where several together do"
+    )
     label: str | None = Field(default=None, description="column with labels 0 and 1 (active party only; default 'label')")
     columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
+
+    @field_validator("id")
+    @classmethod
+    def _distinct(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not isinstance(value, str) and len(set(value)) != len(value):
+            raise ValueError("a column may identify a record once only")
+        return value
 
 
 class Peer(Frozen):
@@ -41,6 +51,48 @@ class Tls(Frozen):
     ca: Path
     certificate: Path
     key: Path
+
+
+class Limits(Frozen):
+    """What this node's owner allows any alignment."""
+
+    min_set_size: int = Field(
+        default=50,
+        ge=1,
+        description="fewest ids of either party; an intersection that is empty or whole speaks of every one of them, and where "
+        "one record in ten is shared that of 50 random ids is empty once in 200 jobs (0.9^50), that of 10 in every third",
+    )
+    max_set_size: int = Field(default=100_000_000, ge=1, description="most ids that a peer may announce, made-up ones included")
+    inputs_per_peer: int = Field(
+        default=20,
+        ge=1,
+        description="how many different pairs of sets, this node's and a peer's, may be aligned, ever; "
+        "from two that differ in a few ids either party may learn about those",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Limits:
+        if self.min_set_size > self.max_set_size:
+            raise ValueError("min_set_size is above max_set_size")
+        return self
+
+
+class Obfuscation(Frozen):
+    """The active party's own wishes for the obfuscated set of an asymmetric intersection (job: ``obfuscation: private``)."""
+
+    security_number: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        allow_inf_nan=False,
+        description="ξ: the set has |I|^(1-ξ)·n_s^ξ records, rounded up to a public size; 0: the intersection I, "
+        "1: the passive party's whole set of n_s. None: jobs that leave it to this node are refused",
+    )
+    min_intersection: int = Field(
+        default=1,
+        ge=0,
+        description="the obfuscated set is sized for at least so many shared records; with fewer this node goes no further",
+    )
 
 
 class Settings(Frozen):
@@ -58,8 +110,13 @@ class Settings(Frozen):
     insecure_loopback: bool = Field(default=False, description="plaintext, and only between loopback addresses")
     state_dir: Path = Field(default=Path("state"), description="jobs, keys of sessions, reports; 0700")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
-    threads: int = Field(default=1, ge=1, le=1024, description="threads for tensors and group operations")
+    threads: int = Field(default=1, ge=1, le=1024, description="threads for tensors")
+    group_threads: int | None = Field(
+        default=None, ge=1, le=1024, description="threads for group operations; None: one for every core this process may use"
+    )
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
+    limits: Limits = Limits()
+    obfuscation: Obfuscation = Obfuscation()
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
@@ -73,7 +130,14 @@ class Settings(Frozen):
             raise ValueError("set tls (or insecure_loopback: true for a trial on one machine)")
         if self.tls is None and (bad := [a for a in self._addresses() if not is_loopback(a)]):
             raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
+        if self.role == "passive" and self.obfuscation != Obfuscation():
+            raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
         return self
+
+    @property
+    def group_workers(self) -> int:
+        """Threads for group operations: ``group_threads``, or one for every core this process may use."""
+        return self.group_threads or len(os.sched_getaffinity(0))
 
     def _addresses(self) -> list[str]:
         addresses = [peer.address for peer in self.peers.values()]
@@ -105,4 +169,4 @@ def load_settings(path: Path) -> Settings:
     return settings.model_copy(update=update)
 
 
-__all__ = ["Data", "Peer", "Settings", "Tls", "UsageError", "is_loopback", "load_settings"]
+__all__ = ["Data", "Limits", "Obfuscation", "Peer", "Settings", "Tls", "UsageError", "is_loopback", "load_settings"]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from vfl_node.alignment import psi, psu
-from vfl_node.alignment.alignment import MemoryPins
+from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.job import Align
 from vfl_node.progress import Silent
+from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 SENT = {  # lists in the order each side sends them
     "psu": {
@@ -19,10 +26,11 @@ SENT = {  # lists in the order each side sends them
         "passive": ["step 5", "step 4", "step 9", "step 12 request", "step 11 reply"],
     },
     "psi": {"active": ["step 1", "step 4"], "passive": ["step 2", "step 3"]},
+    "apsi": {"active": ["step 4", "step 8", "step 12"], "passive": ["step 3", "step 6", "step 10"]},
 }
-SIDES = {"psu": {"active": psu.active, "passive": psu.passive}, "psi": {"active": psi.active, "passive": psi.passive}}
-
-TOY = 0xFC9DC1E26B7C4B47_0000  # replaced below by the prime itself
+ROLES = ("active", "passive")
+NAMES = ("clinic", "lab")
+ANY_SIZE = Limits.model_construct(min_set_size=0, max_set_size=1_000_000, inputs_per_peer=20)
 
 
 class Spy(Channel):
@@ -34,9 +42,11 @@ class Spy(Channel):
 
     async def send(self, message):
         self.messages.append(message)
+        if isinstance(message, alignment_pb2.Obfuscation) and message.again:
+            self.names = ["step 12"]
         await super().send(message)
 
-    async def send_rows(self, rows, *, count, width):
+    async def send_rows(self, rows, *, count, width, start=0):
         blocks = [rows] if isinstance(rows, np.ndarray) else list(rows)
         gathered = np.concatenate([np.empty((0, width), np.uint8), *blocks])
         assert len(gathered) == count
@@ -44,7 +54,7 @@ class Spy(Channel):
         if name in self.change:
             gathered = self.change[name](gathered)
         self.lists[name] = gathered
-        await super().send_rows(gathered, count=len(gathered), width=width)
+        await super().send_rows(gathered, count=len(gathered), width=width, start=start)
 
 
 class Unshuffled(Randomness):
@@ -76,20 +86,24 @@ class Counting(Silent):
 class Run:
     """What came of one run: results (or exceptions), and all lists by name."""
 
-    def __init__(self, protocol, results, spies, progress, randomness, group):
+    def __init__(self, protocol, results, spies, progress, randomness, group, ids):
         self.active, self.passive = results
         self.protocol, self.spies, self.progress, self.randomness, self.group = protocol, spies, progress, randomness, group
+        self.ids = dict(zip(ROLES, ids, strict=True))
         self.lists = {**spies[0].lists, **spies[1].lists}
 
     def scalar(self, role, name):
         """A party's secret scalar, as that party itself knows it."""
         return self.group.draw(self.randomness[role].derive(self.protocol).derive(name))
 
+    def canonical(self, role):
+        """A party's identifiers in the order that does not depend on the table."""
+        return self.ids[role].take(self.ids[role].canonical_order)
+
     def order(self, role, step):
-        """A party's secret permutation of a step, as that party itself knows it."""
-        return (
-            self.randomness[role].derive(self.protocol).derive(step.removesuffix(" request")).permutation(len(self.lists[step]))
-        )
+        """A party's secret order of a step, as that party itself knows it: places in its table."""
+        secret = self.randomness[role].derive(self.protocol).derive(step.removesuffix(" request"))
+        return self.ids[role].canonical_order[secret.permutation(len(self.lists[step]))]
 
     def power(self, rows, scalar):
         return self.group.power(rows, scalar, _workers)
@@ -105,8 +119,10 @@ def workers():
 
 @pytest.fixture(scope="session")
 def toy_group():
-    """QR(p) for the largest 80-bit safe prime: as fast as it is unsafe."""
-    return SafePrimeGroup("toy", 2**80 - 5837)
+    """QR(p) for the largest 80-bit safe prime: as fast as it is unsafe. Lists come in several chunks."""
+    group = SafePrimeGroup("toy", 2**80 - 5837)
+    group.chunk_rows = 4
+    return group
 
 
 @pytest.fixture(scope="session")
@@ -116,33 +132,57 @@ def groups(toy_group):
 
 @pytest.fixture(scope="session")
 def run_alignment(toy_group):
-    """Run both sides in memory: ``run_alignment(protocol, ids_a, ids_p, …) -> Run``."""
+    """Run both sides in memory: ``run_alignment(protocol, ids_a, ids_p, …) -> Run``.
 
-    def run(protocol, ids_a, ids_p, *, group=toy_group, seed=1, unshuffled=(), change=None, pins=None, groups=None):
-        channels = memory_channels("clinic", "lab")
+    ``folders`` and ``pins`` of an earlier run make it a resumed attempt; ``memories`` a later job with the same peer.
+    """
+
+    def run(
+        protocol,
+        ids_a,
+        ids_p,
+        *,
+        group=toy_group,
+        seed=1,
+        unshuffled=(),
+        change=None,
+        pins=None,
+        groups=None,
+        folders=None,
+        memories=None,
+        limits=ANY_SIZE,
+        obfuscation=Obfuscation(),
+        job_id="job",
+        **terms,
+    ):
+        if protocol == "apsi":
+            terms.setdefault("obfuscation", {"fraction": 0.6})
+        channels = memory_channels(*NAMES, job_id=job_id)
         spies = [
             Spy(channel._pipe, peer=channel.peer, job_id=channel.job_id).watch(SENT[protocol][role], change)
-            for channel, role in zip(channels, ("active", "passive"), strict=True)
+            for channel, role in zip(channels, ROLES, strict=True)
         ]
-        randomness = {role: Unshuffled(bytes([seed, i]) * 16, unshuffled) for i, role in enumerate(SIDES[protocol])}
+        randomness = {role: Unshuffled(bytes([seed, i]) * 16, unshuffled) for i, role in enumerate(ROLES)}
         progress = [Counting(), Counting()]
-        results = run_together(
-            *(
-                (
-                    SIDES[protocol][role](
-                        spies[i],
-                        (ids_a, ids_p)[i],
-                        group=groups[i] if groups else group,
-                        randomness=randomness[role],
-                        workers=_workers,
-                        pins=pins[i] if pins else MemoryPins(),
-                        progress=progress[i],
-                    ),
-                    spies[i],
+        ids = [Identifiers.of(ids_a), Identifiers.of(ids_p)]
+        with tempfile.TemporaryDirectory() as scratch:
+            sides = []
+            for i, role in enumerate(ROLES):
+                party = Party(
+                    name=NAMES[i],
+                    ids=ids[i],
+                    randomness=randomness[role],
+                    workers=_workers,
+                    pins=pins[i] if pins else MemoryPins(),
+                    progress=progress[i],
+                    folder=folders[i] if folders else Path(scratch, role),
+                    memory=memories[i] if memories else MemoryOfOneRun(Randomness(bytes([seed, i, 1, 1]) * 8)),
+                    limits=limits,
+                    obfuscation=obfuscation,
                 )
-                for i, role in enumerate(("active", "passive"))
-            )
-        )
-        return Run(protocol, results, spies, progress, randomness, group)
+                side = align(role, Align(protocol=protocol, **terms), spies[i], party, group=groups[i] if groups else group)
+                sides.append((side, spies[i]))
+            results = run_together(*sides)
+        return Run(protocol, results, spies, progress, randomness, group, ids)
 
     return run

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.data.features import CLIP, Encoder
+from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError, StateError
 
@@ -27,7 +28,7 @@ def categorical(*values: str | None) -> CategoricalColumn:
 
 
 def table(columns: Mapping[str, Column], rows: int) -> Table:
-    return Table(tuple(str(row).encode() for row in range(rows)), columns)
+    return Table(Identifiers.of(str(row).encode() for row in range(rows)), columns)
 
 
 def rows(count: int) -> np.ndarray:

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.data import csv_file
-from vfl_node.data.identifiers import IdForm
+from vfl_node.data.identifiers import Identifiers, composite
 from vfl_node.data.tables import MISSING, CategoricalColumn, NumericColumn, Table, read_table
 from vfl_node.errors import DataError
+from vfl_node.job import IdForm
 from vfl_node.settings import Data
 
 STEADY = settings(deadline=None, derandomize=True)
@@ -29,7 +30,12 @@ def file(tmp_path: Path) -> Path:
 
 
 def read(
-    path: Path, content: str | bytes | None = None, *, id_form: IdForm = "text", needs_label: bool = False, **settings: Any
+    path: Path,
+    content: str | bytes | None = None,
+    *,
+    id_form: IdForm | tuple[IdForm, ...] = "text",
+    needs_label: bool = False,
+    **settings: Any,
 ) -> Table:
     if content is not None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -50,7 +56,7 @@ def categories(table: Table, name: str) -> list[str | None]:
 
 def test_a_plain_table(file: Path) -> None:
     table = read(file, "id,age,colour,label\nb,41,red,0\na,38.5,blue,1\n", needs_label=True)
-    assert table.ids == (b"text:b", b"text:a")
+    assert list(table.ids) == [b"text:b", b"text:a"]
     assert list(table.columns) == ["age", "colour"]
     assert numbers(table, "age") == [41, 38.5]
     assert categories(table, "colour") == ["red", "blue"]
@@ -64,7 +70,7 @@ def test_a_plain_table(file: Path) -> None:
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
 def test_line_ends_and_a_byte_order_mark_do_not_count(file: Path, end: str, mark: bytes) -> None:
     table = read(file, mark + end.join(["id,age", "a,1", "", 'b,"2"', ""]).encode())
-    assert table.ids == (b"text:a", b"text:b")
+    assert list(table.ids) == [b"text:a", b"text:b"]
     assert numbers(table, "age") == [1, 2]
 
 
@@ -75,7 +81,7 @@ def test_quoted_cells_hold_commas_quotes_and_lines(file: Path) -> None:
 
 def test_space_around_cells_and_names_does_not_count(file: Path) -> None:
     table = read(file, " id , age , colour \n a , 1 , red \nb,2,red\n")
-    assert table.ids == (b"text:a", b"text:b")
+    assert list(table.ids) == [b"text:a", b"text:b"]
     assert numbers(table, "age") == [1, 2]
     assert categories(table, "colour") == ["red", "red"]
 
@@ -119,7 +125,45 @@ def test_declared_kinds_win(file: Path) -> None:
 
 
 def test_ids_take_the_form_of_the_job(file: Path) -> None:
-    assert read(file, "id\n007\n8\n", id_form="integer").ids == (b"integer:7", b"integer:8")
+    assert list(read(file, "id\n007\n8\n", id_form="integer").ids) == [b"integer:7", b"integer:8"]
+
+
+WARD = "ward,bed,age\nA,07,40\nA,8,50\nb,7,60\n"
+BY_WARD: dict[str, Any] = {"id": ("ward", "bed"), "id_form": ("nocase", "integer")}
+
+
+def test_several_columns_identify_a_record_each_in_its_form(file: Path) -> None:
+    table = read(file, WARD, **BY_WARD)
+    expected = [("a", "7"), ("a", "8"), ("b", "7")]
+    assert list(table.ids) == [composite([b"nocase:" + ward.encode(), b"integer:" + bed.encode()]) for ward, bed in expected]
+    assert list(table.columns) == ["age"]
+
+
+def test_parts_of_an_id_do_not_run_into_each_other(file: Path) -> None:
+    table = read(file, "ward,bed\nab,c\na,bc\n", id=("ward", "bed"), id_form=("text", "text"))
+    assert len(set(table.ids)) == 2
+
+
+def test_both_parties_take_the_columns_in_the_order_of_the_settings(file: Path) -> None:
+    expected = read(file, WARD, **BY_WARD).ids
+    assert read(file, "age,bed,ward\n1,7,a\n2,8,a\n3,7,B\n", **BY_WARD).ids == expected
+    assert read(file, WARD, id=("bed", "ward"), id_form=("integer", "nocase")).ids != expected
+
+
+@pytest.mark.parametrize(
+    ("id_", "id_form", "named"),
+    [
+        (("ward", "bed"), "text", "2 columns (ward, bed), and the job's align.id_form is for 1 column (text)"),
+        ("ward", ("text", "integer"), "1 column (ward), and the job's align.id_form is for 2 columns (text, integer)"),
+        (("a", "b", "c"), ("text", "text"), "3 columns (a, b, c), and the job's align.id_form is for 2 columns (text, text)"),
+    ],
+)
+def test_settings_and_job_name_as_many_columns(file: Path, id_: Any, id_form: Any, named: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(file, id=id_, id_form=id_form)  # before the file is read: it does not exist
+    assert caught.value.message == f"lab: data.id names {named}"
+    assert caught.value.code == "E_CONFIG"
+    assert "ward" not in caught.value.for_peer
 
 
 def test_other_names_for_id_and_label(file: Path) -> None:
@@ -140,7 +184,7 @@ def test_more_rows_than_a_block(file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(csv_file, "BLOCK_ROWS", 4)
     for rows in (3, 4, 5, 8, 9):
         table = read(file, "id,x,kind\n" + "".join(f"{i},{i / 2},k{i % 3}\n" for i in range(rows)))
-        assert table.ids == tuple(f"text:{i}".encode() for i in range(rows))
+        assert list(table.ids) == [f"text:{i}".encode() for i in range(rows)]
         assert numbers(table, "x") == [i / 2 for i in range(rows)]
         assert categories(table, "kind") == [f"k{i % 3}" for i in range(rows)]
     with pytest.raises(DataError, match=":8:x: an infinite number"):
@@ -151,6 +195,7 @@ HEADER = "id,age,label\n"
 ROWS = "canary-1,3,0\ncanary-2,4,1\n"
 AGE = {"columns": {"age": "numeric"}}
 BY_NUMBER = {"id_form": "integer"}
+BY_TWO = {"id": ("id", "age"), "id_form": ("text", "integer")}
 NO_ID = ":1: there is no column 'id' (data.id)"
 
 FAULTS: dict[str, tuple[bytes | str, dict[str, Any], str, str]] = {
@@ -191,6 +236,17 @@ FAULTS: dict[str, tuple[bytes | str, dict[str, Any], str, str]] = {
     "duplicate ids": (HEADER + ROWS + ROWS, {}, "E_DUP_IDS", ":4:id: 2 duplicate ids (lines 2 and 4, 3 and 5)"),
     "duplicate after NFKC": (HEADER + ROWS + "canary\uff0d1,3,0\n", {}, "E_DUP_IDS", ":4:id: 1 duplicate ids (lines 2 and 4)"),
     "many duplicates": (HEADER + ROWS * 4, {}, "E_DUP_IDS", ":4:id: 6 duplicate ids (lines 2 and 4, 3 and 5, 2 and 6, …)"),
+    "no second id column": (HEADER + ROWS, {**BY_TWO, "id": ("id", "bed")}, "E_COLUMN", ":1: there is no column 'bed'"),
+    "label within the id": (HEADER + ROWS, {**BY_TWO, "label": "age"}, "E_COLUMN", "'age' cannot be both id and label"),
+    "second id column as a feature": (HEADER + ROWS, BY_TWO | AGE, "E_COLUMN", ":1:age: is the id column"),
+    "part of an id is empty": (HEADER + ROWS + "canary-3,,1\n", BY_TWO, "E_ID", ":4:age: the identifier is empty"),
+    "duplicates of two columns": (
+        HEADER + ROWS + "canary-1,4,1\n" + ROWS,
+        BY_TWO,
+        "E_DUP_IDS",
+        ":5:id+age: 2 duplicate ids (lines 2 and 5, 3 and 6)",
+    ),
+    "unassigned character": (HEADER + ROWS + "canary\u0378,5,0\n", {}, "E_ID", ":4:id: the identifier holds a character that"),
     "other label": (HEADER + ROWS + "canary-3,5,canary\n", {}, "E_LABEL", ":4:label: the label is neither 0 nor 1 (1"),
     "no label": (HEADER + ROWS + "canary-3,5,\n", {}, "E_LABEL", ":4:label: "),
     "negative label": (HEADER + ROWS + "canary-3,5,-1\n", {}, "E_LABEL", ":4:label: "),
@@ -255,9 +311,9 @@ def test_a_table_shows_its_shape_only(file: Path) -> None:
 
 def test_columns_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="one entry a record"):
-        Table((b"a",), {"x": NumericColumn(np.zeros(2))})
+        Table(Identifiers.of([b"a"]), {"x": NumericColumn(np.zeros(2))})
     with pytest.raises(ValueError, match="one entry a record"):
-        Table((b"a",), {}, np.zeros(2, dtype=np.float32))
+        Table(Identifiers.of([b"a"]), {}, np.zeros(2, dtype=np.float32))
 
 
 BASE = "id,x,kind,label\na,1,u,0\nb,,v,1\nc,3,,1\n"

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, Memory
 from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.files import write_whole
 from vfl_node.job import Job
+from vfl_node.ledger import Learnt
+from vfl_node.models import storage
 from vfl_node.node.store import JobFolder, Store
 from vfl_node.transport.channel import Traffic
 
@@ -80,14 +85,48 @@ def test_pins_refuse_another_digest(tmp_path: Path) -> None:
 def test_alignment_is_kept(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     assert folder.load_alignment() is None
-    alignment = Alignment("psu", "curve25519", np.array([2, -1, 0], dtype=np.int64), 2, 2, 1, ("a", "b"))
+    alignment = Alignment(
+        protocol="psu",
+        group="curve25519",
+        rows=np.array([2, -1, 0], dtype=np.int64),
+        ours=2,
+        theirs=2,
+        intersection=1,
+        padded=True,
+        learnt=(Learnt("set size", 2, "lab holds 2 records"), Learnt("intersection", None, "hidden")),
+        peer_learnt=(Learnt("set size", 2, "your 2 records"),),
+    )
     folder.save_alignment(alignment, 1.5, Traffic(1, 2, 3, 4))
     loaded = JobFolder(tmp_path / "job").load_alignment()
     assert loaded is not None
     again, seconds, traffic = loaded
+    assert again.rows.dtype == np.int64
     assert again.rows.tolist() == [2, -1, 0]
-    assert (again.union, again.learnt) == (3, ("a", "b"))
+    assert replace(again, rows=alignment.rows) == alignment
     assert (seconds, traffic) == (1.5, Traffic(1, 2, 3, 4))
+
+
+def test_an_alignment_of_another_version_is_refused(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    head = {"protocol": "psu", "group": "curve25519", "ours": 1, "theirs": 1, "intersection": 1, "learnt": ["in words"]}
+    about = {"alignment": json.dumps(head), "seconds": "1.0", "traffic": "{}"}
+    storage.save(folder.path / "alignment.safetensors", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
+    with pytest.raises(StateError, match="another version"):
+        folder.load_alignment()
+
+
+def test_partners_are_remembered_beyond_jobs(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    memory: Memory = store.partner("lab")
+    memory.keep("set", b"ids")
+    assert store.partner("lab") is memory  # one lock for all jobs
+    record = store.add(JOB, submitter="clinic")
+    store.job_folder(record).destroy_secrets()
+    store.close()
+    again = Store(tmp_path)
+    assert again.partner("lab").recall("set") == b"ids"
+    assert (tmp_path / "partners" / "lab").is_dir()
+    again.close()
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, Pins
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Train
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
@@ -43,7 +44,7 @@ def table(columns: Mapping[str, NDArray[Any]], rows: NDArray[np.int64], labels: 
         return CategoricalColumn(codes[rows].astype(np.int64), tuple(levels))
 
     return Table(
-        tuple(str(row).encode() for row in rows),
+        Identifiers.of(str(row).encode() for row in rows),
         {name: column(values) for name, values in columns.items()},
         None if labels is None else labels[rows].astype(np.float32),
     )

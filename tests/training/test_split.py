@@ -62,7 +62,6 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
     parties = synthetic(400)
     both = run()
     active, passive = both(parties)
-    m = len(parties.people)
     training, testing = both.schedule(parties).split(0, 0.2)
     assert len(active.epochs) == len(passive.epochs) == 3
     assert active.steps == passive.steps == 3 * -(-len(training) // 64)
@@ -85,14 +84,33 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
         f"bottom.{name}"
         for name in ("categories.0.weight", "layers.0.weight", "layers.0.bias", "layers.2.weight", "layers.2.bias")
     }
-    assert str(m) in active.learnt[0]
-    assert any("a copied row has a twin" in line for line in active.learnt)
-    assert any("not the synthetic class" in line for line in passive.learnt)
+
+
+@pytest.mark.parametrize("evaluate", [Evaluate(repeats=2), Evaluate(test_fraction=0)], ids=["repeats", "nothing held out"])
+def test_what_is_learnt_is_counted_as_it_crosses(synthetic: Make, run: Any, evaluate: Evaluate) -> None:
+    parties = synthetic(100)
+    both = run(evaluate=evaluate)
+    active, passive = both(parties)
+
+    def crossed(kind: type) -> int:
+        return sum(message.tensor.shape[0] for message in both.transcript if isinstance(message, kind))
+
+    assert {entry.what: entry.count for entry in active.learnt} == {
+        "embeddings": crossed(training_pb2.Embedding),
+        "membership": parties.lab_view.missing,
+    }
+    assert {entry.what: entry.count for entry in passive.learnt} == {
+        "gradients": crossed(training_pb2.Gradient),
+        "membership": parties.clinic_view.missing,
+        "figures": 0,
+    }
+    assert "a copied row has a twin" in active.learnt[1].text
+    assert "not the synthetic class" in passive.learnt[1].text
 
 
 def test_where_nothing_is_filled_in_nothing_is_said_of_it(synthetic: Make, run: Any) -> None:
     active, passive = run()(synthetic(100, (1.0, 1.0)))
-    said = " ".join(active.learnt + passive.learnt)
+    said = " ".join(entry.text for entry in active.learnt + passive.learnt)
     assert "embedding" in said
     assert "the label of every row trained on can be read from the gradients almost surely" in said
     for word in ("synthetic", "twin", "lacks", "holds"):
@@ -102,8 +120,8 @@ def test_where_nothing_is_filled_in_nothing_is_said_of_it(synthetic: Make, run: 
 @pytest.mark.parametrize("owned", [(1.0, 0.5), (0.5, 1.0)])
 def test_each_is_told_only_of_rows_that_its_peer_lacks(synthetic: Make, run: Any, owned: tuple[float, float]) -> None:
     active, passive = run()(synthetic(100, owned))
-    assert any("twin" in line for line in active.learnt) == (owned[1] < 1)
-    assert any("synthetic" in line for line in passive.learnt) == (owned[0] < 1)
+    assert any("twin" in entry.text for entry in active.learnt) == (owned[1] < 1)
+    assert any("synthetic" in entry.text for entry in passive.learnt) == (owned[0] < 1)
 
 
 def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synthetic: Make, run: Any) -> None:

@@ -94,4 +94,4 @@ def test_both_parties_reports_say_the_same_of_each(synthetic: Callable[..., Any]
     )
     assert clinic.learnt == lab.learnt
     assert [epoch.auc for epoch in lab.training.epochs] == [epoch.auc if told else None for epoch in clinic.training.epochs]
-    assert any("can be read from the gradients almost surely" in line for line in lab.learnt["lab"])
+    assert any("can be read from the gradients almost surely" in entry.text for entry in lab.learnt["lab"])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.errors import DataError, Paused, PeerError, PeerLost, ProtocolError, UsageError
+from vfl_node.errors import DataError, Paused, PeerError, PeerLost, ProtocolError, StateError, UsageError
 from vfl_node.transport import channel as contract
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
@@ -121,6 +121,45 @@ def test_a_body_that_does_not_parse_is_refused(world) -> None:
 
 def column(*messages: Any) -> list[Frame]:
     return [frame(message, sequence=index) for index, message in enumerate(messages)]
+
+
+def test_a_column_goes_on_where_an_earlier_attempt_stopped(world) -> None:
+    rows = rows_of(100)
+
+    async def send(channel: Channel) -> None:
+        async with channel.phase("rows"):
+            await channel.send_rows((rows[i : i + 7] for i in range(0, 100, 7)), count=100, width=32, start=40)
+
+    async def receive(channel: Channel) -> Any:
+        async with channel.phase("rows"):
+            held = hashlib.sha256(rows[:40].tobytes())
+            return [chunk async for chunk in channel.receive_chunks(width=32, count=100, start=40, digest=held)]
+
+    arrived = world.play(send(world.first), receive(world.second))[1]
+    assert np.array_equal(np.concatenate(arrived), rows[40:])
+
+
+@pytest.mark.parametrize("start", [0, 40, 100])
+@pytest.mark.parametrize("held", [(40, 0), (39, 0), (40, 1), (100, 1)])
+def test_a_column_that_begins_otherwise_than_what_is_held_is_refused(world, start: int, held: tuple[int, int]) -> None:
+    rows = rows_of(101)
+    count, first = held
+
+    async def send(channel: Channel) -> None:
+        channel._phase = "size"
+        await channel.send_rows(rows[:100], count=100, width=32, start=start)
+
+    async def receive(channel: Channel) -> None:
+        channel._phase = "size"
+        digest = hashlib.sha256(rows[first : first + count].tobytes())
+        async for _ in channel.receive_chunks(width=32, count=100, start=count, digest=digest):
+            pass
+
+    error = world.play(send(world.first), receive(world.second))[1]
+    if (start, held) == (40, (40, 0)):
+        assert error is None
+    else:
+        assert (type(error), error.code) == (StateError, "E_REPLAY")
 
 
 GOOD = rows_of(4).tobytes()

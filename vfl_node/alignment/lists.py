@@ -1,171 +1,347 @@
-"""Lists of group elements between two parties, with the checks every protocol makes of them.
+"""Lists of group elements between two parties: computed, sent, received and checked chunk by chunk.
 
-A list received has the right count, valid and distinct elements, and is pinned: a peer that
-resumes a job must send the bytes it sent before, because an answer under the same secret
-scalars to another list would be an oracle.
+A list lies on disk while a job needs it, so memory holds a few chunks of it, and an attempt goes
+on behind the last chunk that an earlier one finished: a party computes no element twice, and
+sends only what the other end does not hold. Hashing, powers, sending and receiving overlap.
+
+A list received has the right count, valid and distinct elements, and never changes once it has
+arrived: an answer under the same secret scalars to another list would be an oracle.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import NOT_MINE, Pins
+from vfl_node.alignment import costs
+from vfl_node.alignment.alignment import NOT_MINE, Party
+from vfl_node.alignment.columns import Chosen, Column, Columns, Given, Source
+from vfl_node.alignment.cover import covered
 from vfl_node.crypto.groups import Group, Scalar
-from vfl_node.crypto.rows import Rows, are_distinct, find_rows
-from vfl_node.crypto.workers import Workers
-from vfl_node.errors import DataError, ProtocolError
-from vfl_node.progress import Progress
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.rows import RowIndex, Rows
+from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError
+from vfl_node.job import Align
+from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
-MAX_IDS = 1 << 31
-"""Most identifiers accepted from a peer."""
+_AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent
 
-_CHUNKS_AHEAD = 32  # received and being powered; bounds memory and keeps progress honest
+
+class Computed:
+    """A list that is computed as it is asked for, and stored as it is computed.
+
+    Args:
+        column: where it is stored; what lies there is not computed again.
+        count: elements when it is whole.
+        compute: gives the elements from a place on, chunk by chunk.
+    """
+
+    def __init__(self, column: Column, count: int, compute: Callable[[int], Iterator[Rows]]) -> None:
+        self._column, self._count, self._compute = column, count, compute
+
+    def __len__(self) -> int:
+        return self._count
+
+    def chunks(self, start: int = 0) -> Iterator[Rows]:
+        """The elements from ``start`` on, a chunk at a time: stored ones first, then the rest as it is computed."""
+        stored = len(self._column)
+        yield from self._column.chunks(start)
+        for rows in self._rest():
+            yield rows[max(0, start - stored) :]
+            stored += len(rows)
+
+    def whole(self) -> Column:
+        """All of it, computed to its end."""
+        for _ in self._rest():
+            pass
+        return self._column
+
+    def _rest(self) -> Iterator[Rows]:
+        for rows in self._compute(len(self._column)):
+            self._column.append(rows)
+            yield rows
 
 
 class Lists:
     """One party's side of the lists of one protocol.
 
-    Args:
-        protocol: its name; separates its hashes and pins from other protocols'.
+    Attributes:
+        terms: what the job says of its alignment.
+        role: this party's.
         channel: the conversation with the peer.
+        party: what this party brings.
         group: where the elements live.
-        workers: who computes powers.
-        pins: digests that must not change between attempts.
-        progress: told of every group operation.
+        secret: this party's randomness for this protocol.
+        own: this party's identifiers, and behind them those that stand for no record.
+        peer_mark: stands for the peer's identifiers, by its own word; the same in every job.
+
+    Raises:
+        DataError: an identifier occurs twice (``E_DUP_IDS``).
     """
 
-    def __init__(
-        self, protocol: str, channel: Channel, *, group: Group, workers: Workers, pins: Pins, progress: Progress
-    ) -> None:
-        self._protocol, self._channel, self._group = protocol, channel, group
-        self._workers, self._pins, self._progress = workers, pins, progress
-
-    async def exchange_sizes(self, ids: Sequence[bytes]) -> int:
-        """Tell the peer the number of our identifiers and learn the number of its own.
-
-        Raises:
-            DataError: an identifier occurs twice (``E_DUP_IDS``).
-            ProtocolError: more than :data:`MAX_IDS` (``E_COUNT``).
-        """
-        if repeated := len(ids) - len(set(ids)):
+    def __init__(self, terms: Align, role: Role, channel: Channel, party: Party, group: Group) -> None:
+        self.terms, self.role, self.channel, self.party, self.group = terms, role, channel, party, group
+        if repeated := len(party.ids.repeats()):
             raise DataError(
-                f"{repeated} of {len(ids)} identifiers repeat an earlier one",
+                f"{repeated} of {len(party.ids)} identifiers repeat an earlier one",
                 code="E_DUP_IDS",
                 hint="keep one row for each identifier",
             )
-        await self._channel.send(alignment_pb2.SetSize(count=len(ids)))
-        theirs = int((await self._channel.receive(alignment_pb2.SetSize)).count)
-        if theirs > MAX_IDS:
-            raise ProtocolError(f"{self._channel.peer} announces {theirs} identifiers, more than {MAX_IDS}", code="E_COUNT")
-        return theirs
+        self.secret: Randomness = party.randomness.derive(terms.protocol)
+        self.own = covered(party.ids, terms, role, self.secret, party.memory)
+        self._columns = Columns(party.folder, width=group.width, chunk_rows=group.chunk_rows)
+        self._domain = f"vfl-node-v1-{terms.protocol}-{group.name}".encode()
+        self.peer_mark = b""
+        self._held_by_peer: dict[str, int] = {}
 
-    def hashed(self, ids: Sequence[bytes]) -> Rows:
-        """The identifiers as group elements of this protocol's own domain."""
-        return self._group.hash_to_group(ids, f"vfl-node-v1-{self._protocol}-{self._group.name}".encode())
+    # Before the first list.
 
-    def powers(self, rows: Rows, scalar: Scalar) -> Iterator[Rows]:
-        """``x^scalar`` for every row, block by block as they are computed."""
-        for block in self._group.powers(rows, scalar, self._workers):
-            self._progress.advance(len(block))
-            yield block
+    async def meet(self, *, receives: Sequence[str]) -> int:
+        """Exchange sizes, and what each side holds from earlier attempts; the number of the peer's elements.
 
-    def power(self, rows: Rows, scalar: Scalar) -> Rows:
-        """``x^scalar`` for every row."""
-        return self._gathered(self.powers(rows, scalar))
+        Leaks: whether our identifiers are those of an earlier job with this peer.
 
-    def power_distinct(self, name: str, rows: Rows, scalar: Scalar) -> Rows:
-        """As :meth:`power`, of the received list ``name``, whose powers must differ too.
-
-        Points of Curve25519 that differ by a component of small order have the same power.
+        Args:
+            receives: the lists that the peer will send.
 
         Raises:
-            ProtocolError: two are equal (``E_DUPLICATE``).
+            PolicyError: a set is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this
+                owner, or was changed too often (``E_BUDGET``).
+            StateError: the peer's set has another size than in an earlier attempt (``E_REPLAY``),
+                or the disk has no room for the lists (``E_DISK_FULL``).
         """
-        return self._distinct(name, self.power(rows, scalar))
+        limits, peer, ours = self.party.limits, self.channel.peer, len(self.own)
+        if len(self.party.ids) < limits.min_set_size:
+            raise _too_few(f"this party has {len(self.party.ids)} identifiers", limits.min_set_size)
+        held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in self._columns.held(receives).items()]
+        mark = self.party.memory.secret.derive(f"input {self.party.ids.digest().hex()}").bytes(32)
+        await self.channel.send(alignment_pb2.SetSize(count=ours, mark=mark, held=held))
+        answer = await self.channel.receive(alignment_pb2.SetSize)
+        theirs, self.peer_mark = int(answer.count), answer.mark
+        self._held_by_peer = {item.list: item.rows for item in answer.held}
+        if theirs - 2 * self.terms.dummies < limits.min_set_size:
+            raise _too_few(f"{peer} announces {theirs - 2 * self.terms.dummies} identifiers", limits.min_set_size)
+        if theirs > limits.max_set_size:
+            raise PolicyError(
+                f"{peer} announces {theirs} identifiers, more than this node accepts ({limits.max_set_size})",
+                code="E_TOO_MANY",
+                hint="raise limits.max_set_size if you expect as many",
+                for_peer="its owner does not accept sets as large",
+            )
+        self.party.pins.check(f"{self.terms.protocol} size", theirs.to_bytes(8, "big"))
+        sizes = (ours, theirs) if self.role == "active" else (theirs, ours)
+        self.party.memory.count_inputs(
+            hashlib.sha256(self.party.ids.digest() + self.peer_mark).digest(), limits.inputs_per_peer
+        )
+        self._need_room(costs.most(self.terms.protocol, *sizes).spilled[self.role])
+        self.party.progress.phase("align", costs.most(self.terms.protocol, *sizes).powers[self.role], "group operations")
+        return theirs
 
-    async def send(self, rows: Rows) -> None:
-        """Send a list."""
-        await self._channel.send_rows(rows, count=len(rows), width=self._group.width)
+    def order(self, step: str) -> NDArray[np.int64]:
+        """A secret order of our own elements, int64[n]; whatever the order in the table."""
+        return self.own.canonical_order[self.secret.derive(step).permutation(len(self.own))]
 
-    async def send_powers(self, rows: Rows, scalar: Scalar) -> None:
-        """Send ``x^scalar`` for every row, each block as soon as it is computed."""
-        await self._channel.send_rows(self.powers(rows, scalar), count=len(rows), width=self._group.width)
+    def draw(self, name: str) -> Scalar:
+        """A secret scalar of this job."""
+        return self.group.draw(self.secret.derive(name))
 
-    async def receive(self, name: str, *, count: int) -> Rows:
-        """Receive the list ``name`` of exactly ``count`` elements.
+    # Lists of our own making.
+
+    def blinded(self, name: str, order: NDArray[np.int64], scalar: Scalar) -> Computed:
+        """Our own identifiers, hashed into the group and powered, in ``order``."""
+        size = self.group.chunk_rows
+
+        def hashed(start: int) -> Iterator[Rows]:
+            for first in range(start, len(order), size):
+                yield self.group.hash_to_group(self.own.take(order[first : first + size]), self._domain)
+
+        return self._computed(name, len(order), lambda start: self._powers(hashed(start), scalar))
+
+    def powers(self, name: str, source: Source, scalar: Scalar) -> Computed:
+        """``x^scalar`` for every element of ``source``."""
+        return self._computed(name, len(source), lambda start: self._powers(source.chunks(start), scalar))
+
+    def chosen(self, columns: Sequence[Column], places: NDArray[np.int64]) -> Chosen:
+        """The elements at ``places`` of columns laid one behind the other."""
+        return Chosen(columns, places, self.group.chunk_rows)
+
+    def given(self, rows: Rows) -> Given:
+        """Elements that lie in memory."""
+        return Given(rows, self.group.chunk_rows)
+
+    async def send(self, name: str, source: Source) -> None:
+        """Send a list, each chunk as soon as it is there; what the peer holds already is left out.
+
+        Raises:
+            ProtocolError: the peer claims to hold more of it than there is (``E_COUNT``).
+        """
+        start = self._held_by_peer.get(name, 0)
+        if start > len(source):
+            raise ProtocolError(f"{self.channel.peer} claims {start} elements of {name}, of {len(source)}", code="E_COUNT")
+        await self.channel.send_rows(source.chunks(), count=len(source), width=self.group.width, start=start)
+
+    # Lists of the peer's.
+
+    async def receive(self, name: str, *, count: int, distinct: bool = True) -> Column:
+        """The list ``name`` of exactly ``count`` elements.
+
+        Args:
+            name: as the peer sends it.
+            count: its length.
+            distinct: whether two equal elements are refused here; else :meth:`distinct` does it on their powers.
 
         Raises:
             ProtocolError: another count (``E_COUNT``), an invalid element (``E_ELEMENT``)
                 or two equal ones (``E_DUPLICATE``).
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
-        rows = await self._channel.receive_rows(width=self._group.width, count=count)
-        self._distinct(name, self._decoded(name, rows))
-        self._pins.check(f"{self._protocol} {name}", hashlib.sha256(rows.tobytes()).digest())
-        return rows
+        column = self._columns.column(name)
+        with self._elements_of(name):
+            async for chunk in self.channel.receive_chunks(
+                width=self.group.width, count=count, start=len(column), digest=column.digest
+            ):
+                column.append(self.group.decode(chunk))
+        self._arrived(name, column)
+        return self.distinct(name, column) if distinct else column
 
-    async def receive_powers(self, name: str, scalar: Scalar, *, at_least: int, at_most: int) -> Rows:
-        """Receive the list ``name`` and give ``x^scalar``, computed while the rest still arrives.
+    async def receive_powers(self, name: str, scalar: Scalar, *, at_least: int, at_most: int) -> Column:
+        """``x^scalar`` for the list ``name``, computed while the rest still arrives.
 
         Raises:
             ProtocolError: a count outside the bounds (``E_COUNT``), an invalid element
                 (``E_ELEMENT``) or two equal ones (``E_DUPLICATE``).
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
-        digest = hashlib.sha256()
+        column, powers = self._columns.column(name), self._columns.column(f"{name} powers")
+        self.party.progress.advance(len(powers))
         started: deque[Iterator[Rows]] = deque()
-        finished: list[Rows] = []
-        async for chunk in self._channel.receive_chunks(width=self._group.width, max_count=at_most):
-            digest.update(chunk.tobytes())
-            started.append(self._group.powers(self._decoded(name, chunk), scalar, self._workers))
-            if len(started) > _CHUNKS_AHEAD:
-                finished.append(self._finished(started.popleft()))
-        finished.extend(self._finished(blocks) for blocks in started)
-        rows = self._gathered(finished)
-        if len(rows) < at_least:
-            raise ProtocolError(f"{self._from(name)}: {len(rows)} elements, expected at least {at_least}", code="E_COUNT")
-        self._distinct(name, rows)
-        self._pins.check(f"{self._protocol} {name}", digest.digest())
-        return rows
+        with self._elements_of(name):
+            for chunk in column.chunks(len(powers)):
+                self._begin(chunk, scalar, powers, started)
+            async for chunk in self.channel.receive_chunks(
+                width=self.group.width, max_count=at_most, start=len(column), digest=column.digest
+            ):
+                column.append(chunk)
+                self._begin(chunk, scalar, powers, started)
+            while started:
+                powers.append(self._gathered(started.popleft()))
+        if len(column) < at_least:
+            raise ProtocolError(f"{self._from(name)}: {len(column)} elements, expected at least {at_least}", code="E_COUNT")
+        self._arrived(name, column)
+        return self.distinct(name, powers)
 
-    def place(self, shared: Rows, own: Rows, order: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Our local row at each shared position, int64[len(shared)], or :data:`NOT_MINE`.
+    def distinct(self, name: str, column: Column) -> Column:
+        """The column, once no two of its elements are equal.
+
+        Powers are looked at where there are some: points of Curve25519 that differ by a
+        component of small order have the same power.
+
+        Raises:
+            ProtocolError: two are equal (``E_DUPLICATE``).
+        """
+        if not RowIndex(column.rows).distinct:
+            raise ProtocolError(f"{self._from(name)}: an element occurs twice", code="E_DUPLICATE")
+        return column
+
+    # What both have in the end.
+
+    def find(self, index: RowIndex, wanted: Source) -> NDArray[np.int64]:
+        """Place of every element of ``wanted`` in the indexed rows, int64[k]; −1 where it is absent."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *map(index.find, wanted.chunks())])
+
+    def place(self, shared: Rows, own: Column, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Our own identifier at each shared position, int64[len(shared)], or :data:`NOT_MINE`.
 
         Args:
-            shared: the sorted elements both parties index by.
-            own: our own distinct elements, blinded as ``shared`` is; those not in ``shared`` are left out.
-            order: the local row of each element of ``own``.
+            shared: the elements both parties index by.
+            own: our own distinct elements, blinded as ``shared`` is.
+            order: our identifier of each element of ``own``.
         """
         rows = np.full(len(shared), NOT_MINE, dtype=np.int64)
-        places = find_rows(shared, own)
+        places = self.find(RowIndex(shared), own)
         rows[places[places >= 0]] = order[places >= 0]
         return rows
 
-    def _finished(self, blocks: Iterator[Rows]) -> Rows:
-        rows = self._gathered(blocks)
-        self._progress.advance(len(rows))
-        return rows
+    def records(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The same with :data:`NOT_MINE` for identifiers that stand for no record of ours."""
+        return np.where(rows < len(self.party.ids), rows, NOT_MINE)
 
-    def _gathered(self, blocks: Iterator[Rows] | list[Rows]) -> Rows:
-        return np.concatenate([self._group.empty(), *blocks])
+    @property
+    def peer(self) -> str:
+        """The peer's name."""
+        return self.channel.peer
 
-    def _decoded(self, name: str, rows: Rows) -> Rows:
+    def close(self) -> None:
+        """Close all files; they stay for the next attempt. Idempotent."""
+        self._columns.close()
+
+    def _computed(self, name: str, count: int, compute: Callable[[int], Iterator[Rows]]) -> Computed:
+        column = self._columns.column(name)
+        self.party.progress.advance(len(column))
+        return Computed(column, count, compute)
+
+    def _powers(self, chunks: Iterable[Rows], scalar: Scalar) -> Iterator[Rows]:
+        """Powers chunk by chunk; the next chunk is fetched while workers compute."""
+        started: deque[Iterator[Rows]] = deque()
+        for chunk in chunks:
+            started.append(self.group.powers(chunk, scalar, self.party.workers))
+            if len(started) > _AHEAD:
+                yield self._gathered(started.popleft())
+        while started:
+            yield self._gathered(started.popleft())
+
+    def _begin(self, chunk: Rows, scalar: Scalar, powers: Column, started: deque[Iterator[Rows]]) -> None:
+        started.append(self.group.powers(chunk, scalar, self.party.workers, check=True))
+        if len(started) > _AHEAD:
+            powers.append(self._gathered(started.popleft()))
+
+    def _gathered(self, blocks: Iterator[Rows]) -> Rows:
+        gathered = [self.group.empty()]
+        for block in blocks:
+            self.party.progress.advance(len(block))
+            gathered.append(block)
+        return np.concatenate(gathered)
+
+    def _arrived(self, name: str, column: Column) -> None:
+        """The list is whole: nothing computed from it leaves before it would outlive a loss of power."""
+        column.sync()
+        self.party.pins.check(f"{self.terms.protocol} {name}", column.digest.digest())
+
+    @contextmanager
+    def _elements_of(self, name: str) -> Iterator[None]:
+        """Says which list an invalid element is of."""
         try:
-            return self._group.decode(rows)
+            yield
         except ProtocolError as error:
+            if error.code != "E_ELEMENT":
+                raise
             raise ProtocolError(f"{self._from(name)}: {error.message}", code=error.code) from None
 
-    def _distinct(self, name: str, rows: Rows) -> Rows:
-        if not are_distinct(rows):
-            raise ProtocolError(f"{self._from(name)}: an element occurs twice", code="E_DUPLICATE")
-        return rows
-
     def _from(self, name: str) -> str:
-        return f"{self._protocol} {name} from {self._channel.peer}"
+        return f"{self.terms.protocol} {name} from {self.channel.peer}"
+
+    def _need_room(self, elements: int) -> None:
+        needed, free = elements * self.group.width, self._columns.free_bytes()
+        if needed > free:
+            raise StateError(
+                f"the alignment needs up to {needed / 2**30:.1f} GiB in {self.party.folder}; {free / 2**30:.1f} GiB are free",
+                code="E_DISK_FULL",
+                hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
+                for_peer="its disk is too small",
+            )
+
+
+def _too_few(what: str, minimum: int) -> PolicyError:
+    return PolicyError(
+        f"{what}, and this node's minimum is {minimum}",
+        code="E_TOO_FEW",
+        hint="the sizes of small sets betray who is in them; limits.min_set_size is this owner's choice",
+        for_peer="its owner does not align sets as small",
+    )

@@ -14,107 +14,81 @@ step  sent by  list (elements)                        order
 5     (both)   I_a^{ab} ∩ I_p^{ab}, the shared order  sorted
 ====  =======  =====================================  ===========
 
-Leaks: n_a, n_p, and to each party *which* of its own records the other one holds.
+Leaks: n_a, n_p (less exactly with the job's ``padding``), and to each party *which* of its
+own records the other one holds.
 
 Cost: n_a + n_p group operations at each party, and one hash for each own identifier.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Alignment, Pins
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.columns import Column
 from vfl_node.alignment.lists import Lists
-from vfl_node.crypto.groups import Group
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.rows import Rows, find_rows, sorted_rows
-from vfl_node.crypto.workers import Workers
-from vfl_node.progress import Progress
-from vfl_node.transport.channel import Channel
+from vfl_node.crypto.rows import RowIndex, order_rows
+from vfl_node.ledger import Learnt
 
 
-async def active(
-    channel: Channel,
-    ids: Sequence[bytes],
-    *,
-    group: Group,
-    randomness: Randomness,
-    workers: Workers,
-    pins: Pins,
-    progress: Progress,
-) -> Alignment:
+async def active(lists: Lists) -> Alignment:
     """A's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
 
     Leaks: n_a, and to P which of its own records A holds.
     """
-    secret = randomness.derive("psi")
-    a = group.draw(secret.derive("scalar"))
-    lists = Lists("psi", channel, group=group, workers=workers, pins=pins, progress=progress)
-    async with channel.phase("align"):
-        n_a, n_p = len(ids), await lists.exchange_sizes(ids)
-        progress.phase("align", n_a + n_p, "group operations")
-        order = secret.derive("step 1").permutation(n_a)
-        await lists.send(lists.power(lists.hashed(ids)[order], a))  # 1
-        i_p_b = await lists.receive("step 2", count=n_p)
-        i_p_ab = lists.power_distinct("step 2", i_p_b, a)  # while P computes step 3
-        i_a_ab = await lists.receive("step 3", count=n_a)
-        await lists.send(i_p_ab)  # 4
-    common = _common(i_a_ab, i_p_ab)
-    return _alignment(channel, group, lists.place(common, i_a_ab, order), ours=n_a, theirs=n_p)
+    a = lists.draw("scalar")
+    n_p = await lists.meet(receives=("step 2", "step 3"))
+    order = lists.order("step 1")
+    await lists.send("step 1", lists.blinded("step 1", order, a))
+    i_p_ab = await lists.receive_powers("step 2", a, at_least=n_p, at_most=n_p)  # while P computes step 3
+    i_a_ab = await lists.receive("step 3", count=len(lists.own))
+    await lists.send("step 4", i_p_ab)
+    return _alignment(lists, i_a_ab, i_p_ab, order)
 
 
-async def passive(
-    channel: Channel,
-    ids: Sequence[bytes],
-    *,
-    group: Group,
-    randomness: Randomness,
-    workers: Workers,
-    pins: Pins,
-    progress: Progress,
-) -> Alignment:
+async def passive(lists: Lists) -> Alignment:
     """P's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
 
     Leaks: n_p, and to A which of its own records P holds.
     """
-    secret = randomness.derive("psi")
-    b = group.draw(secret.derive("scalar"))
-    lists = Lists("psi", channel, group=group, workers=workers, pins=pins, progress=progress)
-    async with channel.phase("align"):
-        n_p, n_a = len(ids), await lists.exchange_sizes(ids)
-        progress.phase("align", n_a + n_p, "group operations")
-        order = secret.derive("step 2").permutation(n_p)
-        i_p_b = lists.power(lists.hashed(ids)[order], b)  # while A computes step 1
-        i_a_a = await lists.receive("step 1", count=n_a)
-        await lists.send(i_p_b)  # 2
-        i_a_ab = lists.power_distinct("step 1", i_a_a, b)
-        await lists.send(i_a_ab)  # 3
-        i_p_ab = await lists.receive("step 4", count=n_p)
-    common = _common(i_a_ab, i_p_ab)
-    return _alignment(channel, group, lists.place(common, i_p_ab, order), ours=n_p, theirs=n_a)
+    b = lists.draw("scalar")
+    n_a = await lists.meet(receives=("step 1", "step 4"))
+    order = lists.order("step 2")
+    i_p_b = lists.blinded("step 2", order, b).whole()  # while A computes step 1
+    i_a_a = await lists.receive("step 1", count=n_a, distinct=False)
+    await lists.send("step 2", i_p_b)
+    i_a_ab = lists.powers("step 3", i_a_a, b).whole()
+    await lists.send("step 3", lists.distinct("step 1", i_a_ab))
+    i_p_ab = await lists.receive("step 4", count=len(lists.own))
+    return _alignment(lists, i_p_ab, i_a_ab, order)
 
 
-def _common(i_a_ab: Rows, i_p_ab: Rows) -> Rows:
-    """Step 5: the elements that both lists hold, sorted."""
-    ordered = sorted_rows(i_a_ab)
-    return ordered[find_rows(sorted_rows(i_p_ab), ordered) >= 0]
-
-
-def _alignment(channel: Channel, group: Group, rows: NDArray[np.int64], *, ours: int, theirs: int) -> Alignment:
+def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int64]) -> Alignment:
+    """Step 5: our records whose elements both lists hold, in the ascending order of those."""
+    ascending = order_rows(ours.rows)
+    shared = lists.find(RowIndex(theirs.rows), lists.chosen([ours], ascending)) >= 0
+    rows = lists.records(order[ascending[shared]])
+    party, peer, padding = lists.party, lists.peer, lists.terms.padding
+    announced = len(ours) if padding else len(party.ids)
     return Alignment(
         protocol="psi",
-        group=group.name,
+        group=lists.group.name,
         rows=rows,
-        ours=ours,
-        theirs=theirs,
+        ours=len(party.ids),
+        theirs=len(theirs),
         intersection=len(rows),
-        learnt=learnt(channel.peer, ours, theirs, ours + theirs - len(rows), len(rows)),
+        padded=padding > 0,
+        learnt=_learnt(peer, len(party.ids), len(theirs), len(rows), padding),
+        peer_learnt=_learnt(party.name, None if padding else len(theirs), announced, len(rows), padding),
     )
 
 
-def learnt(peer: str, ours: int, theirs: int, union: int | None, intersection: int | None) -> tuple[str, ...]:
-    """In plain words, what a party with ``ours`` records learns of ``peer`` with ``theirs``; the same at both roles."""
-    return (f"the number of {peer}'s records: {theirs}", f"which {intersection} of its own {ours} records {peer} holds too")
+def _learnt(of: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Learnt, ...]:
+    """What a party with ``ours`` records learns of the party ``of`` that announced ``theirs``."""
+    most = "at most " if padding else ""
+    own = "its own records" if ours is None else f"its own {ours} records"
+    return (
+        Learnt("set size", theirs, f"the number of {of}'s records: {most}{theirs}"),
+        Learnt("intersection", common, f"which {common} of {own} {of} holds too"),
+    )

@@ -23,9 +23,11 @@ step  sent by  list (elements)                               order
 12    active   I_p^{t2 s1 s2 s3} (n_p), the reply            as the request
 ====  =======  ============================================  ==============
 
-Leaks: n_a, n_p and m, the size of U, to both parties; hence also the size of the intersection.
+Leaks: n_a, n_p and m, the size of U, to both parties; hence also |I|, the size of the
+intersection. The job's ``padding`` hides n_a and n_p, its ``dummies`` |I|
+(:mod:`vfl_node.alignment.cover`); all of the above then counts those in.
 
-Cost: 3·n_own + 2·n_theirs + m group operations at each party, and one hash for each own id.
+Cost: 3·n_own + 2·n_theirs + m group operations at each party, and two hashes for each own id.
 
 Deviations from the paper: step 6 (I_p^{s1 t1} to Pp) is omitted, since only Pa merges and
 Pp could learn from its order; step 9 is sorted instead of shuffled, which hides as much;
@@ -36,183 +38,162 @@ computes while the other does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Alignment, Pins
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.cover import shared_dummies
 from vfl_node.alignment.lists import Lists
-from vfl_node.crypto.groups import Group
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.rows import find_rows, is_strictly_ascending, sorted_rows
-from vfl_node.crypto.workers import Workers
+from vfl_node.crypto.rows import RowIndex, is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
-from vfl_node.progress import Progress
-from vfl_node.transport.channel import Channel
+from vfl_node.ledger import Learnt
 
 
-async def active(
-    channel: Channel,
-    ids: Sequence[bytes],
-    *,
-    group: Group,
-    randomness: Randomness,
-    workers: Workers,
-    pins: Pins,
-    progress: Progress,
-) -> Alignment:
+async def active(lists: Lists) -> Alignment:
     """Pa's side.
 
     Args:
-        channel: the conversation with Pp.
-        ids: Pa's distinct canonical identifiers; row i of the table has ``ids[i]``.
-        group: where the elements live; both parties name the same one.
-        randomness: Pa's own for this job; the same again on a resumed attempt.
-        workers: who computes group operations.
-        pins: digests of what Pp sent in earlier attempts.
-        progress: told of every group operation.
+        lists: Pa's side of the lists.
 
     Raises:
-        DataError: an identifier occurs twice.
+        PolicyError: a set is too small or too large for Pa's owner.
         ProtocolError: Pp sent what the protocol does not permit.
-        StateError: Pp sent another list than in an earlier attempt.
+        StateError: Pp sent another list than in an earlier attempt, or the disk is too small.
 
     Leaks: n_a and the union's size to Pp.
     """
-    secret = randomness.derive("psu")
-    s1, s2, s3 = (group.draw(secret.derive(f"scalar {i}")) for i in (1, 2, 3))
-    lists = Lists("psu", channel, group=group, workers=workers, pins=pins, progress=progress)
-    async with channel.phase("align"):
-        n_a, n_p = len(ids), await lists.exchange_sizes(ids)
-        progress.phase("align", _most_operations(n_a, n_p), "group operations")
-        elements = lists.hashed(ids)
+    s1, s2, s3 = (lists.draw(f"scalar {i}") for i in (1, 2, 3))
+    times = lists.group.product
+    n_p = await lists.meet(receives=("step 5", "step 4", "step 9", "step 12 request", "step 11 reply"))
+    n_a = len(lists.own)
 
-        # 3. Pp may not learn from the order which of our rows are which.
-        await lists.send(lists.power(elements[secret.derive("step 3").permutation(n_a)], s1))
+    # 3. Pp may not learn from the order which of our rows are which.
+    await lists.send("step 3", lists.blinded("step 3", lists.order("step 3"), s1))
 
-        # 5, 4. Pp computes step 4 while we compute the power of step 5.
-        i_p_t1 = await lists.receive("step 5", count=n_p)
-        i_p_s1t1 = lists.power_distinct("step 5", i_p_t1, s1)
-        i_a_s1t1 = await lists.receive("step 4", count=n_a)
+    # 5, 4. Pp computes step 4 while we compute the powers of step 5.
+    i_p_s1t1 = await lists.receive_powers("step 5", s1, at_least=n_p, at_most=n_p)
+    i_a_s1t1 = await lists.receive("step 4", count=n_a)
 
-        # 7. L, without duplicates.
-        is_new = find_rows(sorted_rows(i_a_s1t1), i_p_s1t1) < 0
-        union = np.concatenate([i_a_s1t1, i_p_s1t1[is_new]])
-        m = len(union)
-        progress.advance(n_a + n_p - m)  # operations that the overlap saves
+    # 7. L: I_a^{s1 t1}, and behind it what is new in I_p^{s1 t1}.
+    is_new = lists.find(RowIndex(i_a_s1t1.rows), i_p_s1t1) < 0
+    places = np.concatenate([np.arange(n_a), n_a + np.flatnonzero(is_new)])
+    m = len(places)
+    lists.party.progress.advance(n_a + n_p - m)  # operations that the overlap saves
 
-        # 8. Without the shuffle our part would come first, and Pp could find its own records in it.
-        await lists.send_powers(union[secret.derive("step 8").permutation(m)], group.product(s2, s3))
+    # 8. Without the shuffle our part would come first, and Pp could find its own records in it.
+    union = lists.chosen([i_a_s1t1, i_p_s1t1], places[lists.secret.derive("step 8").permutation(m)])
+    await lists.send("step 8", lists.powers("step 8", union, times(s2, s3)))
 
-        # 11, request.
-        order = secret.derive("step 11").permutation(n_a)
-        await lists.send(lists.power(elements[order], s2))
+    # 11, request.
+    order = lists.order("step 11")
+    await lists.send("step 11 request", lists.blinded("step 11 request", order, s2))
 
-        # 9, 10.
-        uids = await lists.receive("step 9", count=m)
-        if not is_strictly_ascending(uids):
-            raise ProtocolError(f"psu step 9 from {channel.peer}: the union is not sorted and distinct", code="E_UNION")
+    # 9, 10.
+    uids = await lists.receive("step 9", count=m)
+    if not is_strictly_ascending(uids.rows):
+        raise ProtocolError(f"psu step 9 from {lists.peer}: the union is not sorted and distinct", code="E_UNION")
 
-        # 12, and the reply of 11 before ours: one long list at a time.
-        request = await lists.receive("step 12 request", count=n_p)
-        reply = lists.power_distinct("step 12 request", request, group.product(s1, s2, s3))
-        answered = await lists.receive("step 11 reply", count=n_a)
-        await lists.send(reply)
-        rows = lists.place(uids, lists.power(answered, group.product(s1, s3)), order)
-    return _alignment(channel, group, rows, ours=n_a, theirs=n_p)
+    # 12, and the reply of 11 before ours: one long list at a time.
+    reply = await lists.receive_powers("step 12 request", times(s1, s2, s3), at_least=n_p, at_most=n_p)
+    answered = await lists.receive("step 11 reply", count=n_a)
+    await lists.send("step 12 reply", reply)
+    own = lists.powers("own", answered, times(s1, s3)).whole()
+    return _alignment(lists, lists.place(uids.rows, own, order), theirs=n_p)
 
 
-async def passive(
-    channel: Channel,
-    ids: Sequence[bytes],
-    *,
-    group: Group,
-    randomness: Randomness,
-    workers: Workers,
-    pins: Pins,
-    progress: Progress,
-) -> Alignment:
+async def passive(lists: Lists) -> Alignment:
     """Pp's side; arguments and errors as :func:`active`, with the roles exchanged.
 
     Leaks: n_p and the union's size to Pa.
     """
-    secret = randomness.derive("psu")
-    t1, t2, t3 = (group.draw(secret.derive(f"scalar {i}")) for i in (1, 2, 3))
-    lists = Lists("psu", channel, group=group, workers=workers, pins=pins, progress=progress)
-    async with channel.phase("align"):
-        n_p, n_a = len(ids), await lists.exchange_sizes(ids)
-        progress.phase("align", _most_operations(n_p, n_a), "group operations")
-        elements = lists.hashed(ids)
+    t1, t2, t3 = (lists.draw(f"scalar {i}") for i in (1, 2, 3))
+    times = lists.group.product
+    n_a = await lists.meet(receives=("step 3", "step 8", "step 11 request", "step 12 reply"))
+    n_p = len(lists.own)
 
-        # 3, 5. Both parties compute their own list first.
-        i_p_t1 = lists.power(elements[secret.derive("step 5").permutation(n_p)], t1)
-        i_a_s1 = await lists.receive("step 3", count=n_a)
-        await lists.send(i_p_t1)
+    # 3, 5. Both parties compute their own list first.
+    i_p_t1 = lists.blinded("step 5", lists.order("step 5"), t1).whole()
+    i_a_s1 = await lists.receive("step 3", count=n_a, distinct=False)
+    await lists.send("step 5", i_p_t1)
 
-        # 4. Without the shuffle Pa would know its rows by position, and which of them step 5 contains.
-        i_a_s1t1 = lists.power_distinct("step 3", i_a_s1, t1)
-        await lists.send(i_a_s1t1[secret.derive("step 4").permutation(n_a)])
+    # 4. Without the shuffle Pa would know its rows by position, and which of them step 5 contains.
+    i_a_s1t1 = lists.distinct("step 3", lists.powers("step 3 powers", i_a_s1, t1).whole())
+    await lists.send("step 4", lists.chosen([i_a_s1t1], lists.secret.derive("step 4").permutation(n_a)))
 
-        # 8, 9. Sorted, so that Pa cannot follow an element of L to its UID.
-        uids = sorted_rows(
-            await lists.receive_powers("step 8", group.product(t2, t3), at_least=max(n_a, n_p), at_most=n_a + n_p)
-        )
-        progress.advance(n_a + n_p - len(uids))  # operations that the overlap saves
+    # 8, 9. Sorted, so that Pa cannot follow an element of L to its UID.
+    unsorted = await lists.receive_powers("step 8", times(t2, t3), at_least=max(n_a, n_p), at_most=n_a + n_p)
+    ascending = order_rows(unsorted.rows)
+    lists.party.progress.advance(n_a + n_p - len(unsorted))  # operations that the overlap saves
 
-        # 12, request: computed while Pa computes its own of step 11.
-        order = secret.derive("step 12").permutation(n_p)
-        our_request = lists.power(elements[order], t2)
-        their_request = await lists.receive("step 11 request", count=n_a)
-        await lists.send(uids)
-        await lists.send(our_request)
+    # 12, request: computed while Pa computes its own of step 11.
+    order = lists.order("step 12")
+    our_request = lists.blinded("step 12 request", order, t2).whole()
+    their_request = await lists.receive("step 11 request", count=n_a, distinct=False)
+    await lists.send("step 9", lists.chosen([unsorted], ascending))
+    await lists.send("step 12 request", our_request)
 
-        # 11, reply: in the order of the request.
-        await lists.send(lists.power_distinct("step 11 request", their_request, group.product(t1, t2, t3)))
+    # 11, reply: in the order of the request, and only if no two of its elements are the same.
+    reply = lists.powers("step 11 reply", their_request, times(t1, t2, t3)).whole()
+    await lists.send("step 11 reply", lists.distinct("step 11 request", reply))
 
-        # 12.
-        answered = await lists.receive("step 12 reply", count=n_p)
-        rows = lists.place(uids, lists.power(answered, group.product(t1, t3)), order)
-    return _alignment(channel, group, rows, ours=n_p, theirs=n_a)
+    # 12.
+    answered = await lists.receive("step 12 reply", count=n_p)
+    own = lists.powers("own", answered, times(t1, t3)).whole()
+    return _alignment(lists, lists.place(unsorted.rows, own, order)[ascending], theirs=n_a)
 
 
-def _most_operations(ours: int, theirs: int) -> int:
-    """Group operations of one party when nothing is shared."""
-    return 3 * ours + 2 * theirs + (ours + theirs)
-
-
-def _alignment(channel: Channel, group: Group, rows: NDArray[np.int64], *, ours: int, theirs: int) -> Alignment:
-    """The result, once every record of ours has its own place in the union.
+def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignment:
+    """The result, once every identifier of ours has its own place in the union.
 
     Raises:
         ProtocolError: one has none, or two have the same (``E_UNION``).
     """
-    union = len(rows)
-    intersection = ours + theirs - union
-    result = Alignment(
+    if np.count_nonzero(rows >= 0) != len(lists.own):
+        raise ProtocolError(f"psu: the union that {lists.peer} helped to build lacks records of ours", code="E_UNION")
+    terms, party, ours = lists.terms, lists.party, len(lists.own)
+    common = ours + theirs - len(rows)  # |I|, and dummies that both hold
+    known = common - shared_dummies(party.ids, terms, lists.role, party.memory) if terms.dummies else common
+    if not terms.padding:
+        ours, theirs = ours - 2 * terms.dummies, theirs - 2 * terms.dummies
+    return Alignment(
         protocol="psu",
-        group=group.name,
-        rows=rows,
-        ours=ours,
+        group=lists.group.name,
+        rows=lists.records(rows),
+        ours=len(party.ids),
         theirs=theirs,
-        intersection=intersection,
-        learnt=learnt(channel.peer, ours, theirs, union, intersection),
+        intersection=None if terms.dummies else common,
+        padded=terms.padding > 0,
+        learnt=_learnt(lists, lists.peer, ours, theirs, len(rows), known),
+        peer_learnt=_learnt(lists, party.name, theirs, ours, len(rows), None if terms.dummies else common),
     )
-    if np.count_nonzero(result.owned) != ours:
-        raise ProtocolError(f"psu: the union that {channel.peer} helped to build lacks records of ours", code="E_UNION")
-    return result
 
 
-def learnt(peer: str, ours: int, theirs: int, union: int | None, intersection: int | None) -> tuple[str, ...]:
-    """In plain words, what a party with ``ours`` records learns of ``peer`` with ``theirs``; the same at both roles."""
-    if intersection == 0:
-        shared = f"no record is shared: {peer} holds none of its own {ours}"
-    elif intersection == ours == theirs:
-        shared = f"{peer} holds every one of its own {ours} records, and no others"
-    elif intersection == ours:
-        shared = f"{peer} holds every one of its own {ours} records"
-    elif intersection == theirs:
-        shared = f"all of {peer}'s {theirs} records are among its own {ours}, not which"
-    else:
-        shared = f"{intersection} records are shared, not which"
-    return (f"the number of {peer}'s records: {theirs}", f"the size of the union: {union}; which says that {shared}")
+def _learnt(lists: Lists, of: str, ours: int, theirs: int, union: int, common: int | None) -> tuple[Learnt, ...]:
+    """What a party with ``ours`` records learns of the party ``of`` with ``theirs``.
+
+    ``common`` is the size of the intersection; with dummies the most it can be, or None where
+    only the reader itself knows that.
+    """
+    padding, dummies = lists.terms.padding, lists.terms.dummies
+    sizes = (
+        Learnt("set size", theirs, f"the number of {of}'s records: {'at most ' if padding else ''}{theirs}"),
+        Learnt("union size", union, f"the size of the union: {'at most ' if padding or dummies else ''}{union}"),
+    )
+    if not dummies:
+        return (*sizes, Learnt("intersection size", common, _shared(of, ours, theirs, common)))
+    window = f"within {dummies + 1} sizes"
+    if common is not None:
+        window = f"not fewer than {max(0, common - dummies)} and not more than {min(common, ours, theirs)}"
+    return (*sizes, Learnt("intersection size", None, f"roughly how many records are shared: {window}"))
+
+
+def _shared(of: str, ours: int, theirs: int, common: int | None) -> str:
+    if common == 0:
+        return f"no record is shared: {of} holds none of its own {ours}"
+    if common == ours == theirs:
+        return f"{of} holds every one of its own {ours} records, and no others"
+    if common == ours:
+        return f"{of} holds every one of its own {ours} records"
+    if common == theirs:
+        return f"all of {of}'s {theirs} records are among its own {ours}, not which"
+    return f"{common} records are shared, not which"

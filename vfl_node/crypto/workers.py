@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Protocol
 
 from vfl_node.crypto.rows import Rows
+
+_AHEAD = 64  # blocks begun before their turn; of 15 ms each, a second of one core
+_SWITCH_S = 5e-5
 
 
 class Workers(Protocol):
@@ -19,7 +23,8 @@ class Workers(Protocol):
 
         Work begins at the call, not at the first ``next``, so that a caller may start
         several columns or receive the next one meanwhile. How rows are cut into blocks
-        depends on ``block_rows`` alone, never on the number of workers.
+        depends on ``block_rows`` alone, never on the number of workers. Work not yet begun
+        is dropped when the iterator is closed or forgotten.
 
         Args:
             function: uint8[k, width] → uint8[k, any width]; it must release Python's lock to gain from threads.
@@ -34,28 +39,37 @@ class Workers(Protocol):
 class ThreadWorkers:
     """Workers that are threads of this process.
 
+    Threads that take Python's lock after every ladder of 30 µs would wait for it up to 5 ms
+    each time while another thread hashes, and so hardly run at all; the interval after which
+    a thread must let go of the lock is therefore set to 50 µs, for the whole process.
+
     Args:
         threads: how many.
     """
 
     def __init__(self, threads: int) -> None:
+        sys.setswitchinterval(_SWITCH_S)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="rows")
-        # Enough to keep all threads busy while the caller handles one result, and no more:
+        # Enough to keep all threads busy while the caller makes the next chunk, and no more:
         # a cancelled job must not leave minutes of work behind.
-        self._ahead = 2 * threads
+        self._ahead = max(_AHEAD, 2 * threads)
 
     def map_rows(self, function: Callable[[Rows], Rows], rows: Rows, *, block_rows: int) -> Iterator[Rows]:
         """As :meth:`Workers.map_rows`."""
-        work = (self._pool.submit(function, rows[start : start + block_rows]) for start in range(0, len(rows), block_rows))
-        return _in_order(deque(islice(work, self._ahead)), work)
+        results = self._results(function, rows, block_rows)
+        next(results)  # begins the work; a generator that has not begun would cancel nothing when closed
+        return results
 
-
-def _in_order(started: deque[Future[Rows]], work: Iterator[Future[Rows]]) -> Iterator[Rows]:
-    try:
-        while started:
-            result = started.popleft().result()
-            started.extend(islice(work, 1))
-            yield result
-    finally:
-        for future in started:
-            future.cancel()
+    def _results(self, function: Callable[[Rows], Rows], rows: Rows, block_rows: int) -> Iterator[Rows]:
+        blocks = (rows[start : start + block_rows] for start in range(0, len(rows), block_rows))
+        work = (self._pool.submit(function, block) for block in blocks)
+        begun = deque(islice(work, self._ahead))
+        try:
+            yield rows[:0]  # to map_rows
+            while begun:
+                result = begun.popleft().result()
+                begun.extend(islice(work, 1))
+                yield result
+        finally:
+            for future in begun:
+                future.cancel()

@@ -123,6 +123,7 @@ class LocalFederation:
             "http": "127.0.0.1:0",
             "threads": self._threads,
             "peer_wait_s": PEER_WAIT_S,
+            "limits": {"min_set_size": 1},  # one owner holds both tables
             **settings,
         }
         (folder / "node.yaml").write_text(yaml.safe_dump(config))

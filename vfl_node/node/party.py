@@ -4,6 +4,7 @@
 
     preflight   same version, same job, same inputs; the newest point both can resume from
     align       which shared rows are mine                     (vfl_node.alignment)
+    aligned     both know that both have kept it; only now may the lists go
     train       my half of the model, and how good the whole is (vfl_node.training)
     keep        model and report on this party's disk
     finish      both know that both have kept theirs; only now may either forget its secrets
@@ -19,18 +20,18 @@ from dataclasses import dataclass
 import torch
 
 from vfl_node import report
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, Memory, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers, Workers
 from vfl_node.data.tables import Table
-from vfl_node.errors import UsageError
+from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.node.preflight import preflight
 from vfl_node.node.store import JobFolder, now
 from vfl_node.progress import Progress
-from vfl_node.settings import Role, Settings
+from vfl_node.settings import Limits, Obfuscation, Role, Settings
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
@@ -56,6 +57,9 @@ class Part:
         attempt: how often it has begun this job.
         device: where tensors are.
         workers: who computes group operations.
+        memory: what this node remembers of the peer.
+        limits: how small and how large sets may be.
+        obfuscation: this owner's own wishes for an obfuscated set.
     """
 
     job: Job
@@ -69,6 +73,9 @@ class Part:
     attempt: int
     device: torch.device
     workers: Workers
+    memory: Memory
+    limits: Limits
+    obfuscation: Obfuscation
 
     @classmethod
     def on_this_machine(
@@ -81,10 +88,25 @@ class Part:
         folder: JobFolder,
         progress: Progress,
         attempt: int,
+        memory: Memory,
     ) -> Part:
         """The part of the party with these settings, on its device and threads."""
-        device, workers = choose_device(settings.device), ThreadWorkers(settings.threads)
-        return cls(job, job_id, settings.name, settings.role, table, randomness, folder, progress, attempt, device, workers)
+        return cls(
+            job=job,
+            job_id=job_id,
+            name=settings.name,
+            role=settings.role,
+            table=table,
+            randomness=randomness,
+            folder=folder,
+            progress=progress,
+            attempt=attempt,
+            device=choose_device(settings.device),
+            workers=ThreadWorkers(settings.group_workers),
+            memory=memory,
+            limits=settings.limits,
+            obfuscation=settings.obfuscation,
+        )
 
 
 async def play(part: Part, channel: Channel) -> None:
@@ -114,6 +136,7 @@ async def play(part: Part, channel: Channel) -> None:
         alignment, seconds, traffic = await _aligned(part, channel, resume=agreed.checkpoint is not None)
         training = None
         if part.job.train:
+            _check_enough_to_train(part, alignment)
             resume_from = None if agreed.checkpoint == ALIGNED else agreed.checkpoint
             training = await _trained(part, channel, alignment, checkpoints, resume_from)
         keep(part, alignment, seconds, {**channel.traffic, "align": traffic}, training, started)
@@ -123,23 +146,46 @@ async def play(part: Part, channel: Channel) -> None:
 
 async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Alignment, float, Traffic]:
     """The alignment, its wall time and traffic: stored by an earlier attempt, or made now."""
-    stored = part.folder.load_alignment()
-    if stored is not None and resume:
-        return stored
-    began = time.monotonic()
-    alignment = await align(
-        part.role,
-        part.job.align,
-        channel,
-        part.table.ids,
-        randomness=part.randomness,
-        workers=part.workers,
-        pins=part.folder,
-        progress=part.progress,
-    )
-    made = alignment, time.monotonic() - began, channel.traffic["align"]
-    part.folder.save_alignment(*made)
+    made = part.folder.load_alignment()
+    if made is None or not resume:
+        party = Party(
+            name=part.name,
+            ids=part.table.ids,
+            randomness=part.randomness,
+            workers=part.workers,
+            pins=part.folder,
+            progress=part.progress,
+            folder=part.folder.lists,
+            memory=part.memory,
+            limits=part.limits,
+            obfuscation=part.obfuscation,
+        )
+        began = time.monotonic()
+        alignment = await align(part.role, part.job.align, channel, party)
+        made = alignment, time.monotonic() - began, channel.traffic["align"]
+        part.folder.save_alignment(*made)
+    async with channel.phase("aligned"):
+        pass
+    part.folder.remove_lists()
     return made
+
+
+def _check_enough_to_train(part: Part, alignment: Alignment) -> None:
+    """Stop where fewer records are shared than the active party's owner wants, once the obfuscated set is agreed.
+
+    Raises:
+        PolicyError: so few (``E_TOO_FEW``).
+
+    Leaks: that this party stops, at this owner's discretion.
+    """
+    least, shared = part.obfuscation.min_intersection, alignment.intersection
+    if alignment.protocol == "apsi" and shared is not None and shared < least:
+        raise PolicyError(
+            f"{shared} records are shared, fewer than this owner's minimum of {least}",
+            code="E_TOO_FEW",
+            hint="see obfuscation.min_intersection",
+            for_peer="its owner does not go on",
+        )
 
 
 async def _trained(

@@ -42,7 +42,7 @@ tls:
 
 state_dir: state          # jobs, their keys while they run, reports; private to this user
 device: auto              # CUDA where there is one; cpu or cuda:0 to choose
-threads: 1                # for tensors and group operations
+threads: 1                # for tensors; group operations use every core unless group_threads says otherwise
 peer_wait_s: 3600         # how long a job waits for a lost or absent peer
 """
 

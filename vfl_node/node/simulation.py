@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost
@@ -21,7 +22,7 @@ from vfl_node.job import Job
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, play
 from vfl_node.node.store import JobFolder, clear_artefacts, copy_artefacts
-from vfl_node.settings import Data, Role, Settings
+from vfl_node.settings import Data, Limits, Role, Settings
 from vfl_node.transport.channel import Channel, memory_channels, run_together
 
 
@@ -62,13 +63,23 @@ def simulate(
         for name in job.parties.all:
             role: Role = "active" if name == job.parties.active else "passive"
             data = Data(path=files[name], id=columns.get("id", "id"), label=columns.get("label") if role == "active" else None)
-            settings = Settings(name=name, role=role, data=data, insecure_loopback=True, threads=threads, device="cpu")
+            settings = Settings(
+                name=name,
+                role=role,
+                data=data,
+                insecure_loopback=True,
+                threads=threads,
+                group_threads=threads,
+                device="cpu",
+                limits=Limits(min_set_size=1),  # one owner holds both tables
+            )
             needs_label = role == "active" and job.train is not None
             table = read_table(data, id_form=job.align.id_form, needs_label=needs_label, party=name)
             progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             own = (randomness or {}).get(name) or Randomness(folder.seed())
-            parts.append(Part.on_this_machine(settings, job, job.name, table, own, folder, progress, attempt=1))
+            memory = MemoryOfOneRun(own.derive("memory of the peer"))
+            parts.append(Part.on_this_machine(settings, job, job.name, table, own, folder, progress, 1, memory))
         clear_artefacts(list(folders.values()))
         channels = [
             wrap(part.name, channel) if wrap else channel

@@ -1,4 +1,4 @@
-"""What a node keeps: an index of jobs in SQLite, and one private folder per job.
+"""What a node keeps: an index of jobs in SQLite, and one private folder per job and per partner.
 
 SQLite (WAL, synchronous=FULL) holds the index; bulk lies in files that are written to a
 temporary name, fsynced and renamed. A job's secrets (the seed from which every key, shuffle
@@ -26,7 +26,9 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError, UsageError
 from vfl_node.files import write_whole
 from vfl_node.job import Job, parse_job
+from vfl_node.ledger import Learnt
 from vfl_node.models import storage
+from vfl_node.node.partners import Partner
 from vfl_node.transport.channel import Traffic
 
 State = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
@@ -78,6 +80,7 @@ class Store:
         """
         self.folder = folder
         self._lock = threading.Lock()
+        self._partners: dict[str, Partner] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -144,6 +147,13 @@ class Store:
         """The private folder of a job."""
         return JobFolder(self.folder / "jobs" / record.id)
 
+    def partner(self, peer: str) -> Partner:
+        """What this node remembers of ``peer`` beyond any job; the same object for every job."""
+        with self._lock:
+            if peer not in self._partners:
+                self._partners[peer] = Partner(self.folder / "partners", peer)
+            return self._partners[peer]
+
     def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"]) -> None:
         names = [field.name for field in fields(Record)]
         marks = ", ".join(f":{name}" for name in names)
@@ -168,6 +178,11 @@ class JobFolder:
     def artefacts(self) -> Path:
         """Report and models; what is left when the job has ended."""
         return self.path / "artefacts"
+
+    @property
+    def lists(self) -> Path:
+        """Lists of an alignment under way."""
+        return self.path / "lists"
 
     @property
     def checkpoints(self) -> Path:
@@ -239,20 +254,33 @@ class JobFolder:
     def save_alignment(self, alignment: Alignment, seconds: float, traffic: Traffic) -> None:
         """Keep a finished alignment and what it cost, so that a restart does not repeat it."""
         rows = torch.from_numpy(alignment.rows)
-        head = {key: value for key, value in asdict(alignment).items() if key != "rows"}
+        head = asdict(replace(alignment, rows=alignment.rows[:0]))  # a copy of all of them would be as large
+        del head["rows"]
         about = {"alignment": json.dumps(head), "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
         storage.save(self.path / "alignment.safetensors", {"rows": rows}, about)
 
     def load_alignment(self) -> tuple[Alignment, float, Traffic] | None:
-        """The finished alignment, its wall time and traffic; None before."""
+        """The finished alignment, its wall time and traffic; None before.
+
+        Raises:
+            StateError: another version wrote it (``E_STATE``).
+        """
         path = self.path / "alignment.safetensors"
         if not path.exists():
             return None
         tensors, about = storage.load(path)
         head = json.loads(about["alignment"])
-        head["learnt"] = tuple(head["learnt"])
-        alignment = Alignment(rows=tensors["rows"].numpy(), **head)
+        try:
+            for name in ("learnt", "peer_learnt"):
+                head[name] = tuple(Learnt(**item) for item in head[name])
+            alignment = Alignment(rows=tensors["rows"].numpy(), **head)
+        except (KeyError, TypeError):
+            raise StateError(f"{path} was written by another version", hint="submit the job again as a new one") from None
         return alignment, float(about["seconds"]), Traffic(**json.loads(about["traffic"]))
+
+    def remove_lists(self) -> None:
+        """Remove the lists of an alignment that both parties have kept."""
+        shutil.rmtree(self.lists, ignore_errors=True)
 
     def destroy_secrets(self) -> None:
         """Remove everything but the artefacts: seed, pins, alignment, checkpoints."""

@@ -162,8 +162,9 @@ class Work:
             own = Randomness(self._folder.seed(first=self.record.attempt == 0))
             attempt = self.record.attempt + 1
             self.record = self._store.update(self.record, state="running", attempt=attempt)
+            memory = self._store.partner(self._peer)
             part = Part.on_this_machine(
-                self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt
+                self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt, memory
             )
             run(play(part, channel))
         except Paused as error:

@@ -28,6 +28,7 @@ from dataclasses import asdict
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Train
+from vfl_node.ledger import Learnt
 from vfl_node.models import MODELS
 from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.halves import ActiveHalf, Half, PassiveHalf
@@ -75,6 +76,7 @@ async def train_active(
     return TrainingResult(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
+        rows=journal.rows,
         device=device_name(task.device),
         metrics=summary.metrics,
         local_metrics=summary.local_metrics,
@@ -86,7 +88,7 @@ async def train_active(
         local_calibration_curve=journal.evaluations[0].local_curve,
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=active_learns(channel.peer, len(task.alignment), task.alignment.missing_at_peer, task.train, task.evaluate),
+        learnt=active_learns(channel.peer, journal.rows, task.alignment.missing_at_peer, task.train, task.evaluate),
     )
 
 
@@ -109,6 +111,7 @@ async def train_passive(
     return TrainingResult(
         epochs=tuple(epochs),
         steps=journal.steps,
+        rows=journal.rows,
         device=device_name(task.device),
         metrics=metrics,
         local_metrics=None,
@@ -120,48 +123,64 @@ async def train_passive(
         local_calibration_curve=[],
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=passive_learns(channel.peer, task.alignment.missing_at_peer, task.evaluate),
+        learnt=passive_learns(channel.peer, journal.rows, task.alignment.missing_at_peer, task.train, task.evaluate),
     )
 
 
-def active_learns(peer: str, rows: int, lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[str, ...]:
-    """In plain words, what the active party learns from the passive party ``peer`` by training.
+def active_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[Learnt, ...]:
+    """What the active party learns from the passive party ``peer`` by training.
 
     Args:
         peer: its name.
-        rows: number of shared rows.
-        lacks: how many of them ``peer`` does not own; None if that is hidden.
+        rows: shared rows trained on and held out in each repeat.
+        lacks: how many of the shared rows ``peer`` does not own; None if that is hidden.
         train: the job's section.
         evaluate: the job's section.
     """
-    embeddings = (
-        f"from {peer} an embedding of each of the {rows} shared rows, anew in each of {train.epochs} epochs or for "
-        f"evaluation, {evaluate.repeats} times over: values of {peer}'s columns can be inferred from them in part "
-        f"(see docs/privacy.md)"
+    trained, held_out = rows
+    embeddings = Learnt(
+        "embeddings",
+        evaluate.repeats * (train.epochs * trained + held_out),
+        f"from {peer} an embedding of each shared row, anew in each of {train.epochs} epochs or for evaluation"
+        f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
+        f"from them in part (see docs/privacy.md)",
     )
     if lacks == 0:
         return (embeddings,)
     return (
         embeddings,
-        f"which of its own records {peer} lacks can be inferred from the embeddings, for some or most of them: "
-        f"a copied row has a twin (see docs/privacy.md)",
+        Learnt(
+            "membership",
+            lacks,
+            f"which of its own records {peer} lacks can be inferred from the embeddings, for some or most of them: "
+            f"a copied row has a twin (see docs/privacy.md)",
+        ),
     )
 
 
-def passive_learns(peer: str, lacks: int | None, evaluate: Evaluate) -> tuple[str, ...]:
-    """In plain words, what the passive party learns from the active party ``peer`` by training; args as there."""
-    told = "loss and AUC of each epoch and the metrics at the end, as the job says"
-    figures = f"from {peer} {told if evaluate.share_with_passive else 'neither loss nor metrics'}"
-    gradients = f"from {peer} a gradient for each row of every batch: no defence is in use, so the label"
-    surely = "can be read from the gradients almost surely (see docs/privacy.md)"
+def passive_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[Learnt, ...]:
+    """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
+    labels = "of every row trained on" if lacks == 0 else "used for each, real or synthetic,"
+    gradients = Learnt(
+        "gradients",
+        evaluate.repeats * train.epochs * rows[0],
+        f"from {peer} a gradient for each row of every batch: no defence is in use, so the label {labels} "
+        f"can be read from the gradients almost surely (see docs/privacy.md)",
+    )
+    figures = Learnt("figures", 0, f"from {peer} neither loss nor metrics")
+    if evaluate.share_with_passive:
+        each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
+        told = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
+        figures = Learnt("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {told}")
     if lacks == 0:
-        return (f"{gradients} of every row trained on {surely}", figures)
-    return (
-        f"{gradients} used for each, real or synthetic, {surely}",
+        return (gradients, figures)
+    membership = Learnt(
+        "membership",
+        lacks,
         f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
         f"lacks can be inferred for some (see docs/privacy.md)",
-        figures,
     )
+    return (gradients, membership, figures)
 
 
 def check_batch_fits(rows: int, train: Train) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from vfl_node.alignment.alignment import Alignment, MemoryPins, Pins
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Train
+from vfl_node.ledger import Learnt
 from vfl_node.progress import Progress, Silent
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.evaluation import Curve, Values
@@ -68,6 +69,7 @@ class TrainingResult:
     Attributes:
         epochs: of the first repeat.
         steps: batches trained on in all repeats.
+        rows: shared rows trained on and held out in each repeat; all of them twice where none are held out.
         device: its name.
         metrics: metric → value, the mean over repeats; None for one that is not defined.
         local_metrics: the active party alone on the same rows; None without own features.
@@ -80,11 +82,12 @@ class TrainingResult:
         local_calibration_curve: the same of the active party alone; empty without own features.
         weights: this party's half, first repeat: parameter → tensor on the CPU.
         encoder: JSON of the encoder that belongs to ``weights``.
-        learnt: in plain words, what this party learnt from training.
+        learnt: what this party learnt from training.
     """
 
     epochs: tuple[Epoch, ...]
     steps: int
+    rows: tuple[int, int]
     device: str
     metrics: Values | None
     local_metrics: Values | None
@@ -96,7 +99,7 @@ class TrainingResult:
     local_calibration_curve: Curve
     weights: Mapping[str, Tensor]
     encoder: str
-    learnt: tuple[str, ...]
+    learnt: tuple[Learnt, ...]
 
 
 def device_name(device: torch.device) -> str:

@@ -22,7 +22,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from vfl_node.errors import PeerError, PeerLost, ProtocolError, UsageError, VflError, peer_text
+from vfl_node.errors import PeerError, PeerLost, ProtocolError, StateError, UsageError, VflError, peer_text
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 CHUNK_BYTES = 1 << 19
@@ -35,6 +35,19 @@ M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 Rows = NDArray[np.uint8]
 """Fixed-width elements, uint8[n, width], contiguous."""
+
+
+class Digest(Protocol):
+    """A running SHA-256, as :func:`hashlib.sha256` makes."""
+
+    def copy(self) -> Digest:
+        """An independent one over the same bytes so far."""
+
+    def update(self, data: bytes, /) -> None:
+        """Add bytes."""
+
+    def digest(self) -> bytes:
+        """Over all of them."""
 
 
 class Pipe(Protocol):
@@ -108,18 +121,29 @@ class Channel:
         self._digest_received.update(frame.body)
         return message
 
-    async def send_rows(self, rows: Rows | Iterable[Rows], *, count: int, width: int) -> None:
+    async def send_rows(self, rows: Rows | Iterable[Rows], *, count: int, width: int, start: int = 0) -> None:
         """Send a column of ``count`` elements of ``width`` bytes in chunks.
 
-        ``rows`` is one array or an iterable of arrays in order; an iterable lets
-        computing overlap with sending.
+        Args:
+            rows: one array, or arrays in order (an iterable lets computing overlap with sending);
+                always from the first element on.
+            count: how many elements all of them are.
+            width: bytes an element.
+            start: elements that the receiver holds from an earlier attempt; they are hashed, not sent.
         """
-        await self.send(session_pb2.Rows(count=count, width=width))
         digest, offset = hashlib.sha256(), 0
         per_chunk = max(1, CHUNK_BYTES // max(1, width))
+        if start == 0:
+            await self._begin_rows(count, width, 0, b"")
         for block in [rows] if isinstance(rows, np.ndarray) else rows:
-            for start in range(0, len(block), per_chunk):
-                data = np.ascontiguousarray(block[start : start + per_chunk]).tobytes()
+            held = min(max(start - offset, 0), len(block))
+            if held:
+                digest.update(np.ascontiguousarray(block[:held]).tobytes())
+                offset += held
+                if offset == start:
+                    await self._begin_rows(count, width, start, digest.digest())
+            for first in range(held, len(block), per_chunk):
+                data = np.ascontiguousarray(block[first : first + per_chunk]).tobytes()
                 digest.update(data)
                 await self.send(session_pb2.Chunk(offset=offset, rows=data))
                 offset += len(data) // width
@@ -127,25 +151,43 @@ class Channel:
             raise ValueError(f"{count} rows announced, {offset} given")
         await self.send(session_pb2.RowsEnd(count=count, sha256=digest.digest()))
 
-    async def receive_chunks(self, *, width: int, count: int | None = None, max_count: int = 1 << 31) -> AsyncIterator[Rows]:
-        """The elements of one column, chunk by chunk, uint8[k, width].
+    async def receive_chunks(
+        self,
+        *,
+        width: int,
+        count: int | None = None,
+        max_count: int = 1 << 31,
+        start: int = 0,
+        digest: Digest | None = None,
+    ) -> AsyncIterator[Rows]:
+        """The elements of one column that are not held yet, chunk by chunk, uint8[k, width].
 
         Args:
             width: required bytes an element.
             count: required number of elements, if known.
             max_count: most elements accepted if ``count`` is not known.
+            start: elements held from an earlier attempt; the peer has been told, and goes on behind them.
+            digest: SHA-256 over those.
 
         Raises:
             ProtocolError: another width or count (``E_COUNT``), a chunk out of place,
                 or a final record that does not match (``E_TRUNCATED``).
+            StateError: the peer's column begins otherwise than the elements held (``E_REPLAY``).
         """
+        digest = digest.copy() if digest else hashlib.sha256()
         head = await self.receive(session_pb2.Rows)
         if head.width != width:
             raise ProtocolError(f"{self._where()}: elements of {head.width} bytes, expected {width}", code="E_COUNT")
         if head.count > max_count or (count is not None and head.count != count):
             wanted = f"at most {max_count}" if count is None else str(count)
             raise ProtocolError(f"{self._where()}: {head.count} elements announced, expected {wanted}", code="E_COUNT")
-        digest, offset = hashlib.sha256(), 0
+        if head.start != start or head.prefix != (digest.digest() if start else b"") or start > head.count:
+            raise StateError(
+                f"{self._where()}: the column differs from the {start} elements of an earlier attempt",
+                code="E_REPLAY",
+                hint="a job may be resumed only with the same lists; submit a new job",
+            )
+        offset = start
         while offset < head.count:
             chunk = await self.receive(session_pb2.Chunk)
             size, rest = divmod(len(chunk.rows), width)
@@ -162,6 +204,9 @@ class Channel:
         """As :meth:`receive_chunks`, gathered into uint8[n, width]."""
         chunks = [chunk async for chunk in self.receive_chunks(width=width, count=count, max_count=max_count)]
         return np.concatenate(chunks) if chunks else np.empty((0, width), dtype=np.uint8)
+
+    async def _begin_rows(self, count: int, width: int, start: int, prefix: bytes) -> None:
+        await self.send(session_pb2.Rows(count=count, width=width, start=start, prefix=prefix))
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[Traffic]:

@@ -44,10 +44,12 @@ class Group(ABC):
     Attributes:
         name: as a job file calls it.
         width: bytes an element.
+        chunk_rows: elements to hash, store and send at a time; about half a second of powers on one core.
     """
 
     name: str
     width: int
+    chunk_rows: int
 
     @abstractmethod
     def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
@@ -60,13 +62,19 @@ class Group(ABC):
         """
 
     @abstractmethod
-    def powers(self, rows: Rows, scalar: Scalar, workers: Workers) -> Iterator[Rows]:
+    def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
         """``x^scalar`` for every row, in blocks and in order; work begins at the call.
 
-        Cost: one group operation a row.
+        Cost: one group operation a row, and its :meth:`decode` if asked for.
+
+        Args:
+            rows: uint8[n, width], checked already or to be checked here.
+            scalar: the exponent.
+            workers: who computes.
+            check: the rows are as a peer sent them: workers :meth:`decode` each block before its powers.
 
         Raises:
-            ProtocolError: an element of small order (``E_ELEMENT``).
+            ProtocolError: an element of small order or, with ``check``, any that :meth:`decode` refuses (``E_ELEMENT``).
         """
 
     def power(self, rows: Rows, scalar: Scalar, workers: Workers) -> Rows:
@@ -88,7 +96,7 @@ class Group(ABC):
 
     @abstractmethod
     def product(self, *scalars: Scalar) -> Scalar:
-        """The scalar that acts as all of ``scalars`` one after the other."""
+        """The scalar that acts as all of ``scalars`` one after the other; of none, the scalar that acts as 1."""
 
     @abstractmethod
     def inverse(self, scalar: Scalar) -> Scalar:

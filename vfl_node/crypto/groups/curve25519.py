@@ -19,15 +19,17 @@ the u-coordinate of a point, 32 bytes little-endian (RFC 7748); u stands for ±P
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import gmpy2
-import nacl.exceptions
 import numpy as np
 from gmpy2 import mpz
-from nacl.bindings import crypto_scalarmult
+
+# nacl.bindings adds a microsecond to each call, and holds Python's lock for it: 20 threads would wait for one another.
+from nacl._sodium import ffi, lib
 
 from vfl_node.crypto.groups.contract import Group, Scalar
-from vfl_node.crypto.groups.expand import expand_message_xmd
+from vfl_node.crypto.groups.expand import expander
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
 from vfl_node.crypto.workers import Workers
@@ -54,34 +56,39 @@ class Curve25519(Group):
 
     name = "curve25519"
     width = 32
+    chunk_rows = 32 * _BLOCK_ROWS
 
     def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
         """As :meth:`Group.hash_to_group`. Source: RFC 9380, sections 5.2 (L = 48) and 6.7.1 (Elligator 2, Z = 2)."""
-        return _pack([_elligator2(mpz.from_bytes(expand_message_xmd(item, domain, 48), "big") % P) for item in ids])
+        expand = expander(domain, 48)
+        return _pack(_elligator2([mpz.from_bytes(expand(item), "big") % P for item in ids]))
 
-    def powers(self, rows: Rows, scalar: Scalar, workers: Workers) -> Iterator[Rows]:
+    def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
         """As :meth:`Group.powers`: one X25519 ladder a row (RFC 7748), without Python's lock."""
         key = scalar.reveal().to_bytes(32, "little")
 
         def ladders(block: Rows) -> Rows:
-            try:
-                results = [crypto_scalarmult(key, u) for u in _split(block)]
-            except nacl.exceptions.RuntimeError:  # libsodium refuses an all-zero result
-                self.refuse("has small order")
-            return np.frombuffer(b"".join(results), dtype=np.uint8).reshape(-1, 32)
+            if check:
+                self.decode(block)
+            powers = np.empty((len(block), 32), dtype=np.uint8)
+            u = ffi.from_buffer("unsigned char[]", np.ascontiguousarray(block))
+            result = ffi.from_buffer("unsigned char[]", powers, require_writable=True)
+            for at in range(0, powers.size, 32):
+                if lib.crypto_scalarmult(result + at, key, u + at):  # libsodium refuses an all-zero result
+                    self.refuse("has small order")
+            return powers
 
         return workers.map_rows(ladders, rows, block_rows=_BLOCK_ROWS)
 
     def decode(self, rows: Rows) -> Rows:
         """As :meth:`Group.decode`: u < p with the top bit clear, not of small order, on the curve and not its twist."""
-        for encoded in _split(rows):
-            u = mpz.from_bytes(encoded, "little")
-            if u >= P:
-                self.refuse("is not canonical")
-            if u in SMALL_ORDER:
-                self.refuse("has small order")
-            if gmpy2.jacobi(_curve(u), P) != 1:
-                self.refuse("is not on the curve")
+        coordinates = [mpz.from_bytes(encoded, "little") for encoded in _split(rows)]
+        if any(u >= P for u in coordinates):
+            self.refuse("is not canonical")
+        if not SMALL_ORDER.isdisjoint(coordinates):
+            self.refuse("has small order")
+        if any(gmpy2.jacobi(_curve(u), P) != 1 for u in coordinates):
+            self.refuse("is not on the curve")
         return rows
 
     def draw(self, randomness: Randomness) -> Scalar:
@@ -89,7 +96,7 @@ class Curve25519(Group):
         return Scalar(randomness.below(2**251) * 8 + 2**254)
 
     def product(self, *scalars: Scalar) -> Scalar:
-        """As :meth:`Group.product`, clamped again."""
+        """As :meth:`Group.product`, clamped again: even the product of nothing clears a component of small order."""
         residue = 1
         for scalar in scalars:
             residue = residue * scalar.reveal() % L
@@ -105,14 +112,23 @@ def _curve(u: mpz) -> mpz:
     return ((u + J) * u + 1) * u % P
 
 
-def _elligator2(r: mpz) -> mpz:
-    """The u-coordinate that a field element is mapped to.
+def _elligator2(fields: Sequence[mpz]) -> list[mpz]:
+    """The u-coordinate that each field element r is mapped to.
 
     −J / (1 + 2r²) or, if that lies on the twist, −J minus it. The divisor is never 0,
-    because −1/2 is not a square, and v² is never 0, so the Jacobi symbol is ±1.
+    because −1/2 is not a square, and v² is never 0, so the Jacobi symbol is ±1. All are
+    divided by one inversion (Montgomery's trick).
     """
-    u = -J * gmpy2.invert(1 + 2 * r * r, P) % P
-    return u if gmpy2.jacobi(_curve(u), P) == 1 else (-J - u) % P
+    divisors = [(2 * r * r + 1) % P for r in fields]
+    products = list(accumulate(divisors, lambda product, divisor: product * divisor % P, initial=mpz(1)))
+    quotient = -J * gmpy2.invert(products.pop(), P) % P  # −J over the product of all divisors not yet passed
+    coordinates = []
+    while divisors:
+        u = quotient * products.pop() % P
+        quotient = quotient * divisors.pop() % P
+        coordinates.append(u if gmpy2.jacobi(_curve(u), P) == 1 else (-J - u) % P)
+    coordinates.reverse()
+    return coordinates
 
 
 def _clamped(residue: int) -> Scalar:

@@ -1,11 +1,31 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Optional as _Optional
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SetSize(_message.Message):
-    __slots__ = ("count",)
+    __slots__ = ("count", "mark", "held")
     COUNT_FIELD_NUMBER: _ClassVar[int]
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    HELD_FIELD_NUMBER: _ClassVar[int]
     count: int
-    def __init__(self, count: _Optional[int] = ...) -> None: ...
+    mark: bytes
+    held: _containers.RepeatedCompositeFieldContainer[Held]
+    def __init__(self, count: _Optional[int] = ..., mark: _Optional[bytes] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+
+class Held(_message.Message):
+    __slots__ = ("list", "rows")
+    LIST_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    list: str
+    rows: int
+    def __init__(self, list: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
+
+class Obfuscation(_message.Message):
+    __slots__ = ("again",)
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    again: bool
+    def __init__(self, again: bool = ...) -> None: ...

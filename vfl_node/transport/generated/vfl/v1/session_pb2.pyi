@@ -107,12 +107,16 @@ class FieldDigest(_message.Message):
     def __init__(self, field: _Optional[str] = ..., sha256: _Optional[bytes] = ...) -> None: ...
 
 class Rows(_message.Message):
-    __slots__ = ("count", "width")
+    __slots__ = ("count", "width", "start", "prefix")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
+    START_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     count: int
     width: int
-    def __init__(self, count: _Optional[int] = ..., width: _Optional[int] = ...) -> None: ...
+    start: int
+    prefix: bytes
+    def __init__(self, count: _Optional[int] = ..., width: _Optional[int] = ..., start: _Optional[int] = ..., prefix: _Optional[bytes] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("offset", "rows")

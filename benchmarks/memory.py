@@ -1,0 +1,122 @@
+"""Both parties in one process, over the in-memory channel; and another library, both sides in one process too.
+
+Every row is measured in a process of its own, so that its peak of memory is its own. In memory
+the parties take turns, so wall time says little; over a network they compute at the same time
+(:mod:`benchmarks.nodes`). Messages wait in memory here, which no node lets them do.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Row, Run, ladder_us, operations, peak_bytes, sets, shared, spelled, terms
+from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.protocols import align
+from vfl_node.crypto.groups import group as group_named
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.progress import Silent
+from vfl_node.settings import Limits, Obfuscation, Role
+from vfl_node.transport.channel import memory_channels, run_together
+
+ROLES: tuple[Role, Role] = ("active", "passive")
+
+
+def protocol_row(protocol: str, group: str, ids: int, start_up: int, threads: int) -> Row:
+    """Ours."""
+    return _row("vfl-node", protocol, group, lambda count: _aligned(protocol, group, count, threads), ids, start_up)
+
+
+def openmined_row(ids: int, start_up: int) -> Row | None:
+    """openmined-psi: Diffie–Hellman over P-256, the client learns which are shared; None where it is not installed."""
+    try:
+        import private_set_intersection.python as openmined
+    except ImportError:
+        return None
+    return _row(f"openmined-psi {openmined.__version__}", "psi", "P-256", lambda count: _openmined(openmined, count), ids, start_up)
+
+
+def group_row(name: str) -> dict[str, Any]:
+    """Microseconds of one core for a hash, a power and a decode."""
+    count = 5000 if name == "curve25519" else 100
+    group, workers = group_named(name), ThreadWorkers(1)
+    scalar = group.draw(Randomness(bytes(32)))
+    ladder, times = ladder_us(), [time.process_time()]
+    hashed = group.hash_to_group([b"%d" % i for i in range(count)], b"benchmark")
+    times.append(time.process_time())
+    powers = group.power(hashed, scalar, workers)
+    times.append(time.process_time())
+    group.decode(powers)
+    times.append(time.process_time())
+    costs = ((after - before) / count * 1e6 for before, after in pairwise(times))
+    return {"group": name, **dict(zip(("hash_us", "power_us", "decode_us"), costs, strict=True)), "ladder_us": ladder}
+
+
+def party(role: Role, ids: Identifiers, folder: Path, *, threads: int) -> Party:
+    """A party that brings ``ids`` and keeps its lists in ``folder``; its secrets are the same in every run."""
+    secret = Randomness(role.encode().ljust(32))
+    return Party(
+        name=role,
+        ids=ids,
+        randomness=secret.derive("job"),
+        workers=ThreadWorkers(threads),
+        pins=MemoryPins(),
+        progress=Silent(),
+        folder=folder,
+        memory=MemoryOfOneRun(secret.derive("peer")),
+        limits=Limits(min_set_size=1),
+        obfuscation=Obfuscation(),
+    )
+
+
+def _row(system: str, protocol: str, group: str, run: Callable[[int], Run], ids: int, start_up: int) -> Row:
+    before = ladder_us()
+    few, many = run(start_up), run(ids)
+    return Row(system, "memory", protocol, group, (before + ladder_us()) / 2, many, few)
+
+
+def _aligned(protocol: str, group: str, ids: int, threads: int) -> Run:
+    channels = memory_channels(*ROLES)
+    with tempfile.TemporaryDirectory(prefix="vfl-bench-") as scratch:
+        sides = []
+        for role, numbers, channel in zip(ROLES, sets(ids), channels, strict=True):
+            own = party(role, Identifiers.of(map(str.encode, spelled(numbers))), Path(scratch, role), threads=threads)
+            sides.append((align(role, terms(protocol, group), channel, own), channel))
+        wall, cpu = time.perf_counter(), time.process_time()
+        results = run_together(*sides)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+    _check(protocol, results[0].intersection, ids)
+    sent = {role: channel.traffic["align"].bytes_sent for role, channel in zip(ROLES, channels, strict=True)}
+    return _run(ids, wall, cpu, sent, operations(protocol, ids))
+
+
+def _openmined(openmined: Any, ids: int) -> Run:
+    ours, theirs = (list(spelled(numbers)) for numbers in sets(ids))
+    wall, cpu = time.perf_counter(), time.process_time()
+    client, server = openmined.client.CreateWithNewKey(True), openmined.server.CreateWithNewKey(True)
+    setup = server.CreateSetupMessage(1e-9, ids, theirs, openmined.DataStructure.RAW)
+    request = client.CreateRequest(ours)
+    response = server.ProcessRequest(request)
+    found = client.GetIntersection(setup, response)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    _check("openmined-psi", len(found), ids)
+    return _run(ids, wall, cpu, {"active": request.ByteSize(), "passive": setup.ByteSize() + response.ByteSize()}, None)
+
+
+def _check(what: str, found: int | None, ids: int) -> None:
+    if found != shared(ids):
+        raise SystemExit(f"{what}: wrong result, {found} shared of {shared(ids)}")
+
+
+def _run(ids: int, wall: float, cpu: float, sent: dict[str, int], operations: int | None) -> Run:
+    both = {"both": cpu}
+    return Run(ids, wall, wall, both, both, {"both": peak_bytes()}, sent, operations)

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from vfl_node.errors import PolicyError, StateError
+from vfl_node.node.partners import Partner
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_secret_is_drawn_once_for_each_partner(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    first = partner.secret.bytes(16)
+    assert partner.secret.bytes(16) == first  # from the beginning, however much was taken from it
+    assert Partner(tmp_path, "lab").secret.bytes(16) == first
+    assert Partner(tmp_path, "shop").secret.bytes(16) != first
+    assert Partner(tmp_path / "elsewhere", "lab").secret.bytes(16) != first
+
+
+def test_nothing_is_readable_by_others_or_shown(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir(mode=0o755)
+    partner = Partner(tmp_path, "lab")
+    partner.keep("set", b"ids")
+    partner.count_inputs(b"a", 1)
+    assert mode(tmp_path / "lab") == 0o700
+    assert {path.name: mode(path) for path in (tmp_path / "lab").iterdir()} == dict.fromkeys(
+        ("secret", "set.kept", "inputs"), 0o600
+    )
+    assert repr(partner) == "Partner(lab)"
+
+
+def test_a_damaged_secret_is_not_replaced(tmp_path: Path) -> None:
+    Partner(tmp_path, "lab")
+    (tmp_path / "lab" / "secret").write_bytes(b"short")
+    with pytest.raises(StateError) as caught:
+        Partner(tmp_path, "lab")
+    assert caught.value.code == "E_STATE_CORRUPT"
+    assert (tmp_path / "lab" / "secret").read_bytes() == b"short"
+
+
+def test_what_is_kept_stays_as_it_was_first(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    assert partner.recall("obfuscated-set") is None
+    assert partner.keep("obfuscated-set", b"\x00first") == b"\x00first"
+    assert partner.keep("obfuscated-set", b"second") == b"\x00first"
+    assert partner.keep("empty", b"") == b""
+    again = Partner(tmp_path, "lab")
+    assert again.recall("obfuscated-set") == b"\x00first"
+    assert again.keep("empty", b"no longer") == b""
+    assert Partner(tmp_path, "shop").recall("obfuscated-set") is None
+
+
+def test_jobs_at_the_same_time_keep_the_same(tmp_path: Path) -> None:
+    partner, kept = Partner(tmp_path, "lab"), []
+    start = threading.Barrier(8)
+
+    def job(number: int) -> None:
+        start.wait()
+        kept.append(partner.keep("set", b"%d" % number))
+        partner.count_inputs(b"%d" % number, 8)
+
+    threads = [threading.Thread(target=job, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(kept) == 8
+    assert set(kept) == {partner.recall("set")}
+    for number in range(8):
+        partner.count_inputs(b"%d" % number, 0)  # all were counted, so none is new
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", "a.b", "A", "", "x" * 81, "a\n", "\x00"])
+def test_names_that_could_leave_the_folder_are_refused(tmp_path: Path, name: str) -> None:
+    partner = Partner(tmp_path / "partners", "lab")
+    with pytest.raises(ValueError, match="a-z"):
+        partner.keep(name, b"")
+    with pytest.raises(ValueError, match="a-z"):
+        partner.recall(name)
+    assert partner.keep("x" * 80, b"1") == b"1"
+
+
+@pytest.mark.parametrize("peer", ["../x", "..", "a/b", "Lab", "", "a\n", "x" * 64])
+def test_peers_that_are_no_parties_are_refused(tmp_path: Path, peer: str) -> None:
+    with pytest.raises(ValueError, match="name"):
+        Partner(tmp_path / "partners", peer)
+    assert not (tmp_path / "partners").exists()
+
+
+def test_one_input_too_many_is_refused_and_a_repeated_one_is_free(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    for digest in (b"one", b"two", b"one"):
+        partner.count_inputs(digest, 2)
+    with pytest.raises(PolicyError) as caught:
+        Partner(tmp_path, "lab").count_inputs(b"three", 2)
+    assert caught.value.code == "E_BUDGET"
+    assert "2 different pairs of sets have been aligned with lab" in caught.value.message
+    assert "allows 2 (limits.inputs_per_peer)" in caught.value.message
+    assert "raise limits.inputs_per_peer" in caught.value.hint
+    assert "lab" not in caught.value.for_peer
+    assert "2" not in caught.value.for_peer
+    partner.count_inputs(b"two", 2)
+    partner.count_inputs(b"two", 1)  # a limit lowered later does not forbid what was counted
+    Partner(tmp_path, "shop").count_inputs(b"three", 1)
+    partner.count_inputs(b"three", 3)
+    with pytest.raises(PolicyError):
+        partner.count_inputs(b"four", 3)

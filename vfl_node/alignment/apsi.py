@@ -1,0 +1,264 @@
+"""A-APSI: both parties index an obfuscated set of the strong party's records; only the weak one knows which are shared.
+
+Source: Asymmetrical Vertical Federated Learning (arXiv 2004.07427), Algorithm 1, corrected.
+Runs between the weak party w (active: records I_w, the labels) and the strong party s
+(passive: records I_s), who follow the protocol but look at all they receive. Ĩ holds the
+intersection I and m − |I| other records of s: I ⊆ Ĩ ⊆ I_s.
+
+Each draws secret scalars, k_s, and k_w and k_w2, fresh for the job. E_k(x) = x^k.
+
+====  =======  ==========================================  ==============
+step  sent by  list (elements)                             order
+====  =======  ==========================================  ==============
+3     strong   E_s(I_s) (n_s)                              secret, s's
+4     weak     E_w(I_w) (n_w)                              secret, w's
+6     strong   E_s(E_w(I_w)) (n_w)                         secret, s's
+7     (weak)   E_w(E_s(I_s)) ∩ E_s(E_w(I_w)) is I; w picks
+               Ĩ: those, and as many others as it wants
+8     weak     E_w2(E_s(Ĩ)) (m)                            secret, w's
+10    strong   E_w2(Ĩ) (m)                                 as step 8
+12    weak     Ĩ (m), the shared order                     sorted
+====  =======  ==========================================  ==============
+
+Leaks: to s n_w (less exactly with the job's ``padding``) and Ĩ; not I and not |I|, unless m had
+to be raised, which says that |I| exceeds the size asked for. To w n_s, I, and the hashes of the
+m − |I| other records of Ĩ, which a dictionary of identifiers opens.
+
+Cost: one hash for each own identifier; group operations n_s + n_w + 2·m at s, n_s + n_w + 3·m at w.
+
+Deviations from the paper: (1) Step 8 uses a *second* key of w's. As published, s holds E_w(I_w)
+from step 4 and sees E_w(Ĩ) in step 9: what the two have in common is I. (2) Every list is
+shuffled; step 12 is sorted, which hides as much. (3) m never depends on a public security
+number ξ: m, n_s and ξ together give |I|. (4) Ĩ is drawn once for a peer and both inputs: what
+two draws have in common is closer to I. Later jobs use it again, from step 12 on. (5) Whatever
+|I| is, 0 included, w goes on: an abort would tell.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from decimal import ROUND_CEILING, Decimal, localcontext
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.cover import public_bucket
+from vfl_node.alignment.lists import Lists
+from vfl_node.crypto.rows import RowIndex, order_rows
+from vfl_node.errors import ProtocolError, UsageError
+from vfl_node.job import Align
+from vfl_node.ledger import Learnt
+from vfl_node.settings import Obfuscation
+from vfl_node.transport.generated.vfl.v1 import alignment_pb2
+
+
+async def active(lists: Lists) -> Alignment:
+    """The weak party's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
+
+    Leaks: n_w and Ĩ to s.
+
+    Raises:
+        UsageError: the job leaves the size of Ĩ to this owner, whose settings do not say it (``E_CONFIG``).
+    """
+    _check_wish(lists.terms, lists.party.obfuscation)
+    k_w, k_w2 = lists.draw("k_w"), lists.draw("k_w2")
+    n_s = await lists.meet(receives=("step 3", "step 6", "step 10"))
+    name = _name(lists)
+    stored = lists.party.memory.recall(name)
+    again = stored is not None and not stored.startswith(_job(lists))
+    await lists.channel.send(alignment_pb2.Obfuscation(again=again))
+
+    order = lists.order("step 4")
+    i_w = lists.blinded("step 4", order, k_w).whole()  # while s computes step 3
+    skipped = 3 * n_s  # group operations of the longest run that this one does without
+    if stored is None or not again:
+        # 3, 4, 6. s's reply is shuffled: which of our own are shared shows in step 12 only.
+        i_s = await lists.receive("step 3", count=n_s, distinct=False)
+        await lists.send("step 4", i_w)
+        i_s_ws = lists.distinct("step 3", lists.powers("step 3 powers", i_s, k_w).whole())  # while s computes step 6
+        i_w_sw = await lists.receive("step 6", count=len(lists.own))
+
+        # 7. The genuine ones, and uniform others.
+        genuine = lists.find(RowIndex(i_w_sw.rows), i_s_ws) >= 0
+        m = obfuscated_size(int(np.count_nonzero(genuine)), n_s, lists.terms, lists.party.obfuscation)
+        others = np.flatnonzero(~genuine)
+        others = others[lists.secret.derive("step 7").permutation(len(others))][: m - np.count_nonzero(genuine)]
+        places = np.concatenate([np.flatnonzero(genuine), others])[lists.secret.derive("step 8").permutation(m)]
+
+        skipped = 2 * (n_s - m)
+
+        # 8. Under another key than step 4's: s could match the two lists.
+        await lists.send("step 8", lists.powers("step 8", lists.chosen([i_s], places), k_w2))
+
+        # 10, 11.
+        opened = await lists.receive_powers("step 10", lists.group.inverse(k_w2), at_least=m, at_most=m)
+        drawn = lists.chosen([opened], order_rows(opened.rows))
+        # Another job with this peer may have drawn in the meantime: the first one counts for both.
+        stored = lists.party.memory.keep(name, _job(lists) + b"".join(chunk.tobytes() for chunk in drawn.chunks()))
+
+    # 12. Ĩ in the clear, in an order that says nothing.
+    shared = np.frombuffer(stored[len(_job(lists)) :], dtype=np.uint8).reshape(-1, lists.group.width)
+    await lists.send("step 12", lists.given(shared))
+    lists.party.progress.advance(skipped + n_s - len(shared))
+    blinded = lists.powers("own", lists.given(shared), k_w).whole()
+    places = lists.find(RowIndex(i_w.rows), blinded)
+    rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
+    return _at_active(lists, lists.records(rows), n_s, again)
+
+
+async def passive(lists: Lists) -> Alignment:
+    """The strong party's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
+
+    Leaks: n_s to w, which of its own records s holds, and the hashes of the rest of Ĩ.
+    """
+    k_s = lists.draw("k_s")
+    n_w = await lists.meet(receives=("step 4", "step 8", "step 12"))
+    n_s = len(lists.own)
+    again = (await lists.channel.receive(alignment_pb2.Obfuscation)).again
+
+    order = lists.order("step 3")
+    i_s = lists.blinded("step 3", order, k_s)
+    least, skipped = (0, n_w + n_s) if again else (least_size(lists.terms, n_s), 0)
+    if not again:
+        await lists.send("step 3", i_s)  # 3
+        i_w = await lists.receive("step 4", count=n_w, distinct=False)  # 4
+        i_w_sw = lists.distinct("step 4", lists.powers("step 4 powers", i_w, k_s).whole())
+        await lists.send("step 6", lists.chosen([i_w_sw], lists.secret.derive("step 6").permutation(n_w)))  # 6
+        stripped = await lists.receive_powers("step 8", lists.group.inverse(k_s), at_least=least, at_most=n_s)
+        await lists.send("step 10", stripped)
+        skipped = n_s - len(stripped)
+
+    # 12. Each is one of our own, and no other.
+    named = await lists.receive_powers("step 12", k_s, at_least=least, at_most=n_s)
+    lists.party.progress.advance(skipped + n_s - len(named))
+    places = lists.find(RowIndex(i_s.whole().rows), named)
+    if (places < 0).any():
+        raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
+    return _at_passive(lists, order[places], n_w, again)
+
+
+def obfuscated_size(shared: int, n_s: int, terms: Align, wish: Obfuscation) -> int:
+    """m = |Ĩ|, as the weak party chooses it.
+
+    The job's size or fraction of n_s. One below |I| is raised to the next public bucket, and so
+    is what this owner's security number ξ gives, ⌈|I|^{1−ξ}·n_s^ξ⌉, with |I| counted as its minimum if
+    it is lower. Never more than n_s.
+
+    Args:
+        shared: |I|.
+        n_s: records of the strong party.
+        terms: the job's.
+        wish: this owner's.
+    """
+    if n_s == 0:
+        return 0
+    if terms.obfuscation == "private":
+        assert wish.security_number is not None
+        m = public_bucket(_between(max(shared, wish.min_intersection, 1), n_s, wish.security_number))
+    else:
+        m = least_size(terms, n_s)
+    return min(n_s, m if m >= shared else public_bucket(shared))
+
+
+def least_size(terms: Align, n_s: int) -> int:
+    """The fewest elements that Ĩ may have, as both parties know it."""
+    wanted = terms.obfuscation
+    if wanted is None or wanted == "private":
+        return min(1, n_s)
+    if wanted.size is not None:
+        return min(n_s, wanted.size)
+    assert wanted.fraction is not None
+    return min(n_s, int((Decimal(str(wanted.fraction)) * n_s).to_integral_value(ROUND_CEILING)))
+
+
+def _between(shared: int, n_s: int, xi: float) -> int:
+    """⌈|I|^{1−ξ}·n_s^ξ⌉, so exactly that 100^½·10000^½ is 1000."""
+    with localcontext() as context:
+        context.prec = 60
+        number = Decimal(str(xi))
+        size = Decimal(shared) ** (1 - number) * Decimal(n_s) ** number
+        return int(size.quantize(Decimal("1e-20")).to_integral_value(ROUND_CEILING))
+
+
+def _check_wish(terms: Align, wish: Obfuscation) -> None:
+    if terms.obfuscation == "private" and wish.security_number is None:
+        raise UsageError(
+            "the job leaves the size of the obfuscated set to this node, whose settings do not say it",
+            code="E_CONFIG",
+            hint="set obfuscation.security_number: from 0, the intersection, to 1, all records of the other party",
+            for_peer="its settings do not say how large the obfuscated set should be",
+        )
+
+
+def _name(lists: Lists) -> str:
+    """Under which the obfuscated set of this peer and both inputs is remembered."""
+    parts = (lists.party.ids.digest(), lists.peer_mark, lists.group.name.encode())
+    return f"obfuscated-{hashlib.sha256(b''.join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:40]}"
+
+
+def _job(lists: Lists) -> bytes:
+    """Which job drew what is remembered: that one, resumed, goes on with its own lists."""
+    return hashlib.sha256(lists.channel.job_id.encode()).digest()
+
+
+def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, again: bool) -> Alignment:
+    party, peer = lists.party, lists.peer
+    m, shared = len(rows), int(np.count_nonzero(rows != NOT_MINE))
+    asked = least_size(lists.terms, n_s)
+    raised = lists.terms.obfuscation != "private" and not again and m > asked
+    return Alignment(
+        protocol="apsi",
+        group=lists.group.name,
+        rows=rows,
+        ours=len(party.ids),
+        theirs=n_s,
+        intersection=shared,
+        padded=lists.terms.padding > 0,
+        learnt=(
+            Learnt("set size", n_s, f"the number of {peer}'s records: {n_s}"),
+            Learnt("intersection", shared, f"which {shared} of its own {len(party.ids)} records {peer} holds too"),
+            Learnt(
+                "foreign hashed ids",
+                m - shared,
+                f"the hashes of {m - shared} other identifiers of {peer}'s, which a dictionary of identifiers opens",
+            ),
+        ),
+        peer_learnt=_passive_learns(party.name, len(lists.own), n_s, m, asked if raised else None),
+    )
+
+
+def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, again: bool) -> Alignment:
+    party, peer = lists.party, lists.peer
+    asked = least_size(lists.terms, len(party.ids))
+    raised = lists.terms.obfuscation != "private" and not again and len(rows) > asked
+    return Alignment(
+        protocol="apsi",
+        group=lists.group.name,
+        rows=rows,
+        ours=len(party.ids),
+        theirs=n_w,
+        intersection=None,
+        padded=lists.terms.padding > 0,
+        learnt=_passive_learns(peer, n_w, len(party.ids), len(rows), asked if raised else None),
+        peer_learnt=(
+            Learnt("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
+            Learnt("intersection", None, f"which of its own records {party.name} holds too"),
+            Learnt(
+                "foreign hashed ids",
+                None,
+                f"the hashes of the rest of the {len(rows)} identifiers of {party.name}'s in the obfuscated set, "
+                "which a dictionary of identifiers opens",
+            ),
+        ),
+    )
+
+
+def _passive_learns(weak: str, n_w: int, n_s: int, m: int, asked: int | None) -> tuple[Learnt, ...]:
+    learnt = (
+        Learnt("set size", n_w, f"the number of {weak}'s records: at most {n_w}"),
+        Learnt("obfuscated set", m, f"which {m} of its own {n_s} records hold all that {weak} has too, not which of them"),
+    )
+    if asked is None:
+        return learnt
+    return (*learnt, Learnt("intersection size", None, f"more than {asked} records are shared: the size asked for was raised"))

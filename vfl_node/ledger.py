@@ -1,0 +1,24 @@
+"""The leakage ledger: what a party learnt by running a protocol, entry by entry.
+
+A protocol's file says in its docstring what it reveals; its result carries the same as
+entries, with this job's numbers. The report shows those of both parties.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """One thing that a party learnt.
+
+    Attributes:
+        what: a stable keyword for programs, such as ``set size``, ``intersection``, ``embeddings``; docs/report.md has all.
+        count: how many, or how large; None where that is hidden from the party whose report shows it.
+        text: the whole of it in plain words, the peer by its name; never an identifier, label or cell value.
+    """
+
+    what: str
+    count: int | None
+    text: str
