@@ -1,87 +1,98 @@
-"""Time group operations and whole alignments, both parties in this process over the in-memory channel.
+"""Measure alignment: CPU and wall time, bytes and peak memory, beside openmined-psi and in units of one X25519 ladder.
 
-    python -m benchmarks.align                       10,000 ids a party, half of them shared
-    python -m benchmarks.align --ids 100000 --threads 2
-    python -m benchmarks.align --groups modp3072 --ids 200
+    python -m benchmarks.align                                       both parties in one process, 100,000 ids each
+    python -m benchmarks.align --processes --ids 100000 1000000      two nodes over mutual TLS on loopback
+    python -m benchmarks.align --wan TOOL                            the same over 20 ms and 100 Mbit/s (root; see benchmarks/nodes.py)
+    python -m benchmarks.align --stages 10000000                     all but the group operations
 
-CPU seconds are both parties' together. In memory the parties take turns, so wall time falls
-with --threads only; over a network they compute at the same time.
+Prints tables in Markdown and writes JSON, row by row; ``python -m benchmarks.tables FILE …`` prints
+the tables of several. Files of lists lie under TMPDIR. docs/benchmarks.md explains every column.
 """
 
 from __future__ import annotations
 
 import argparse
-import time
-from itertools import pairwise
+import json
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
-from vfl_node.alignment.alignment import MemoryPins
-from vfl_node.alignment.protocols import PROTOCOLS, align
-from vfl_node.crypto.groups import GROUPS, group
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
-from vfl_node.job import Align
-from vfl_node.progress import Silent
-from vfl_node.transport.channel import memory_channels, run_together
-
-
-def operations(name: str, count: int) -> list[float]:
-    """Microseconds of one core for a hash, a power and a decode."""
-    g, workers = group(name), ThreadWorkers(1)
-    scalar = g.draw(Randomness(bytes(32)))
-    ids = [b"%d" % i for i in range(count)]
-    times = [time.process_time()]
-    hashed = g.hash_to_group(ids, b"benchmark")
-    times.append(time.process_time())
-    powers = g.power(hashed, scalar, workers)
-    times.append(time.process_time())
-    g.decode(powers)
-    times.append(time.process_time())
-    return [(after - before) / count * 1e6 for before, after in pairwise(times)]
+from benchmarks import memory, nodes, stages, tables
+from benchmarks.measure import Row, alone, machine
+from vfl_node.alignment.protocols import PROTOCOLS
+from vfl_node.crypto.groups import GROUPS
 
 
-def alignment(protocol: str, group_name: str, ids: int, threads: int) -> tuple[float, float, int]:
-    """(wall seconds, CPU seconds of both parties, bytes both ways)."""
-    tables = [b"%d" % i for i in range(ids)], [b"%d" % i for i in range(ids // 2, ids + ids // 2)]
-    channels = memory_channels("active", "passive")
-    workers = ThreadWorkers(threads)
-    parties = []
-    for number, (role, table, channel) in enumerate(zip(("active", "passive"), tables, channels, strict=True)):
-        side = align(
-            role,
-            Align(protocol=protocol, group=group_name),
-            channel,
-            table,
-            randomness=Randomness(bytes([number]) * 32),
-            workers=workers,
-            pins=MemoryPins(),
-            progress=Silent(),
-        )
-        parties.append((side, channel))
-    wall, cpu = time.perf_counter(), time.process_time()
-    results = run_together(*parties)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    if any(result.intersection != ids - ids // 2 for result in results):
-        raise SystemExit(f"wrong result: {results}")
-    return wall, cpu, sum(traffic.bytes_sent for channel in channels for traffic in channel.traffic.values())
+def in_memory(chosen: argparse.Namespace) -> Iterator[Row]:
+    """Repeats come in turn, so that a machine that slows down slows all of them."""
+    for _ in range(chosen.repeats):
+        for ids in chosen.ids:
+            for group in chosen.groups:
+                for protocol in chosen.protocols or PROTOCOLS:
+                    yield alone(memory.protocol_row, protocol, group, ids, chosen.start_up, chosen.threads)
+            if theirs := alone(memory.openmined_row, ids, chosen.start_up):
+                yield theirs
+
+
+def between_nodes(chosen: argparse.Namespace) -> Iterator[Row]:
+    """On loopback, and beside it over the slow link where there is one."""
+    for _ in range(chosen.repeats):
+        for ids in chosen.ids:
+            for group in chosen.groups:
+                for protocol in chosen.protocols or ["psu"]:
+                    yield nodes.protocol_row(protocol, group, ids, chosen.start_up, nodes.LOOPBACK)
+                    if chosen.wan:
+                        with nodes.wan(chosen.wan) as places:
+                            yield nodes.protocol_row(protocol, group, ids, chosen.start_up, places)
+
+
+def in_stages(count: int) -> dict[str, Any]:
+    """A process for each party: neither has the other's memory."""
+    with tempfile.TemporaryDirectory(prefix="vfl-bench-") as folder:
+        alone(stages.peer_column, Path(folder), count)
+        return alone(stages.measure, Path(folder), count)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ids", type=int, default=10_000, help="identifiers a party")
-    parser.add_argument("--threads", type=int, default=1, help="threads for group operations")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--processes", action="store_true", help="two nodes on loopback")
+    mode.add_argument("--wan", metavar="TOOL", help="two nodes in the network namespaces that TOOL makes, and on loopback")
+    mode.add_argument("--stages", type=int, metavar="IDS", help="hashing, spilling, searching and ordering alone")
+    parser.add_argument("--protocols", nargs="+", choices=PROTOCOLS, help="default: all in one process, psu between nodes")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=["curve25519"])
+    parser.add_argument("--ids", type=int, nargs="+", default=[100_000], help="identifiers a party")
+    parser.add_argument("--start-up", type=int, default=1000, metavar="IDS", help="size of the run that is taken off")
+    parser.add_argument("--threads", type=int, default=1, help="for group operations in one process; nodes take all cores")
+    parser.add_argument("--repeats", type=int, default=3, help="tables hold medians")
+    parser.add_argument("--out", type=Path, default=Path("runs/bench/align.json"), metavar="FILE", help="JSON")
     chosen = parser.parse_args()
+    if min(chosen.ids) <= chosen.start_up:
+        parser.error("--ids must be above --start-up")
 
-    print(f"{'group':12}{'hash µs':>10}{'power µs':>12}{'decode µs':>12}")
-    for name in chosen.groups:
-        hashing, power, decode = operations(name, 5000 if name == "curve25519" else 100)
-        print(f"{name:12}{hashing:10.1f}{power:12.1f}{decode:12.1f}")
-    print()
-    print(f"{'protocol':12}{'group':12}{'ids':>8}{'threads':>9}{'wall s':>9}{'CPU s':>9}{'bytes/id':>10}")
-    for name in chosen.groups:
-        for protocol in PROTOCOLS:
-            wall, cpu, size = alignment(protocol, name, chosen.ids, chosen.threads)
-            print(f"{protocol:12}{name:12}{chosen.ids:8}{chosen.threads:9}{wall:9.2f}{cpu:9.2f}{size / chosen.ids:10.0f}")
+    said = ["TOOL" if argument == chosen.wan else argument for argument in sys.argv[1:]]
+    made: dict[str, Any] = {"command": shlex.join(["python", "-m", "benchmarks.align", *said]), "machine": machine()}
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+
+    def keep() -> None:
+        chosen.out.write_text(json.dumps(made, indent=1) + "\n")
+
+    if chosen.stages:
+        made["stages"] = in_stages(chosen.stages)
+    else:
+        nodes_only = chosen.processes or chosen.wan
+        made["groups"] = [] if nodes_only else [alone(memory.group_row, name) for name in chosen.groups]
+        made["rows"] = []
+        for row in between_nodes(chosen) if nodes_only else in_memory(chosen):
+            made["rows"].append(asdict(row))
+            print(f"{row.where}: {row.system} {row.protocol}, {row.run.ids} ids: {row.run.wall_s:.1f} s", file=sys.stderr)
+            keep()
+    keep()
+    print(*tables.markdown([made]), sep="\n")
 
 
 if __name__ == "__main__":

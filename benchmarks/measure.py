@@ -10,10 +10,12 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from nacl.bindings import crypto_scalarmult, crypto_scalarmult_base
@@ -22,8 +24,7 @@ import vfl_node
 from vfl_node.alignment.costs import counts
 from vfl_node.job import Align, ObfuscatedSet
 
-OBFUSCATED = 0.7
-"""Size of apsi's obfuscated set, as a share of the passive party's."""
+T = TypeVar("T")
 
 _LADDERS = 400
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -92,15 +93,27 @@ def spelled(numbers: range) -> Iterator[str]:
     return (f"{number:012d}" for number in numbers)
 
 
-def terms(protocol: str, group: str) -> Align:
+def terms(protocol: str, group: str, ids: int) -> Align:
     """The job's alignment section."""
-    obfuscation = ObfuscatedSet(fraction=OBFUSCATED) if protocol == "apsi" else None
+    obfuscation = ObfuscatedSet(size=length("apsi", ids)) if protocol == "apsi" else None
     return Align(protocol=protocol, group=group, obfuscation=obfuscation)
 
 
 def length(protocol: str, ids: int) -> int:
-    """Of the shared order."""
-    return {"psu": 2 * ids - shared(ids), "psi": shared(ids), "apsi": round(OBFUSCATED * ids)}[protocol]
+    """Of the shared order; apsi's obfuscated set has seven in ten of the passive party's identifiers."""
+    return {"psu": 2 * ids - shared(ids), "psi": shared(ids), "apsi": ids * 7 // 10}[protocol]
+
+
+def alone(function: Callable[..., T], *arguments: Any) -> T:
+    """``function(*arguments)`` in a new process, so that its peak of memory is its own."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
+
+
+def check(what: str, found: int, expected: int) -> None:
+    """A wrong result is not worth its time. Raises SystemExit."""
+    if found != expected:
+        raise SystemExit(f"{what}: wrong result, {found} rows instead of {expected}")
 
 
 def operations(protocol: str, ids: int) -> int:

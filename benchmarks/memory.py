@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import Row, Run, ladder_us, operations, peak_bytes, sets, shared, spelled, terms
+from benchmarks.measure import Row, Run, check, ladder_us, length, operations, peak_bytes, sets, shared, spelled, terms
 from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import group as group_named
@@ -39,7 +39,9 @@ def openmined_row(ids: int, start_up: int) -> Row | None:
         import private_set_intersection.python as openmined
     except ImportError:
         return None
-    return _row(f"openmined-psi {openmined.__version__}", "psi", "P-256", lambda count: _openmined(openmined, count), ids, start_up)
+    return _row(
+        f"openmined-psi {openmined.__version__}", "psi", "P-256", lambda count: _openmined(openmined, count), ids, start_up
+    )
 
 
 def group_row(name: str) -> dict[str, Any]:
@@ -87,14 +89,14 @@ def _aligned(protocol: str, group: str, ids: int, threads: int) -> Run:
         sides = []
         for role, numbers, channel in zip(ROLES, sets(ids), channels, strict=True):
             own = party(role, Identifiers.of(map(str.encode, spelled(numbers))), Path(scratch, role), threads=threads)
-            sides.append((align(role, terms(protocol, group), channel, own), channel))
+            sides.append((align(role, terms(protocol, group, ids), channel, own), channel))
         wall, cpu = time.perf_counter(), time.process_time()
         results = run_together(*sides)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     for result in results:
         if isinstance(result, Exception):
             raise result
-    _check(protocol, results[0].intersection, ids)
+        check(protocol, len(result), length(protocol, ids))
     sent = {role: channel.traffic["align"].bytes_sent for role, channel in zip(ROLES, channels, strict=True)}
     return _run(ids, wall, cpu, sent, operations(protocol, ids))
 
@@ -108,13 +110,8 @@ def _openmined(openmined: Any, ids: int) -> Run:
     response = server.ProcessRequest(request)
     found = client.GetIntersection(setup, response)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-    _check("openmined-psi", len(found), ids)
+    check("openmined-psi", len(found), shared(ids))
     return _run(ids, wall, cpu, {"active": request.ByteSize(), "passive": setup.ByteSize() + response.ByteSize()}, None)
-
-
-def _check(what: str, found: int | None, ids: int) -> None:
-    if found != shared(ids):
-        raise SystemExit(f"{what}: wrong result, {found} shared of {shared(ids)}")
 
 
 def _run(ids: int, wall: float, cpu: float, sent: dict[str, int], operations: int | None) -> Run:

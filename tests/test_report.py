@@ -97,7 +97,7 @@ def aligned(job: Job, party: str) -> Alignment:
         ours=ours,
         theirs=announced,
         intersection=None if hidden else 453,
-        padded=align.padding > 0,
+        padded=align.padding > 0 and (align.protocol != "apsi" or party == "lab"),
         learnt=(Learnt("set size", announced, f"the number of {peer}'s records"),),
         peer_learnt=(Learnt("set size", ours, f"the number of {party}'s records"), Learnt("intersection", None, "which")),
     )

@@ -145,6 +145,35 @@ def run(
 
 
 @app.command()
+def estimate(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    config: ConfigOption = None,
+    active: Annotated[Optional[int], typer.Option(min=1, help="Records of the active party.")] = None,  # noqa: UP045
+    passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the passive party.")] = None,  # noqa: UP045
+    shared: Annotated[Optional[int], typer.Option(min=0, help="Records of both; unknown: any number.")] = None,  # noqa: UP045
+    rate: Annotated[float, typer.Option(min=0.001, help="Mbit/s between the parties.")] = 100,
+    rtt: Annotated[float, typer.Option(min=0, help="Milliseconds there and back.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Tell what aligning by each protocol will cost, and how many rows training would have."""
+    from vfl_node.node import estimate as estimates
+
+    spec, settings = load_job(job), load_settings(config) if config else None
+    plan = estimates.plan(spec, settings, active=active, passive=passive, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+    found = estimates.estimate(plan)
+    if as_json:
+        out.print_json(json.dumps(estimates.as_json(plan, found)))
+        return
+    head, *lines = estimates.table(plan, found)
+    table = Table(*head, box=None, pad_edge=False)
+    for line in lines:
+        table.add_row(*line)
+    out.print(table, width=100)
+    for note in estimates.notes(plan, found):
+        out.print(f"- {note}")
+
+
+@app.command()
 def submit(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     config: ConfigOption = None,

@@ -145,9 +145,8 @@ def _calibration(report: dict[str, Any]) -> Markup | None:
 
 
 def _most(report: dict[str, Any]) -> str:
-    """What stands before the peer's number where that is the most it can be; a passive party of an apsi never pads."""
-    exact = report["alignment"]["protocol"] == "apsi" and report["role"] == "active"
-    return "at most " if report["alignment"]["padded"] and not exact else ""
+    """What stands before the peer's number where that is the most it can be."""
+    return "at most " if report["alignment"]["padded"] else ""
 
 
 def _sizes(report: dict[str, Any], peer: str) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ class Alignment:
         ours: number of this party's identifiers.
         theirs: number of the peer's identifiers, or more where it pads.
         intersection: size of the intersection; None where the protocol hides it.
-        padded: whether a party announced more than it has, so that sums of the sizes mean nothing.
+        padded: whether ``theirs`` may be more than the peer has, so that sums of the sizes mean nothing.
         learnt: what this party learnt.
         peer_learnt: what the peer learnt, as far as this party can know.
     """
@@ -63,7 +63,7 @@ class Alignment:
     @property
     def missing_at_peer(self) -> int | None:
         """How many the peer does not own; None where that is hidden."""
-        if self.intersection is None or (self.padded and self.protocol == "psu"):
+        if self.intersection is None or (self.padded and self.protocol == "psu"):  # with rows that neither owns
             return None
         return len(self) - self.missing - self.intersection
 

@@ -214,7 +214,6 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, again: bool) -> 
         ours=len(party.ids),
         theirs=n_s,
         intersection=shared,
-        padded=lists.terms.padding > 0,
         learnt=(
             Learnt("set size", n_s, f"the number of {peer}'s records: {n_s}"),
             Learnt("intersection", shared, f"which {shared} of its own {len(party.ids)} records {peer} holds too"),
@@ -224,7 +223,7 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, again: bool) -> 
                 f"the hashes of {m - shared} other identifiers of {peer}'s, which a dictionary of identifiers opens",
             ),
         ),
-        peer_learnt=_passive_learns(party.name, len(lists.own), n_s, m, asked if raised else None),
+        peer_learnt=_passive_learns(lists, party.name, len(lists.own), n_s, m, asked if raised else None),
     )
 
 
@@ -240,7 +239,7 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, again: bool) ->
         theirs=n_w,
         intersection=None,
         padded=lists.terms.padding > 0,
-        learnt=_passive_learns(peer, n_w, len(party.ids), len(rows), asked if raised else None),
+        learnt=_passive_learns(lists, peer, n_w, len(party.ids), len(rows), asked if raised else None),
         peer_learnt=(
             Learnt("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
             Learnt("intersection", None, f"which of its own records {party.name} holds too"),
@@ -254,9 +253,10 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, again: bool) ->
     )
 
 
-def _passive_learns(weak: str, n_w: int, n_s: int, m: int, asked: int | None) -> tuple[Learnt, ...]:
+def _passive_learns(lists: Lists, weak: str, n_w: int, n_s: int, m: int, asked: int | None) -> tuple[Learnt, ...]:
+    most = "at most " if lists.terms.padding else ""
     learnt = (
-        Learnt("set size", n_w, f"the number of {weak}'s records: at most {n_w}"),
+        Learnt("set size", n_w, f"the number of {weak}'s records: {most}{n_w}"),
         Learnt("obfuscated set", m, f"which {m} of its own {n_s} records hold all that {weak} has too, not which of them"),
     )
     if asked is None:

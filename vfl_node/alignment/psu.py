@@ -175,16 +175,15 @@ def _learnt(lists: Lists, of: str, ours: int, theirs: int, union: int, common: i
     only the reader itself knows that.
     """
     padding, dummies = lists.terms.padding, lists.terms.dummies
-    sizes = (
-        Learnt("set size", theirs, f"the number of {of}'s records: {'at most ' if padding else ''}{theirs}"),
-        Learnt("union size", union, f"the size of the union: {'at most ' if padding or dummies else ''}{union}"),
-    )
+    most = "at most " if padding else ""
+    size = Learnt("set size", theirs, f"the number of {of}'s records: {most}{theirs}")
     if not dummies:
-        return (*sizes, Learnt("intersection size", common, _shared(of, ours, theirs, common)))
+        shared = Learnt("intersection size", common, _shared(of, ours, theirs, common))
+        return (size, Learnt("union size", union, f"the size of the union: {most}{union}"), shared)
     window = f"within {dummies + 1} sizes"
     if common is not None:
         window = f"not fewer than {max(0, common - dummies)} and not more than {min(common, ours, theirs)}"
-    return (*sizes, Learnt("intersection size", None, f"roughly how many records are shared: {window}"))
+    return (size, Learnt("intersection size", None, f"roughly how many records are shared: {window}"))
 
 
 def _shared(of: str, ours: int, theirs: int, common: int | None) -> str:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,29 +22,24 @@ import numpy as np
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.apsi import obfuscated_size
-from vfl_node.crypto.groups import Group
-from vfl_node.crypto.groups import group as group_named
+from vfl_node.crypto.groups import Group, group
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.rows import RowIndex
+from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.csv_file import read_columns
 from vfl_node.errors import UsageError
 from vfl_node.job import Align, Job
 from vfl_node.settings import Obfuscation, Role, Settings
 
-PROTOCOLS = ("psu", "psi", "apsi")
-
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
 
-PROCESS_BYTES = 300 << 20
-"""Memory of a node at rest."""
+PROCESS_BYTES, ROW_BYTES = 300 << 20, 64
+"""Memory of a node at rest, and of an alignment for each element that either party announces."""
 
-ROW_BYTES = 64
-"""Memory of an alignment for each element of either party's list (docs/estimate.md)."""
-
-_HASHED = 2  # times: a list and its phase, a file and its chunks
+_HASHED = 2  # times: a list and its phase on the wire, a file and its chunks on disk
 _BLOCK = bytes(1 << 22)
+_ROLES: tuple[Role, ...] = ("active", "passive")
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ class Machine:
         hash_s: CPU seconds to hash an identifier into the group.
         power_s: CPU seconds of a group operation.
         decode_s: CPU seconds to check an element.
-        find_s: CPU seconds to sort an element and find another one.
+        find_s: CPU seconds to sort an element and find it again.
         sha256_s: CPU seconds to hash a byte.
         disk_bytes_per_s: written, and durable.
     """
@@ -72,34 +66,43 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Wire:
-    """What lies between the parties: Mbit/s, and milliseconds there and back."""
+class Plan:
+    """A job, and all that its cost depends on.
 
-    rate_mbit_s: float
-    rtt_ms: float
+    Attributes:
+        job: its alignment's options go for the other protocols too, where they have them.
+        role: whose side is shown.
+        records: of each party.
+        shared: the fewest and the most records that the two may share.
+        machine: either party's.
+        rate_mbit_s: of the wire.
+        rtt_ms: of the wire, there and back.
+        obfuscation: this owner's wishes.
+    """
 
-
-@dataclass(frozen=True)
-class Sizes:
-    """Records of each party, and the fewest and the most that they may share."""
-
+    job: Job
+    role: Role
     records: dict[Role, int]
     shared: tuple[int, int]
+    machine: Machine
+    rate_mbit_s: float
+    rtt_ms: float
+    obfuscation: Obfuscation
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What one protocol costs, as one party sees it.
+    """What one protocol costs.
 
     Attributes:
         wall_s: the longest of the next three.
-        computing_s: wall time that the parties compute.
-        wire_s: time on the wire.
-        disk_s: time of the busier disk.
-        cpu_s: CPU time of this party.
+        computing_s: that the parties compute, one waiting for the other.
+        wire_s: that the lists are on the wire.
+        disk_s: that the busier disk writes.
+        cpu_s: of this party, all cores together.
         sent_bytes: by this party.
         received_bytes: by this party.
-        active_disk_bytes: lists of the active party, until the job has ended.
+        active_disk_bytes: lists of the active party, until both have the result.
         passive_disk_bytes: those of the passive party.
         memory_bytes: of this party, its table apart.
         rows: that training runs over.
@@ -124,66 +127,65 @@ Range = dict[str, tuple[float, float]]
 """Field of :class:`Cost` → the least and the most; equal where nothing is left open."""
 
 
-@dataclass(frozen=True)
-class Estimate:
-    """What each protocol would cost.
+def plan(
+    job: Job,
+    settings: Settings | None,
+    *,
+    active: int | None,
+    passive: int | None,
+    shared: int | None,
+    rate_mbit_s: float,
+    rtt_ms: float,
+) -> Plan:
+    """Find out what is not given: this node's number of records, and what this machine does.
 
-    Attributes:
+    Args:
         job: the job.
-        role: whose side is shown.
-        sizes: of the sets.
-        machine: both parties'.
-        wire: between them.
-        costs: protocol → what it costs.
-    """
-
-    job: Job
-    role: Role
-    sizes: Sizes
-    machine: Machine
-    wire: Wire
-    costs: dict[str, Range]
-
-    def json(self) -> dict[str, Any]:
-        """All figures, in seconds and bytes, for a program."""
-        return {
-            "job": self.job.name,
-            "protocol": self.job.align.protocol,
-            "role": self.role,
-            "records": self.sizes.records,
-            "shared": self.sizes.shared,
-            "machine": asdict(self.machine),
-            "wire": asdict(self.wire),
-            "costs": self.costs,
-        }
-
-
-def known_sizes(job: Job, settings: Settings | None, given: dict[Role, int | None], shared: int | None) -> Sizes:
-    """As given, or as many records as this node's data file has rows; anything may be shared if nothing is said.
+        settings: of this node; without them the active party's side is shown.
+        active: records of the active party.
+        passive: records of the passive party.
+        shared: records of both; None: from none to all of the smaller set.
+        rate_mbit_s: of the wire.
+        rtt_ms: of the wire.
 
     Raises:
-        UsageError: a size is not known, or more is shared than a party has (``E_USAGE``); the job
-            gives the node another role, or none (``E_ROLE``).
+        UsageError: a number is not known, or more is shared than a party has (``E_USAGE``); the
+            job gives this node no such role (``E_ROLE``); nothing can be written where the lists
+            would lie (``E_FILE``).
         DataError: the data file cannot be read.
     """
-    names: dict[Role, str] = {"active": job.parties.active, "passive": job.parties.passive[0]}
+    names = _names(job)
     if settings and names[settings.role] != settings.name:
         raise UsageError(
-            f"the job's {settings.role} party is {names[settings.role]}, and the configuration is that of {settings.name}",
+            f"the {settings.role} party of this job is {names[settings.role]}, and the configuration is {settings.name}'s",
             code="E_ROLE",
             hint="give the configuration of a party of the job",
         )
+    given: dict[Role, int | None] = {"active": active, "passive": passive}
     records = {role: count for role, count in given.items() if count is not None}
     if settings and settings.data and settings.role not in records:
         records[settings.role] = len(read_columns(settings.data.path, party=settings.name))
     for role, name in names.items():
         if role not in records:
-            counted = ", or --config FILE of its node, to count them" if settings is None else ""
-            raise UsageError(f"how many records has {name}, the {role} party?", hint=f"--{role} N{counted}")
+            count_them = ", or the --config of its node, to count them" if settings is None else ""
+            raise UsageError(f"how many records has {name}, the {role} party?", hint=f"--{role} N{count_them}")
     smaller = min(records.values())
     if shared is not None and shared > smaller:
-        raise UsageError(f"--shared {shared} is more than the {smaller} records of the smaller party")
-    return Sizes(records, (0, smaller) if shared is None else (shared, shared))
+        raise UsageError(f"--shared {shared} is more than the smaller party's {smaller} records")
+    return Plan(
+        job=job,
+        role=settings.role if settings else "active",
+        records=records,
+        shared=(0, smaller) if shared is None else (shared, shared),
+        machine=measure(
+            group(job.align.group),
+            settings.group_workers if settings else len(os.sched_getaffinity(0)),
+            settings.state_dir if settings else Path(tempfile.gettempdir()),
+        ),
+        rate_mbit_s=rate_mbit_s,
+        rtt_ms=rtt_ms,
+        obfuscation=settings.obfuscation if settings else Obfuscation(),
+    )
 
 
 def measure(group: Group, cores: int, folder: Path) -> Machine:
@@ -192,7 +194,7 @@ def measure(group: Group, cores: int, folder: Path) -> Machine:
     Args:
         group: the job's.
         cores: how many group operations would use.
-        folder: where lists would lie, or would if it existed.
+        folder: where lists would lie; it need not be there yet.
 
     Raises:
         UsageError: nothing can be written there (``E_FILE``).
@@ -201,76 +203,120 @@ def measure(group: Group, cores: int, folder: Path) -> Machine:
     scalar = group.draw(randomness.derive("scalar"))
     ids = [b"%d" % i for i in range(min(512, group.chunk_rows))]
     elements = group.hash_to_group(ids, b"estimate")
-    data = randomness.bytes(1 << 20)
-    rows = np.frombuffer(data, dtype=np.uint8)[: len(data) // group.width * group.width].reshape(-1, group.width)
+    data = randomness.bytes(group.width << 14)
     return Machine(
         cores=cores,
         hash_s=_cpu_s(lambda some: group.hash_to_group(some, b"estimate"), ids, 0.1),
         power_s=_cpu_s(lambda some: group.power(some, scalar, workers), elements, 0.25),
         decode_s=_cpu_s(group.decode, elements, 0.1),
-        find_s=_cpu_s(lambda some: RowIndex(some).find(some), rows, 0.05),
+        find_s=_cpu_s(_found, np.frombuffer(data, dtype=np.uint8).reshape(-1, group.width), 0.05),
         sha256_s=_cpu_s(sha256, data, 0.05),
         disk_bytes_per_s=_disk_bytes_per_s(folder),
     )
 
 
-def estimate(job: Job, role: Role, sizes: Sizes, machine: Machine, wire: Wire, wish: Obfuscation) -> Estimate:
-    """What each of the three protocols would cost under the terms of ``job``.
+def estimate(plan: Plan) -> dict[str, Range]:
+    """What each of the three protocols would cost: protocol → :data:`Range`."""
+    return {protocol: _range(plan, _terms(plan.job.align, protocol)) for protocol in ("psu", "psi", "apsi")}
 
-    Args:
-        job: its own protocol's options go for the others too, where they have them.
-        role: whose side is shown.
-        sizes: of the sets.
-        machine: both parties'.
-        wire: between them.
-        wish: this owner's for an obfuscated set.
-    """
-    group = group_named(job.align.group)
-    found = {}
-    for protocol in PROTOCOLS:
-        terms = job.align.model_copy(
-            update={
-                "protocol": protocol,
-                "dummies": job.align.dummies if protocol == "psu" else 0,
-                "obfuscation": job.align.obfuscation or "private",
-            }
+
+def table(plan: Plan, found: dict[str, Range]) -> list[tuple[str, ...]]:
+    """What was found as text: a line for each figure, a column for each protocol; the first line names them."""
+    chosen = plan.job.align.protocol
+    names = _names(plan.job)
+    own = names[plan.role]
+    lines: dict[str, tuple[str, Callable[[float], str]]] = {
+        "wall_s": ("time", _duration),
+        "computing_s": ("  to compute", _duration),
+        "wire_s": (f"  to send at {plan.rate_mbit_s:g} Mbit/s", _duration),
+        "disk_s": ("  to write", _duration),
+        "cpu_s": (f"CPU time at {own}", _duration),
+        "sent_bytes": ("sent", _size),
+        "received_bytes": ("received", _size),
+        "active_disk_bytes": (f"disk at {names['active']}", _size),
+        "passive_disk_bytes": (f"disk at {names['passive']}", _size),
+        "memory_bytes": (f"memory at {own}", _size),
+        "rows": ("rows to train on", _count),
+        "extra_rows": ("  more than with psi", _count),
+    }
+    head = ("", *(f"{name} (this job)" if name == chosen else name for name in found))
+    return [head, *((title, *(_between(*c[name], text) for c in found.values())) for name, (title, text) in lines.items())]
+
+
+def notes(plan: Plan, found: dict[str, Range]) -> list[str]:
+    """What the reader of the table should know, in plain words."""
+    machine, terms, names, (least, most) = plan.machine, plan.job.align, _names(plan.job), plan.shared
+    sizes = [f"{names[role]} has {_count(plan.records[role])}" for role in _ROLES]
+    said = [
+        f"{sizes[0]} records, {sizes[1]}; shared: "
+        + (_count(least) if least == most else f"not given, so anything from {_count(least)} to {_count(most)}"),
+        f"measured here, one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
+        f"{_micro(machine.decode_s)} a check ({terms.group}); disk {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
+        f"the time is the longest of computing, sending and writing, which overlap, if both parties have machines like this "
+        f"one and {machine.cores} {'core' if machine.cores == 1 else 'cores'}; reading tables and training come on top",
+    ]
+    if terms.padding or terms.dummies:
+        said.append("records that the job makes up (padding, dummies) are counted in")
+    if found["apsi"]["rows"][0] < found["apsi"]["rows"][1]:
+        said.append(
+            "apsi trains on an obfuscated set, whose size the job does not fix: from the shared records to all "
+            f"{_count(plan.records['passive'])} of {names['passive']}"
         )
-        cases = [asdict(_cost(terms, role, sizes, *case, machine, wire, group.width)) for case in _cases(terms, sizes, wish)]
-        found[protocol] = {name: (min(c[name] for c in cases), max(c[name] for c in cases)) for name in cases[0]}
-    return Estimate(job, role, sizes, machine, wire, found)
+    said.append("a later apsi job over the same two sets uses its obfuscated set again and costs less")
+    return said
 
 
-def _cases(terms: Align, sizes: Sizes, wish: Obfuscation) -> Iterator[tuple[int, int]]:
-    """How many records are shared, and the length of the shared order: all extremes of the two."""
-    n_a, n_p = (costs.announced(sizes.records[role], terms, role) for role in ("active", "passive"))
-    for shared in sizes.shared:
+def as_json(plan: Plan, found: dict[str, Range]) -> dict[str, Any]:
+    """All of it for a program: seconds, bytes, and [least, most] for each figure."""
+    given = {name: value for name, value in asdict(plan).items() if name not in ("job", "obfuscation")}
+    return {"job": plan.job.name, "protocol": plan.job.align.protocol, **given, "costs": found}
+
+
+def _names(job: Job) -> dict[Role, str]:
+    return {"active": job.parties.active, "passive": job.parties.passive[0]}
+
+
+def _terms(terms: Align, protocol: str) -> Align:
+    """The job's terms if it had another protocol."""
+    dummies = terms.dummies if protocol == "psu" else 0
+    return terms.model_copy(update={"protocol": protocol, "dummies": dummies, "obfuscation": terms.obfuscation or "private"})
+
+
+def _range(plan: Plan, terms: Align) -> Range:
+    n_a, n_p = (costs.announced(plan.records[role], terms, role) for role in _ROLES)
+    cases = [asdict(_cost(plan, terms.protocol, n_a, n_p, *case)) for case in _cases(plan, terms, n_a, n_p)]
+    return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0]}
+
+
+def _cases(plan: Plan, terms: Align, n_a: int, n_p: int) -> Iterator[tuple[int, int]]:
+    """The extremes of how many records are shared and how long the shared order is."""
+    for shared in plan.shared:
         if terms.protocol == "psu":
             yield shared, n_a + n_p - shared
             yield shared, n_a + n_p - shared - 2 * terms.dummies
         elif terms.protocol == "psi":
             yield shared, shared
-        elif terms.obfuscation == "private" and wish.security_number is None:
+        elif terms.obfuscation == "private" and plan.obfuscation.security_number is None:
             yield shared, max(1, shared)
             yield shared, n_p
         else:
-            yield shared, obfuscated_size(shared, n_p, terms, wish)
+            yield shared, obfuscated_size(shared, n_p, terms, plan.obfuscation)
 
 
-def _cost(terms: Align, role: Role, sizes: Sizes, shared: int, m: int, machine: Machine, wire: Wire, width: int) -> Cost:
-    n_a, n_p = (costs.announced(sizes.records[each], terms, each) for each in ("active", "passive"))
-    total = costs.counts(terms.protocol, n_a, n_p, m)
-    stages = costs.stages(terms.protocol, n_a, n_p, m)
-    both: tuple[Role, Role] = ("active", "passive")
+def _cost(plan: Plan, protocol: str, n_a: int, n_p: int, shared: int, m: int) -> Cost:
+    machine, role, width = plan.machine, plan.role, group(plan.job.align.group).width
+    total, stages = costs.counts(protocol, n_a, n_p, m), costs.stages(protocol, n_a, n_p, m)
     sent, received = total.sent[role] * width, total.received[role] * width
-    computing_s = sum(max(sum(_seconds(stage, each, machine, width, machine.cores)) for each in both) for stage in stages)
-    wire_s = (sent + received) * 8 / (wire.rate_mbit_s * 1e6) + (len(stages) + 2) * wire.rtt_ms / 1e3
+    computing_s = sum(max(_seconds(machine, stage, each, width, machine.cores) for each in _ROLES) for stage in stages)
+    turns = len(stages) + 2  # sizes before, the phase's end after
+    wire_s = (sent + received) * 8 / (plan.rate_mbit_s * 1e6) + turns * plan.rtt_ms / 1e3
     disk_s = max(total.spilled.values()) * width / machine.disk_bytes_per_s
     return Cost(
         wall_s=max(computing_s, wire_s, disk_s),
         computing_s=computing_s,
         wire_s=wire_s,
         disk_s=disk_s,
-        cpu_s=sum(_seconds(total, role, machine, width, 1)),
+        cpu_s=_seconds(machine, total, role, width, 1),
         sent_bytes=sent,
         received_bytes=received,
         active_disk_bytes=total.spilled["active"] * width,
@@ -279,3 +325,71 @@ def _cost(terms: Align, role: Role, sizes: Sizes, shared: int, m: int, machine: 
         rows=m,
         extra_rows=m - shared,
     )
+
+
+def _seconds(machine: Machine, counts: costs.Counts, role: Role, width: int, cores: int) -> float:
+    """Wall time that one party computes if it has so many cores."""
+    sent_and_received = counts.sent[role] + counts.received[role]
+    bytes_s = width * (
+        sent_and_received * TRANSPORT_S + (sent_and_received + counts.spilled[role]) * _HASHED * machine.sha256_s
+    )
+    one_core_s = counts.hashes[role] * machine.hash_s + counts.received[role] * (machine.decode_s + machine.find_s) + bytes_s
+    return one_core_s + counts.powers[role] * machine.power_s / cores
+
+
+def _cpu_s(operation: Callable[[Any], object], items: Sequence[Any] | Rows, budget_s: float) -> float:
+    """CPU seconds an item, over ever more items until the budget is spent."""
+    done, some, began = 0, 1, time.process_time()
+    while (spent := time.process_time() - began) < budget_s:
+        operation(items[:some])
+        done, some = done + some, min(2 * some, len(items))
+    return spent / done
+
+
+def _found(rows: Rows) -> object:
+    return RowIndex(rows).find(rows)
+
+
+def _disk_bytes_per_s(folder: Path) -> float:
+    there = next(path for path in (folder.resolve(), *folder.resolve().parents) if path.is_dir())
+    written, began = 0, time.monotonic()
+    try:
+        with tempfile.TemporaryFile(dir=there) as file:
+            while (spent := time.monotonic() - began) < 0.2:
+                file.write(_BLOCK)
+                file.flush()
+                os.fsync(file.fileno())
+                written += len(_BLOCK)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write in {there} ({error.strerror})", code="E_FILE", hint="set state_dir to where this user can write"
+        ) from None
+    return written / spent
+
+
+def _between(least: float, most: float, text: Callable[[float], str]) -> str:
+    low, high = text(least), text(most)
+    unit = low[len(low.split(" ")[0]) :]
+    return low if low == high else f"{low.removesuffix(unit) if high.endswith(unit) else low} – {high}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size, largest in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 72)):
+        if seconds < largest * size:
+            return f"{seconds / size:.1f} {unit}" if seconds >= 0.1 else "0.1 s"
+    return f"{seconds / 86400:.1f} days"
+
+
+def _size(count: float) -> str:
+    for unit, size in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)):
+        if count < 1000 * size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / (1 << 40):.1f} TiB"
+
+
+def _count(count: float) -> str:
+    return f"{count:,.0f}"
+
+
+def _micro(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} µs"

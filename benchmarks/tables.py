@@ -1,0 +1,201 @@
+"""Print what ``benchmarks.align`` wrote as Markdown: tables, what is asked of them, and what ten million ids would take.
+
+python -m benchmarks.tables runs/bench/*.json
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.nodes import MBIT_S
+
+Made = dict[str, Any]
+MANY = 10_000_000
+MIB = 2**20
+
+COLUMNS: dict[str, Callable[[Made], float]] = {
+    "CPU s": lambda row: sum(less(row, "cpu_s").values()),
+    "aligning": lambda row: sum(less(row, "align_cpu_s").values()),
+    "wall s": lambda row: row["run"]["wall_s"] - row["start_up"]["wall_s"],
+    "alignment": lambda row: row["run"]["align_s"] - row["start_up"]["align_s"],
+    "k ladders": lambda row: ladders(row) / 1000,
+    "an operation": lambda row: ladders(row) / less_operations(row),
+    "MB by active": lambda row: row["run"]["sent_bytes"]["active"] / 1e6,
+    "MB by passive": lambda row: row["run"]["sent_bytes"]["passive"] / 1e6,
+    "peak MiB": lambda row: max(row["run"]["peak_bytes"].values()) / MIB,
+    "start-up CPU s": lambda row: sum(row["start_up"]["cpu_s"].values()),
+    "wall": lambda row: row["start_up"]["wall_s"],
+}
+"""Column → its value in a row of JSON."""
+
+
+def less(row: Made, name: str) -> dict[str, float]:
+    """By process, without start-up."""
+    return {process: spent - row["start_up"][name][process] for process, spent in row["run"][name].items()}
+
+
+def less_operations(row: Made) -> float:
+    """Group operations, without start-up; NaN for another library."""
+    run, start_up = row["run"]["operations"], row["start_up"]["operations"]
+    return float("nan") if run is None else run - start_up
+
+
+def ladders(row: Made) -> float:
+    """CPU time of the alignment, in ladders."""
+    return COLUMNS["aligning"](row) / row["ladder_us"] * 1e6
+
+
+def what(row: Made) -> tuple[str, str, str, str, int]:
+    """What was measured; repeats of it are equal."""
+    return row["where"], row["system"], row["protocol"], row["group"], row["run"]["ids"]
+
+
+def medians(rows: Iterable[Made]) -> dict[tuple[str, str, str, str, int], dict[str, float]]:
+    """What was measured → column → the median of its repeats."""
+    found: dict[tuple[str, str, str, str, int], list[Made]] = {}
+    for row in rows:
+        found.setdefault(what(row), []).append(row)
+    return {key: {name: statistics.median(map(of, same)) for name, of in COLUMNS.items()} for key, same in found.items()}
+
+
+def rows_table(rows: list[Made]) -> Iterator[str]:
+    """One line for each thing measured."""
+    yield from head("where", "system", "protocol", "group", "ids a party", *COLUMNS)
+    for (*names, ids), values in medians(rows).items():
+        yield line(*names, f"{ids:,}", *map(number, values.values()))
+    if not any(row["system"].startswith("openmined-psi") for row in rows) and any(row["where"] == "memory" for row in rows):
+        yield line("memory", "openmined-psi", "not installed: no wheel for this Python?", *[""] * (2 + len(COLUMNS)))
+
+
+def groups_table(groups: list[Made]) -> Iterator[str]:
+    """Microseconds of one core an element."""
+    yield from head("group", "hash µs", "power µs", "decode µs", "ladder µs")
+    for group in groups:
+        yield line(group["group"], *(number(group[f"{name}_us"]) for name in ("hash", "power", "decode", "ladder")))
+
+
+def stages_table(measured: Made) -> Iterator[str]:
+    """One line a stage, and all of them."""
+    yield from head(
+        f"stage, {measured['ids']:,} ids a party", "elements", "wall s", "CPU s", "µs an element", "peak MiB so far"
+    )
+    for stage in measured["stages"]:
+        each = stage["cpu_s"] / stage["elements"] * 1e6
+        cells = (stage["wall_s"], stage["cpu_s"], each, stage["peak_bytes"] / MIB)
+        yield line(stage["stage"], f"{stage['elements']:,}", *map(number, cells))
+    total = [sum(stage[name] for stage in measured["stages"]) for name in ("wall_s", "cpu_s")]
+    yield line("all", "", *map(number, total), "", number(max(stage["peak_bytes"] for stage in measured["stages"]) / MIB))
+
+
+def checks(rows: list[Made], stages: list[Made]) -> Iterator[tuple[str, float, float]]:
+    """What is asked: in words, what was measured, and the most it should be."""
+    found = medians(rows)
+
+    def value(where: str, system: str, protocol: str, ids: int, column: str) -> float | None:
+        group = "P-256" if system != "vfl-node" else "curve25519"
+        key = next((k for k in found if k[0] == where and k[1].startswith(system) and k[2:] == (protocol, group, ids)), None)
+        return found[key][column] if key else None
+
+    for ids in sorted({key[-1] for key in found}):
+        cpu = {p: value("memory", "vfl-node", p, ids, "CPU s") for p in ("psi", "psu", "apsi")}
+        other = value("memory", "openmined-psi", "psi", ids, "CPU s")
+        for name, above, below, most in (
+            ("psi / openmined-psi", cpu["psi"], other, 0.55),
+            ("psu / psi", cpu["psu"], cpu["psi"], 3.5),
+            ("apsi / psi", cpu["apsi"], cpu["psi"], 2.0),
+        ):
+            if above is not None and below:
+                yield f"CPU of {name}, {ids:,} ids", above / below, most
+    yield from _of_nodes(found)
+    for measured in stages:
+        most = max(stage["peak_bytes"] for stage in measured["stages"])
+        yield f"peak of all stages, {measured['ids']:,} ids, GiB", most / 2**30, 2.0
+
+
+def _of_nodes(found: dict[tuple[str, str, str, str, int], dict[str, float]]) -> Iterator[tuple[str, float, float]]:
+    for (where, system, protocol, group, ids), values in found.items():
+        name = f"{protocol} of {ids:,} ids, {where}"
+        if where == "loopback" and ids >= 1_000_000:
+            yield f"{name}: minutes, tables read and start-up included", (values["wall s"] + values["wall"]) / 60, 7.0
+            yield f"{name}: peak of a party, GiB", values["peak MiB"] / 1024, 1.0
+            yield f"{name}: MB, the busier way", max(values["MB by active"], values["MB by passive"]), 200.0
+            if (small := found.get((where, system, protocol, group, ids // 10))) is not None:
+                yield f"{name}: alignment, times that of a tenth", values["alignment"] / small["alignment"], 11.0
+                yield f"{name}: wall time, times that of a tenth", values["wall s"] / small["wall s"], 11.0
+        elif where not in ("memory", "loopback") and (near := found.get(("loopback", system, protocol, group, ids))):
+            moving = max(values["MB by active"], values["MB by passive"]) * 8 / MBIT_S
+            yield f"{name}: alignment / max(loopback, transfer)", values["alignment"] / max(near["alignment"], moving), 1.15
+
+
+def estimate(rows: list[Made]) -> Iterator[str]:
+    """:data:`MANY` ids, along the line through the two largest sizes measured between nodes on loopback."""
+    found = medians(row for row in rows if row["where"] == "loopback")
+    for protocol in sorted({key[2] for key in found}):
+        sizes = sorted(
+            (ids, values) for (_, _, name, group, ids), values in found.items() if (name, group) == (protocol, "curve25519")
+        )
+        if len(sizes) > 1:
+            (few, low), (many, high) = sizes[-2:]
+            at = {name: high[name] + (high[name] - low[name]) / (many - few) * (MANY - many) for name in high}
+            yield (
+                f"{protocol} of {MANY:,} ids a party, on the line through {few:,} and {many:,}: alignment {at['alignment'] / 60:.0f} min, "
+                f"{at['wall s'] / 60:.0f} min with the tables; CPU {at['CPU s'] / 3600:.1f} h of both parties; "
+                f"{at['MB by active'] / 1000:.1f} GB from the active party and {at['MB by passive'] / 1000:.1f} GB to it; "
+                f"peak of a party {at['peak MiB'] / 1024:.1f} GiB"
+            )
+
+
+def markdown(files: list[Made]) -> Iterator[str]:
+    """All of it, a line at a time."""
+    for made in files:
+        machine = made["machine"]
+        yield f"    {made['command']}"
+        yield ""
+        yield (
+            f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB; "
+            f"Python {machine['python']}, numpy {machine['numpy']}, vfl-node {machine['vfl_node']}"
+        )
+        yield ""
+        for name, table in (("groups", groups_table), ("rows", rows_table), ("stages", stages_table)):
+            if made.get(name):
+                yield from table(made[name])
+                yield ""
+    rows = [row for made in files for row in made.get("rows", [])]
+    asked = list(checks(rows, [made["stages"] for made in files if made.get("stages")]))
+    if asked:
+        yield from head("asked", "measured", "at most", "")
+        for name, measured, most in asked:
+            yield line(name, f"{measured:.2f}", f"{most:g}", "met" if measured <= most else "missed")
+        yield ""
+    yield from estimate(rows)
+
+
+def head(*names: str) -> Iterator[str]:
+    """The first two lines of a table."""
+    yield line(*names)
+    yield "|---" * len(names) + "|"
+
+
+def line(*cells: str) -> str:
+    """One line of a table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def number(value: float) -> str:
+    """Three digits, or all before the point."""
+    if value != value:  # NaN: does not apply
+        return "–"
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
+
+
+def main() -> None:
+    print(*markdown([json.loads(Path(name).read_text()) for name in sys.argv[1:]]), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

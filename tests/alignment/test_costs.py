@@ -1,0 +1,130 @@
+"""The counts are those of real runs, list by list, element by element."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from vfl_node.alignment import costs
+from vfl_node.alignment.alignment import MemoryOfOneRun
+from vfl_node.alignment.cover import covered
+from vfl_node.crypto.groups import SafePrimeGroup
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.job import Align
+
+ROLES = ("active", "passive")
+
+
+class CountingGroup(SafePrimeGroup):
+    """The toy group, which counts what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("toy", 2**80 - 5837)
+        self.chunk_rows = 4
+        self.hashes = self.powered = self.decoded = 0
+        self._lock = threading.Lock()
+
+    def hash_to_group(self, ids, domain):
+        self.hashes += len(ids)
+        return super().hash_to_group(ids, domain)
+
+    def powers(self, rows, scalar, workers, **checked):
+        self.powered += len(rows)
+        return super().powers(rows, scalar, workers, **checked)
+
+    def decode(self, rows):
+        with self._lock:  # workers decode too
+            self.decoded += len(rows)
+        return super().decode(rows)
+
+
+def ids(*ranges: range) -> list[bytes]:
+    return [b"%d" % i for numbers in ranges for i in numbers]
+
+
+CASES = {  # protocol, terms, active ids, passive ids
+    "psu": ("psu", {}, ids(range(17)), ids(range(10, 41))),
+    "psu, nothing shared": ("psu", {}, ids(range(7)), ids(range(50, 55))),
+    "psu, one in the other": ("psu", {}, ids(range(9)), ids(range(23))),
+    "psu, padded": ("psu", {"padding": 2}, ids(range(13)), ids(range(10, 31))),
+    "psu, dummies": ("psu", {"dummies": 3}, ids(range(13)), ids(range(10, 31))),
+    "psu, both": ("psu", {"padding": 1, "dummies": 3}, ids(range(13)), ids(range(10, 31))),
+    "psi": ("psi", {}, ids(range(17)), ids(range(10, 41))),
+    "psi, padded": ("psi", {"padding": 1}, ids(range(17)), ids(range(10, 41))),
+    "apsi": ("apsi", {"obfuscation": {"size": 20}}, ids(range(17)), ids(range(10, 41))),
+    "apsi, padded": ("apsi", {"obfuscation": {"fraction": 0.9}, "padding": 3}, ids(range(17)), ids(range(10, 41))),
+    "apsi, nothing shared": ("apsi", {"obfuscation": {"size": 4}}, ids(range(7)), ids(range(50, 55))),
+    "apsi, raised": ("apsi", {"obfuscation": {"size": 1}}, ids(range(9)), ids(range(23))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_counts_are_those_of_a_run(run_alignment, tmp_path: Path, case: str) -> None:
+    protocol, terms, ours, theirs = CASES[case]
+    groups, folders = [CountingGroup(), CountingGroup()], [tmp_path / role for role in ROLES]
+    made = run_alignment(protocol, ours, theirs, groups=groups, folders=folders, **terms)
+    align = Align(protocol=protocol, **({"obfuscation": {"fraction": 0.6}} if protocol == "apsi" else {}) | terms)
+    n = [costs.announced(len(own), align, role) for own, role in zip((ours, theirs), ROLES, strict=True)]
+    m = len(made.active)
+    expected = costs.counts(protocol, *n, m)
+    most = costs.most(protocol, *n)
+    for role, group, folder, spy, progress in zip(ROLES, groups, folders, made.spies, made.progress, strict=True):
+        assert group.hashes == expected.hashes[role]
+        assert group.powered == expected.powers[role]
+        assert group.decoded == expected.received[role]
+        assert sum(map(len, spy.lists.values())) == expected.sent[role]
+        assert sum(file.stat().st_size for file in folder.glob("*.rows")) == expected.spilled[role] * group.width
+        assert progress.total == most.powers[role]
+        assert progress.total >= group.powered
+        assert expected.spilled[role] <= most.spilled[role]
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
+def test_formulas_of_the_papers_symbols(protocol: str) -> None:
+    a, p, m = 1000, 100, 7  # so far apart that no two formulas agree
+    counts = costs.counts(protocol, a, p, m)
+    assert counts.powers == {
+        "psu": {"active": 3 * a + 2 * p + m, "passive": 3 * p + 2 * a + m},
+        "psi": {"active": a + p, "passive": a + p},
+        "apsi": {"active": a + p + 3 * m, "passive": a + p + 2 * m},
+    }[protocol]
+    assert counts.hashes == ({"active": 2 * a, "passive": 2 * p} if protocol == "psu" else {"active": a, "passive": p})
+    assert counts.sent["active"] == counts.received["passive"]
+    assert counts.sent["passive"] == counts.received["active"]
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
+def test_stages_add_up_to_the_whole(protocol: str) -> None:
+    whole, stages = costs.counts(protocol, 1000, 100, 7), costs.stages(protocol, 1000, 100, 7)
+    for kind in ("hashes", "powers", "sent", "received", "spilled"):
+        for role in ROLES:
+            assert sum(getattr(stage, kind)[role] for stage in stages) == getattr(whole, kind)[role]
+
+
+def test_in_a_stage_both_parties_work_at_the_same_time() -> None:
+    """With equal sets no party ever waits for the other one's powers; with unequal ones somebody does."""
+
+    def waited(n_a: int, n_p: int) -> int:
+        slower = sum(max(stage.powers.values()) for stage in costs.stages("psu", n_a, n_p, n_a + n_p))
+        return slower - max(costs.counts("psu", n_a, n_p, n_a + n_p).powers.values())
+
+    assert waited(100, 100) == 0
+    assert waited(100, 1000) == 2 * 900
+
+
+@pytest.mark.parametrize("terms", [{}, {"padding": 1}, {"padding": 5}, {"dummies": 4}, {"padding": 3, "dummies": 4}])
+@pytest.mark.parametrize("role", ROLES)
+def test_announced_is_what_a_party_announces(terms: dict[str, int], role: str) -> None:
+    align = Align(protocol="psu", **terms)
+    for count in (1, 2, 13, 100):
+        own = Identifiers.of(ids(range(count)))
+        made_up = covered(own, align, role, Randomness(bytes(32)), MemoryOfOneRun(Randomness(bytes(32))))
+        assert costs.announced(count, align, role) == len(made_up)
+
+
+def test_only_the_active_party_pads_in_apsi() -> None:
+    align = Align(protocol="apsi", obfuscation={"size": 5}, padding=1)
+    assert [costs.announced(100, align, role) for role in ROLES] == [128, 100]
