@@ -2,7 +2,7 @@
 
     python -m benchmarks.align                                       both parties in one process, 100,000 ids each
     python -m benchmarks.align --processes --ids 100000 1000000      two nodes over mutual TLS on loopback
-    python -m benchmarks.align --wan TOOL                            the same over 20 ms and 100 Mbit/s (root; see benchmarks/nodes.py)
+    python -m benchmarks.align --wan TOOL                            the same over 20 ms and 100 Mbit/s; see nodes.wan
     python -m benchmarks.align --stages 10000000                     all but the group operations
 
 Prints tables in Markdown and writes JSON, row by row; ``python -m benchmarks.tables FILE …`` prints
@@ -51,10 +51,10 @@ def between_nodes(chosen: argparse.Namespace) -> Iterator[Row]:
 
 
 def in_stages(count: int) -> dict[str, Any]:
-    """A process for each party: neither has the other's memory."""
+    """All stages of both parties, each in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="vfl-bench-") as folder:
-        alone(stages.peer_column, Path(folder), count)
-        return alone(stages.measure, Path(folder), count)
+        alone(stages.blind, Path(folder), count)
+        return {"ids": count, "stages": alone(stages.merge, Path(folder), count)}
 
 
 def main() -> None:

@@ -62,6 +62,7 @@ class Row:
     Attributes:
         system: whose implementation.
         where: ``memory`` (both parties in one process), or what lies between two nodes.
+        mbit_s: what the link between them carries each way; None: what this machine does.
         protocol: as in a job.
         group: as in a job.
         ladder_us: CPU time of one X25519 ladder, microseconds, the mean of before and after.
@@ -71,6 +72,7 @@ class Row:
 
     system: str
     where: str
+    mbit_s: float | None
     protocol: str
     group: str
     ladder_us: float
@@ -105,8 +107,10 @@ def length(protocol: str, ids: int) -> int:
 
 
 def alone(function: Callable[..., T], *arguments: Any) -> T:
-    """``function(*arguments)`` in a new process, so that its peak of memory is its own."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    """``function(*arguments)`` in a new process, so that its peak of memory is its own; libraries are loaded once for all."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload([function.__module__])
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(function, *arguments).result()
 
 

@@ -80,7 +80,7 @@ def party(role: Role, ids: Identifiers, folder: Path, *, threads: int) -> Party:
 def _row(system: str, protocol: str, group: str, run: Callable[[int], Run], ids: int, start_up: int) -> Row:
     before = ladder_us()
     few, many = run(start_up), run(ids)
-    return Row(system, "memory", protocol, group, (before + ladder_us()) / 2, many, few)
+    return Row(system, "memory", None, protocol, group, (before + ladder_us()) / 2, many, few)
 
 
 def _aligned(protocol: str, group: str, ids: int, threads: int) -> Run:

@@ -68,12 +68,12 @@ def wan(tool: str) -> Iterator[Places]:
 
 def protocol_row(protocol: str, group: str, ids: int, start_up: int, places: Places) -> Row:
     """One job between two new nodes, and before it a small one."""
-    where = "loopback" if places is LOOPBACK else f"{RTT_MS} ms, {MBIT_S} Mbit/s"
+    where, rate = ("loopback", None) if places is LOOPBACK else (f"{RTT_MS} ms, {MBIT_S} Mbit/s", MBIT_S)
     before = ladder_us()
     with Pair(places) as pair:
         few = pair.run(protocol, group, start_up)
         many = pair.run(protocol, group, ids)
-    return Row("vfl-node", where, protocol, group, (before + ladder_us()) / 2, many, few)
+    return Row("vfl-node", where, rate, protocol, group, (before + ladder_us()) / 2, many, few)
 
 
 class Pair:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import runpy
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.alignment.alignment import Alignment, MemoryPins
+from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
@@ -25,7 +26,7 @@ from vfl_node.data.tables import Table, read_table
 from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks import Batch
 from vfl_node.progress import Silent
-from vfl_node.settings import Data
+from vfl_node.settings import Data, Limits, Obfuscation
 from vfl_node.training.missing import shared_labels
 from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.split import train_active, train_passive
@@ -91,16 +92,27 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
     heard: tuple[list[Any], list[Any]] = [], []
 
     def aligning(channel: Channel, i: int) -> Any:
-        role = "passive" if i else "active"
-        own = {"randomness": secrets[i], "workers": ThreadWorkers(1), "pins": MemoryPins(), "progress": Silent()}
-        return align(role, job.align, channel, tables[i].ids, **own)
+        party = Party(
+            name=job.parties.all[i],
+            ids=tables[i].ids,
+            randomness=secrets[i],
+            workers=ThreadWorkers(1),
+            pins=MemoryPins(),
+            progress=Silent(),
+            folder=Path(scratch, str(i)),
+            memory=MemoryOfOneRun(secrets[i].derive("memory of the peer")),
+            limits=Limits(min_set_size=1),
+            obfuscation=Obfuscation(),
+        )
+        return align("passive" if i else "active", job.align, channel, party)
 
     def learning(channel: Channel, i: int) -> Any:
         _listen(channel, heard[i])
         task = Task(views[i], tables[i], job.train, job.evaluate, clock=lambda: 0.0)
         return (train_passive if i else train_active)(channel, task, training[i])
 
-    views = _together(job, aligning)
+    with tempfile.TemporaryDirectory() as scratch:
+        views = _together(job, aligning)
     _, passive = _together(job, learning)
     seeds = _together(job, lambda channel, i: toss(channel, training[i].derive("toss"), first=i == 0, pins=MemoryPins()))
     schedule = Schedule(seeds[0], len(views[0]), job.train.seed)

@@ -1,8 +1,8 @@
 """What a party does between group operations: hashing, spilling, searching and ordering of very many elements.
 
-The lists, columns and indexes are those of the protocols (PSU's steps, at the active party); only the
-powers are left out. Both sets have ``count`` identifiers and half of them in common. Runs in a process
-of its own and needs about 160 bytes of disk an identifier.
+The lists, columns and indexes are those of PSU; only the powers are left out. Both sets have
+``count`` identifiers, half of them in common. Each party is a process of its own, and has in memory
+what it has there in a job. About 200 bytes of disk an identifier.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.measure import check, ladder_us, length, peak_bytes, sets, spelled, terms
+from benchmarks.measure import alone, check, length, peak_bytes, sets, spelled, terms
 from benchmarks.memory import ROLES, party
-from vfl_node.alignment.columns import Column, Columns, Source
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.columns import Column, Columns
+from vfl_node.alignment.lists import Computed, Lists
 from vfl_node.crypto.groups import Curve25519, Scalar
 from vfl_node.crypto.rows import RowIndex, Rows, is_strictly_ascending, order_rows
 from vfl_node.crypto.workers import Workers
@@ -42,10 +42,14 @@ class Stages:
     """Collects what each stage took.
 
     Attributes:
-        rows: ``stage``, ``elements``, ``wall_s``, ``cpu_s``, and ``peak_bytes`` of the process so far.
+        rows: ``party``, ``stage``, ``elements``, ``wall_s``, ``cpu_s``, and ``peak_bytes`` of the process so far.
+
+    Args:
+        role: whose stages these are.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, role: Role) -> None:
+        self._role = role
         self.rows: list[dict[str, Any]] = []
 
     @contextmanager
@@ -54,65 +58,82 @@ class Stages:
         wall, cpu = time.perf_counter(), time.process_time()
         yield
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        self.rows.append({"stage": name, "elements": elements, "wall_s": wall, "cpu_s": cpu, "peak_bytes": peak_bytes()})
+        took = {"elements": elements, "wall_s": wall, "cpu_s": cpu, "peak_bytes": peak_bytes()}
+        self.rows.append({"party": self._role, "stage": name, **took})
 
 
-def peer_column(folder: Path, count: int) -> None:
-    """Leave in ``folder`` what the active party would have received from its peer, in a secret order."""
-    lists = _lists("passive", Identifiers.of(map(str.encode, spelled(sets(count)[1]))), folder)
-    lists.blinded(THEIRS, lists.order("step 5"), _NOTHING).whole()
+def blind(folder: Path, count: int) -> None:
+    """The passive party's step 5, as it would lie at the active one in the end, in a secret order."""
+    lists = _lists("passive", _identifiers("passive", count), folder)
+    spilled(lists.blinded(THEIRS, lists.order("step 5"), _NOTHING))
     lists.close()
 
 
-def measure(folder: Path, count: int) -> dict[str, Any]:
-    """Every stage at the active party, whose peer's elements lie in ``folder``."""
-    took = Stages()
-    before = ladder_us()
+def merge(folder: Path, count: int) -> list[dict[str, Any]]:
+    """The active party's stages; the passive one's lie between them, in a process of its own."""
+    took = Stages("active")
     with took.stage("take the identifiers", count):
-        ids = Identifiers.of(map(str.encode, spelled(sets(count)[0])))
+        ids = _identifiers("active", count)
     with took.stage("order and digest them", count):
         ids.digest()
     lists = _lists("active", ids, folder)
-    with took.stage("open the peer's column, checking its marks", count):
-        columns = Columns(folder, width=lists.group.width, chunk_rows=lists.group.chunk_rows)
-        theirs = columns.column(THEIRS)
-    check(THEIRS, len(theirs), count)
+    columns = Columns(folder, width=lists.group.width, chunk_rows=lists.group.chunk_rows)
     with took.stage("draw a secret order", count):
         order = lists.order("step 3")
     with took.stage("hash to the group and spill", count):
-        own = lists.blinded("step 3", order, _NOTHING).whole()
-        own.sync()
+        own = spilled(lists.blinded("step 3", order, _NOTHING))
     with took.stage("spill alone (copy a column)", count):
-        spilled(lists, "copy", own)
-    with took.stage("search for repeats", count):
+        spilled(lists.powers("copy", own, _NOTHING))
+    with took.stage("open a column and check its marks", count):
+        theirs = columns.column(THEIRS)
+    check(THEIRS, len(theirs), count)
+    with took.stage("search it for repeats", count):
         lists.distinct("step 5", theirs)
-    with took.stage("find the peer's elements among the own", 2 * count):
+    with took.stage("find its elements among the own", 2 * count):
         is_new = lists.find(RowIndex(own.rows), theirs) < 0
         places = np.concatenate([np.arange(count), count + np.flatnonzero(is_new)])
-    union = len(places)
-    check("union", union, length("psu", count))
-    with took.stage("shuffle the union and spill", union):
-        shuffled = lists.chosen([own, theirs], places[lists.secret.derive("step 8").permutation(union)])
-        unsorted = spilled(lists, "step 8", shuffled)
-    with took.stage("order the union", union):
-        ascending = order_rows(unsorted.rows)
-    with took.stage("gather it in order and spill", union):
-        uids = spilled(lists, "step 9", lists.chosen([unsorted], ascending))
-    with took.stage("check that it ascends", union):
-        check("ascending", union if is_strictly_ascending(uids.rows) else 0, union)
-    with took.stage("place the own in it", union):
+    m = len(places)
+    check("union", m, length("psu", count))
+    with took.stage("shuffle the union and spill", m):
+        union = lists.chosen([own, theirs], places[lists.secret.derive("step 8").permutation(m)])
+        spilled(lists.powers("step 8", union, _NOTHING))
+    took.rows += alone(order_union, folder, count)
+    uids = columns.column("step 9")
+    with took.stage("check that it ascends", m):
+        check("rows in order", len(uids) if is_strictly_ascending(uids.rows) else 0, m)
+    with took.stage("place the own in it", m):
         rows = lists.place(uids.rows, own, order)
     check("own rows", int(np.count_nonzero(rows >= 0)), count)
     columns.close()
     lists.close()
-    return {"ids": count, "stages": took.rows, "ladder_us": (before + ladder_us()) / 2}
+    return took.rows
 
 
-def spilled(lists: Lists, name: str, source: Source) -> Column:
-    """The elements of ``source`` in a durable column of their own."""
-    column = lists.powers(name, source, _NOTHING).whole()
+def order_union(folder: Path, count: int) -> list[dict[str, Any]]:
+    """The passive party's stages, beside its identifiers and their order."""
+    took, lists = Stages("passive"), _lists("passive", _identifiers("passive", count), folder)
+    order = lists.order("step 5")
+    columns = Columns(folder, width=lists.group.width, chunk_rows=lists.group.chunk_rows)
+    unsorted = columns.column("step 8")
+    with took.stage("order the union", len(unsorted)):
+        ascending = order_rows(unsorted.rows)
+    with took.stage("gather it in order and spill", len(unsorted)):
+        spilled(lists.powers("step 9", lists.chosen([unsorted], ascending), _NOTHING))
+    check("own places", len(order), count)
+    columns.close()
+    lists.close()
+    return took.rows
+
+
+def spilled(computed: Computed) -> Column:
+    """All of it in a durable column."""
+    column = computed.whole()
     column.sync()
     return column
+
+
+def _identifiers(role: Role, count: int) -> Identifiers:
+    return Identifiers.of(map(str.encode, spelled(sets(count)[ROLES.index(role)])))
 
 
 def _lists(role: Role, ids: Identifiers, folder: Path) -> Lists:

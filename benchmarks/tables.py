@@ -6,16 +6,18 @@ python -m benchmarks.tables runs/bench/*.json
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.nodes import MBIT_S
-
 Made = dict[str, Any]
-MANY = 10_000_000
+What = tuple[str, str, str, str, int]
+"""Where, system, protocol, group, identifiers a party."""
+Medians = dict[What, dict[str, float]]
+SMALLEST, MANY = 50_000, 10_000_000
 MIB = 2**20
 
 COLUMNS: dict[str, Callable[[Made], float]] = {
@@ -42,7 +44,7 @@ def less(row: Made, name: str) -> dict[str, float]:
 def less_operations(row: Made) -> float:
     """Group operations, without start-up; NaN for another library."""
     run, start_up = row["run"]["operations"], row["start_up"]["operations"]
-    return float("nan") if run is None else run - start_up
+    return math.nan if run is None else run - start_up
 
 
 def ladders(row: Made) -> float:
@@ -50,14 +52,14 @@ def ladders(row: Made) -> float:
     return COLUMNS["aligning"](row) / row["ladder_us"] * 1e6
 
 
-def what(row: Made) -> tuple[str, str, str, str, int]:
+def what(row: Made) -> What:
     """What was measured; repeats of it are equal."""
     return row["where"], row["system"], row["protocol"], row["group"], row["run"]["ids"]
 
 
-def medians(rows: Iterable[Made]) -> dict[tuple[str, str, str, str, int], dict[str, float]]:
+def medians(rows: Iterable[Made]) -> Medians:
     """What was measured → column → the median of its repeats."""
-    found: dict[tuple[str, str, str, str, int], list[Made]] = {}
+    found: dict[What, list[Made]] = {}
     for row in rows:
         found.setdefault(what(row), []).append(row)
     return {key: {name: statistics.median(map(of, same)) for name, of in COLUMNS.items()} for key, same in found.items()}
@@ -81,43 +83,46 @@ def groups_table(groups: list[Made]) -> Iterator[str]:
 
 def stages_table(measured: Made) -> Iterator[str]:
     """One line a stage, and all of them."""
-    yield from head(
-        f"stage, {measured['ids']:,} ids a party", "elements", "wall s", "CPU s", "µs an element", "peak MiB so far"
-    )
+    yield f"{measured['ids']:,} ids a party"
+    yield ""
+    yield from head("party", "stage", "elements", "wall s", "CPU s", "µs an element", "peak MiB so far")
     for stage in measured["stages"]:
         each = stage["cpu_s"] / stage["elements"] * 1e6
         cells = (stage["wall_s"], stage["cpu_s"], each, stage["peak_bytes"] / MIB)
-        yield line(stage["stage"], f"{stage['elements']:,}", *map(number, cells))
+        yield line(stage["party"], stage["stage"], f"{stage['elements']:,}", *map(number, cells))
     total = [sum(stage[name] for stage in measured["stages"]) for name in ("wall_s", "cpu_s")]
-    yield line("all", "", *map(number, total), "", number(max(stage["peak_bytes"] for stage in measured["stages"]) / MIB))
+    yield line(
+        "both", "all", "", *map(number, total), "", number(max(stage["peak_bytes"] for stage in measured["stages"]) / MIB)
+    )
 
 
 def checks(rows: list[Made], stages: list[Made]) -> Iterator[tuple[str, float, float]]:
     """What is asked: in words, what was measured, and the most it should be."""
     found = medians(rows)
-
-    def value(where: str, system: str, protocol: str, ids: int, column: str) -> float | None:
-        group = "P-256" if system != "vfl-node" else "curve25519"
-        key = next((k for k in found if k[0] == where and k[1].startswith(system) and k[2:] == (protocol, group, ids)), None)
-        return found[key][column] if key else None
-
-    for ids in sorted({key[-1] for key in found}):
-        cpu = {p: value("memory", "vfl-node", p, ids, "CPU s") for p in ("psi", "psu", "apsi")}
-        other = value("memory", "openmined-psi", "psi", ids, "CPU s")
-        for name, above, below, most in (
-            ("psi / openmined-psi", cpu["psi"], other, 0.55),
-            ("psu / psi", cpu["psu"], cpu["psi"], 3.5),
-            ("apsi / psi", cpu["apsi"], cpu["psi"], 2.0),
+    cpu = {
+        (system.partition(" ")[0], protocol, ids): values["CPU s"]
+        for (where, system, protocol, group, ids), values in found.items()
+        if where == "memory" and group in ("curve25519", "P-256")
+    }
+    for ids in sorted({ids for *_, ids in cpu}):
+        psi, psu, apsi, other = (
+            cpu.get((system, protocol, ids), math.nan)
+            for system, protocol in (("vfl-node", "psi"), ("vfl-node", "psu"), ("vfl-node", "apsi"), ("openmined-psi", "psi"))
+        )
+        for name, ratio, most in (
+            ("psi / openmined-psi", psi / other, 0.55),
+            ("psu / psi", psu / psi, 3.5),
+            ("apsi / psi", apsi / psi, 2.0),
         ):
-            if above is not None and below:
-                yield f"CPU of {name}, {ids:,} ids", above / below, most
-    yield from _of_nodes(found)
+            if not math.isnan(ratio):
+                yield f"CPU of {name}, {ids:,} ids", ratio, most
+    yield from _of_nodes(found, {what(row): row["mbit_s"] for row in rows})
     for measured in stages:
         most = max(stage["peak_bytes"] for stage in measured["stages"])
         yield f"peak of all stages, {measured['ids']:,} ids, GiB", most / 2**30, 2.0
 
 
-def _of_nodes(found: dict[tuple[str, str, str, str, int], dict[str, float]]) -> Iterator[tuple[str, float, float]]:
+def _of_nodes(found: Medians, rates: dict[What, float | None]) -> Iterator[tuple[str, float, float]]:
     for (where, system, protocol, group, ids), values in found.items():
         name = f"{protocol} of {ids:,} ids, {where}"
         if where == "loopback" and ids >= 1_000_000:
@@ -127,27 +132,29 @@ def _of_nodes(found: dict[tuple[str, str, str, str, int], dict[str, float]]) -> 
             if (small := found.get((where, system, protocol, group, ids // 10))) is not None:
                 yield f"{name}: alignment, times that of a tenth", values["alignment"] / small["alignment"], 11.0
                 yield f"{name}: wall time, times that of a tenth", values["wall s"] / small["wall s"], 11.0
-        elif where not in ("memory", "loopback") and (near := found.get(("loopback", system, protocol, group, ids))):
-            moving = max(values["MB by active"], values["MB by passive"]) * 8 / MBIT_S
+        rate, near = rates[where, system, protocol, group, ids], found.get(("loopback", system, protocol, group, ids))
+        if rate and near:
+            moving = max(values["MB by active"], values["MB by passive"]) * 8 / rate
             yield f"{name}: alignment / max(loopback, transfer)", values["alignment"] / max(near["alignment"], moving), 1.15
 
 
 def estimate(rows: list[Made]) -> Iterator[str]:
     """:data:`MANY` ids, along the line through the two largest sizes measured between nodes on loopback."""
-    found = medians(row for row in rows if row["where"] == "loopback")
-    for protocol in sorted({key[2] for key in found}):
-        sizes = sorted(
-            (ids, values) for (_, _, name, group, ids), values in found.items() if (name, group) == (protocol, "curve25519")
+    found: dict[str, list[tuple[int, dict[str, float]]]] = {}
+    for (where, _, protocol, group, ids), values in medians(rows).items():
+        if where == "loopback" and group == "curve25519" and ids >= SMALLEST:
+            found.setdefault(protocol, []).append((ids, values))
+    for protocol, sizes in found.items():
+        if len(sizes) < 2:
+            continue
+        (few, low), (many, high) = sorted(sizes, key=lambda size: size[0])[-2:]
+        at = {name: high[name] + (high[name] - low[name]) / (many - few) * (MANY - many) for name in high}
+        yield (
+            f"{protocol} of {MANY:,} ids a party, on the line through {few:,} and {many:,} on loopback: "
+            f"alignment {at['alignment'] / 60:.0f} min, {at['wall s'] / 60:.0f} min with the tables; "
+            f"CPU of both parties {at['CPU s'] / 3600:.1f} h; sent {at['MB by active'] / 1000:.1f} GB by the active party "
+            f"and {at['MB by passive'] / 1000:.1f} GB by the passive one; peak of a party {at['peak MiB'] / 1024:.1f} GiB."
         )
-        if len(sizes) > 1:
-            (few, low), (many, high) = sizes[-2:]
-            at = {name: high[name] + (high[name] - low[name]) / (many - few) * (MANY - many) for name in high}
-            yield (
-                f"{protocol} of {MANY:,} ids a party, on the line through {few:,} and {many:,}: alignment {at['alignment'] / 60:.0f} min, "
-                f"{at['wall s'] / 60:.0f} min with the tables; CPU {at['CPU s'] / 3600:.1f} h of both parties; "
-                f"{at['MB by active'] / 1000:.1f} GB from the active party and {at['MB by passive'] / 1000:.1f} GB to it; "
-                f"peak of a party {at['peak MiB'] / 1024:.1f} GiB"
-            )
 
 
 def markdown(files: list[Made]) -> Iterator[str]:
@@ -188,7 +195,7 @@ def line(*cells: str) -> str:
 
 def number(value: float) -> str:
     """Three digits, or all before the point."""
-    if value != value:  # NaN: does not apply
+    if math.isnan(value):  # does not apply
         return "–"
     return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
 

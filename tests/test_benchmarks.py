@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+TINY = ("--ids", "200", "--start-up", "100", "--repeats", "1")
+WAN = os.environ.get("VFL_BENCH_WAN", "")  # a tool as benchmarks.nodes.wan needs one
 
 
-def ran(name: str, *arguments: str | Path) -> str:
-    command: list[str | Path] = [sys.executable, BENCHMARKS / f"{name}.py", *arguments]
-    return subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True).stdout
+def ran(*arguments: str | Path) -> str:
+    command: list[str | Path] = [sys.executable, *arguments]
+    return subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True).stdout
 
 
 @pytest.fixture(scope="module")
 def leakage(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     out = tmp_path_factory.mktemp("leakage") / "leakage.json"
-    return ran("leakage", "--epochs", "2", "--jobs", "1", "--out", out), json.loads(out.read_text())
+    return ran("benchmarks/leakage.py", "--epochs", "2", "--jobs", "1", "--out", out), json.loads(out.read_text())
 
 
 def results(leakage: tuple[str, dict[str, Any]], attack: str) -> list[dict[str, list[float | None]]]:
@@ -68,7 +72,116 @@ def test_inversion_needs_public_weights_and_a_cut_wider_than_the_columns(leakage
     assert recovered == {((128, 128), "private"): 0, ((16,), "public"): 0, ((16,), "private"): 0}
 
 
-def test_align_times_groups_and_protocols() -> None:
-    text = ran("align", "--ids", "100")
-    for name in ("curve25519", "psu", "psi"):
-        assert name in text
+@pytest.fixture
+def align(tmp_path: Path) -> Callable[..., tuple[str, dict[str, Any]]]:
+    """``align(arguments …)``: the text and the JSON."""
+
+    def run(*arguments: str) -> tuple[str, dict[str, Any]]:
+        out = tmp_path / "new" / "align.json"
+        text = ran("-m", "benchmarks.align", *arguments, "--out", out)
+        for table in text.split("\n\n"):
+            assert len({line.count("|") for line in table.splitlines() if line.startswith("|")}) < 2
+        return text, json.loads(out.read_text())
+
+    return run
+
+
+def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
+    text, made = align(*TINY)
+    rows = {(row["system"].partition(" ")[0], row["protocol"]): row for row in made["rows"]}
+    elements = {"psu": (900, 1100), "psi": (400, 400), "apsi": (480, 540)}  # by the active and by the passive party
+    for protocol, sent in elements.items():
+        row = rows.pop(("vfl-node", protocol))
+        assert f"| memory | vfl-node | {protocol} | curve25519 | 200 |" in text
+        assert row["ladder_us"] > 0
+        assert (row["start_up"]["ids"], row["run"]["ids"]) == (100, 200)
+        assert row["run"]["operations"] == 2 * row["start_up"]["operations"]
+        assert row["run"]["cpu_s"]["both"] > 0
+        assert row["run"]["peak_bytes"]["both"] > 2**20
+        for role, count in zip(("active", "passive"), sent, strict=True):
+            assert 32 * count < row["run"]["sent_bytes"][role] < 32 * count + 4000
+    assert rows or "| memory | openmined-psi | not installed" in text
+    for (system, protocol), row in rows.items():
+        assert (system, protocol, row["run"]["operations"]) == ("openmined-psi", "psi", None)
+        assert "CPU of psi / openmined-psi, 200 ids" in text
+    assert "CPU of psu / psi, 200 ids" in text
+    assert made["groups"][0]["hash_us"] > 0
+
+
+def test_align_between_nodes(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
+    text, made = align(*TINY, *(["--wan", WAN] if WAN else ["--processes"]))
+    assert WAN not in made["command"] or not WAN
+    wheres = ["loopback", "20 ms, 100 Mbit/s"] if WAN else ["loopback"]
+    assert [row["where"] for row in made["rows"]] == wheres
+    assert ("alignment / max(loopback, transfer)" in text) == bool(WAN)
+    for row in made["rows"]:
+        run = row["run"]
+        assert run["wall_s"] > run["align_s"] > 0
+        for role, elements in (("active", 900), ("passive", 1100)):
+            assert run["cpu_s"][role] >= run["align_cpu_s"][role] >= 0
+            assert run["peak_bytes"][role] > 2**20
+            assert 32 * elements < run["sent_bytes"][role] < 32 * elements + 4000
+
+
+def test_align_in_stages(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
+    text, made = align("--stages", "500")
+    stages = {stage["stage"]: stage["elements"] for stage in made["stages"]["stages"]}
+    assert stages["hash to the group and spill"] == 500
+    assert stages["order the union"] == 750
+    assert all(f" | {name} | " in text for name in stages)
+    assert "peak of all stages, 500 ids, GiB" in text
+
+
+def row_of(protocol: str, ids: int, seconds: float, *, where: str = "memory", system: str = "vfl-node") -> dict[str, Any]:
+    """A row that took ``seconds`` of everything and as many bytes, and a tenth to start up."""
+
+    def run(share: float) -> dict[str, Any]:
+        by = dict.fromkeys(("both",) if where == "memory" else ("active", "passive"), share * seconds)
+        walls = {"wall_s": share * seconds, "align_s": share * seconds}
+        sent = dict.fromkeys(("active", "passive"), round(1e6 * seconds))
+        operations = None if system != "vfl-node" else round(share * 10_000)
+        peak = dict.fromkeys(by, 2**30)
+        return {
+            "ids": ids,
+            **walls,
+            "cpu_s": by,
+            "align_cpu_s": by,
+            "peak_bytes": peak,
+            "sent_bytes": sent,
+            "operations": operations,
+        }
+
+    rate = None if where in ("memory", "loopback") else 100
+    group = "curve25519" if system == "vfl-node" else "P-256"
+    head = {"system": system, "where": where, "mbit_s": rate, "protocol": protocol, "group": group, "ladder_us": 100.0}
+    return {**head, "run": run(1.0), "start_up": run(0.1)}
+
+
+def printed(tmp_path: Path, *rows: dict[str, Any]) -> str:
+    machine = {"cpu": "a", "cores": 2, "memory_gib": 8, "python": "3", "numpy": "2", "vfl_node": "0"}
+    path = tmp_path / "made.json"
+    path.write_text(json.dumps({"command": "made", "machine": machine, "rows": rows}))
+    return ran("-m", "benchmarks.tables", path)
+
+
+def test_tables_take_medians_without_start_up_and_say_what_is_missed(tmp_path: Path) -> None:
+    other = row_of("psi", 1000, 20, system="openmined-psi 2")
+    text = printed(tmp_path, *(row_of("psi", 1000, seconds) for seconds in (9, 10, 99)), row_of("psu", 1000, 40), other)
+    # 9 s without start-up are 90,000 ladders of 100 µs, for 9,000 operations
+    assert "| memory | vfl-node | psi | curve25519 | 1,000 | 9 | 9 | 9 | 9 | 90 | 10 | 10 | 10 | 1,024 | 1 | 1 |" in text
+    assert "| CPU of psi / openmined-psi, 1,000 ids | 0.50 | 0.55 | met |" in text
+    assert "| CPU of psu / psi, 1,000 ids | 4.00 | 3.5 | missed |" in text
+    assert "apsi /" not in text
+    assert "not installed" not in text
+    assert "not installed" in printed(tmp_path, row_of("psi", 1000, 10))
+
+
+def test_tables_compare_nodes_and_estimate_ten_million(tmp_path: Path) -> None:
+    near = [row_of("psu", ids, seconds, where="loopback") for ids, seconds in ((100_000, 20), (1_000_000, 240))]
+    text = printed(tmp_path, *near, row_of("psu", 100_000, 25, where="slow"))
+    assert "| psu of 1,000,000 ids, loopback: alignment, times that of a tenth | 12.00 | 11 | missed |" in text
+    assert "| psu of 1,000,000 ids, loopback: minutes, tables read and start-up included | 4.00 | 7 | met |" in text
+    assert "| psu of 1,000,000 ids, loopback: MB, the busier way | 240.00 | 200 | missed |" in text
+    assert "| psu of 100,000 ids, slow: alignment / max(loopback, transfer) | 1.25 | 1.15 | missed |" in text
+    assert "psu of 10,000,000 ids a party" in text
+    assert "alignment 37 min" in text  # 216 s and 9 times the 220 s · 0.9 of 900,000 ids

@@ -168,9 +168,10 @@ def estimate(
     table = Table(*head, box=None, pad_edge=False)
     for line in lines:
         table.add_row(*line)
-    out.print(table, width=100)
-    for note in estimates.notes(plan, found):
-        out.print(f"- {note}")
+    wide = Console(highlight=False, width=100)
+    wide.print(table)
+    for note in estimates.notes(plan):
+        wide.print(f"- {note}")
 
 
 @app.command()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
+import hashlib
+import os
 import tempfile
 from pathlib import Path
 
@@ -10,7 +13,7 @@ import pytest
 
 from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
 from vfl_node.alignment.protocols import align
-from vfl_node.crypto.groups import Curve25519, SafePrimeGroup
+from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
@@ -31,19 +34,28 @@ SENT = {  # lists in the order each side sends them
 ROLES = ("active", "passive")
 NAMES = ("clinic", "lab")
 ANY_SIZE = Limits.model_construct(min_set_size=0, max_set_size=1_000_000, inputs_per_peer=20)
+NO_WISH = Obfuscation()
+IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # syncing to a disk would take nine tenths of the time
 
 
 class Spy(Channel):
-    """A channel that records each list it sends, and may send another one instead."""
+    """A channel that records all it sends, and may send something else instead.
 
-    def watch(self, names, change=None):
-        self.names, self.change, self.lists, self.messages = list(names), change or {}, {}, []
+    ``change`` gives another list for a step, ``instead`` sends a step in its own way (a coroutine
+    function of channel, rows and start), ``greet`` gives another first message.
+    """
+
+    def watch(self, names, change=None, instead=None, greet=None):
+        self.names, self.change, self.instead, self.greet = list(names), change or {}, instead or {}, greet
+        self.lists, self.starts, self.messages = {}, {}, []
         return self
 
     async def send(self, message):
-        self.messages.append(message)
+        if isinstance(message, alignment_pb2.SetSize) and self.greet:
+            message = self.greet(message)
         if isinstance(message, alignment_pb2.Obfuscation) and message.again:
             self.names = ["step 12"]
+        self.messages.append(message)
         await super().send(message)
 
     async def send_rows(self, rows, *, count, width, start=0):
@@ -53,8 +65,11 @@ class Spy(Channel):
         name = self.names[len(self.lists)]
         if name in self.change:
             gathered = self.change[name](gathered)
-        self.lists[name] = gathered
-        await super().send_rows(gathered, count=len(gathered), width=width, start=start)
+        self.lists[name], self.starts[name] = gathered, start
+        if name in self.instead:
+            await self.instead[name](self, gathered, start)
+        else:
+            await super().send_rows(gathered, count=len(gathered), width=width, start=min(start, len(gathered)))
 
 
 class Unshuffled(Randomness):
@@ -109,7 +124,54 @@ class Run:
         return self.group.power(rows, scalar, _workers)
 
 
+class Vector(SafePrimeGroup):
+    """The group of the vectors: p = 1283, h(x) = x² mod p, chosen exponents."""
+
+    def __init__(self, *exponents):
+        super().__init__("vector", 1283)
+        self.exponents = list(exponents)
+
+    def hash_to_group(self, ids, domain):
+        return self._pack([self.p.__class__(int.from_bytes(item, "big")) ** 2 % self.p for item in ids])
+
+    def draw(self, randomness):
+        return Scalar(self.exponents.pop(0))
+
+
 _workers = ThreadWorkers(2)
+
+
+@pytest.fixture(scope="session")
+def vector_group():
+    return Vector
+
+
+def _rank(item):
+    return hashlib.sha256(item).digest()[:16]
+
+
+@pytest.fixture(scope="session")
+def proven_absent():
+    """What a list in canonical order would tell, since everybody can compute that order.
+
+    ``proven_absent(places, count, candidates)``: of the candidates those that a list of ``count``
+    elements has no room for, between the places (id → place) that are known.
+    """
+
+    def proven(places, count, candidates):
+        known = sorted(places, key=_rank)
+        ranks, bounds = [_rank(item) for item in known], [-1, *(places[item] for item in known), count]
+        at = {item: bisect.bisect(ranks, _rank(item)) for item in candidates}
+        return {item for item, i in at.items() if bounds[i + 1] - bounds[i] == 1}
+
+    return proven
+
+
+@pytest.fixture
+def folders():
+    """A folder for each party's lists, which outlives an attempt."""
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as scratch:
+        yield [Path(scratch, role) for role in ROLES]
 
 
 @pytest.fixture(scope="session")
@@ -135,6 +197,7 @@ def run_alignment(toy_group):
     """Run both sides in memory: ``run_alignment(protocol, ids_a, ids_p, …) -> Run``.
 
     ``folders`` and ``pins`` of an earlier run make it a resumed attempt; ``memories`` a later job with the same peer.
+    ``wish`` is the active owner's own for the obfuscated set; ``change``, ``instead`` and ``greet``: see :class:`Spy`; the last one by role.
     """
 
     def run(
@@ -146,12 +209,14 @@ def run_alignment(toy_group):
         seed=1,
         unshuffled=(),
         change=None,
+        instead=None,
+        greet=None,
         pins=None,
         groups=None,
         folders=None,
         memories=None,
         limits=ANY_SIZE,
-        obfuscation=Obfuscation(),
+        wish=NO_WISH,
         job_id="job",
         **terms,
     ):
@@ -159,13 +224,15 @@ def run_alignment(toy_group):
             terms.setdefault("obfuscation", {"fraction": 0.6})
         channels = memory_channels(*NAMES, job_id=job_id)
         spies = [
-            Spy(channel._pipe, peer=channel.peer, job_id=channel.job_id).watch(SENT[protocol][role], change)
+            Spy(channel._pipe, peer=channel.peer, job_id=channel.job_id).watch(
+                SENT[protocol][role], change, instead, (greet or {}).get(role)
+            )
             for channel, role in zip(channels, ROLES, strict=True)
         ]
         randomness = {role: Unshuffled(bytes([seed, i]) * 16, unshuffled) for i, role in enumerate(ROLES)}
         progress = [Counting(), Counting()]
         ids = [Identifiers.of(ids_a), Identifiers.of(ids_p)]
-        with tempfile.TemporaryDirectory() as scratch:
+        with tempfile.TemporaryDirectory(dir=IN_MEMORY) as scratch:
             sides = []
             for i, role in enumerate(ROLES):
                 party = Party(
@@ -178,7 +245,7 @@ def run_alignment(toy_group):
                     folder=folders[i] if folders else Path(scratch, role),
                     memory=memories[i] if memories else MemoryOfOneRun(Randomness(bytes([seed, i, 1, 1]) * 8)),
                     limits=limits,
-                    obfuscation=obfuscation,
+                    obfuscation=wish,
                 )
                 side = align(role, Align(protocol=protocol, **terms), spies[i], party, group=groups[i] if groups else group)
                 sides.append((side, spies[i]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from pathlib import Path
 
@@ -82,15 +83,26 @@ def test_counts_are_those_of_a_run(run_alignment, tmp_path: Path, case: str) -> 
         assert expected.spilled[role] <= most.spilled[role]
 
 
+def test_elements_are_nearly_all_that_is_sent(run_alignment, groups) -> None:
+    group = groups["curve25519"]
+    made = run_alignment("psi", ids(range(2000)), ids(range(1000, 3000)), group=group)
+    for role, spy in zip(ROLES, made.spies, strict=True):
+        share = costs.counts("psi", 2000, 2000, 1000).sent[role] * group.width / spy.traffic["align"].bytes_sent
+        assert 0.97 < share < 1
+
+
 @pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
 def test_formulas_of_the_papers_symbols(protocol: str) -> None:
     a, p, m = 1000, 100, 7  # so far apart that no two formulas agree
     counts = costs.counts(protocol, a, p, m)
-    assert counts.powers == {
-        "psu": {"active": 3 * a + 2 * p + m, "passive": 3 * p + 2 * a + m},
-        "psi": {"active": a + p, "passive": a + p},
-        "apsi": {"active": a + p + 3 * m, "passive": a + p + 2 * m},
-    }[protocol]
+    assert (
+        counts.powers
+        == {
+            "psu": {"active": 3 * a + 2 * p + m, "passive": 3 * p + 2 * a + m},
+            "psi": {"active": a + p, "passive": a + p},
+            "apsi": {"active": a + p + 3 * m, "passive": a + p + 2 * m},
+        }[protocol]
+    )
     assert counts.hashes == ({"active": 2 * a, "passive": 2 * p} if protocol == "psu" else {"active": a, "passive": p})
     assert counts.sent["active"] == counts.received["passive"]
     assert counts.sent["passive"] == counts.received["active"]
@@ -128,3 +140,22 @@ def test_announced_is_what_a_party_announces(terms: dict[str, int], role: str) -
 def test_only_the_active_party_pads_in_apsi() -> None:
     align = Align(protocol="apsi", obfuscation={"size": 5}, padding=1)
     assert [costs.announced(100, align, role) for role in ROLES] == [128, 100]
+
+
+def test_the_formulas_of_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "estimate.md").read_text()
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in text.splitlines()
+        if re.match(r"\| (PSU|PSI|APSI)? *\| ", line)
+    ]
+    assert len(lines) == 6
+    a, p, m = 1000, 100, 7
+    for number, (protocol, role, *cells) in enumerate(lines):
+        counts = costs.counts((protocol or lines[number - 1][0]).lower(), a, p, m)
+        for kind, cell in zip(("hashes", "powers", "sent", "received", "spilled"), cells, strict=True):
+            terms = re.findall(r"(?:(\d)·)?(n_a|n_p|m)", cell)
+            assert (
+                sum(int(factor or 1) * {"n_a": a, "n_p": p, "m": m}[symbol] for factor, symbol in terms)
+                == getattr(counts, kind)[role]
+            ), (kind, cell)

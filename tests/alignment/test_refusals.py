@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import MemoryPins
-from vfl_node.crypto.workers import ThreadWorkers
-from vfl_node.errors import DataError, PeerLost, ProtocolError, StateError
-from vfl_node.progress import Silent
-from vfl_node.transport.channel import memory_channels, run_together
-from vfl_node.transport.generated.vfl.v1 import alignment_pb2
+from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, UsageError
+from vfl_node.settings import Limits
+from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]
 
@@ -28,6 +29,27 @@ RECEIVER = {
     ("psi", "step 2"): "active",
     ("psi", "step 3"): "active",
     ("psi", "step 4"): "passive",
+    ("apsi", "step 3"): "active",
+    ("apsi", "step 4"): "passive",
+    ("apsi", "step 6"): "active",
+    ("apsi", "step 8"): "passive",
+    ("apsi", "step 10"): "active",
+    ("apsi", "step 12"): "passive",
+}
+ANSWER = {  # which list is computed from which one
+    ("psu", "step 3"): "step 4",
+    ("psu", "step 5"): "step 8",
+    ("psu", "step 4"): "step 8",
+    ("psu", "step 8"): "step 9",
+    ("psu", "step 11 request"): "step 11 reply",
+    ("psu", "step 12 request"): "step 12 reply",
+    ("psi", "step 1"): "step 3",
+    ("psi", "step 2"): "step 4",
+    ("apsi", "step 3"): "step 8",
+    ("apsi", "step 4"): "step 6",
+    ("apsi", "step 6"): "step 8",
+    ("apsi", "step 8"): "step 10",
+    ("apsi", "step 10"): "step 12",
 }
 EVERY_STEP = pytest.mark.parametrize(("protocol", "step"), RECEIVER)
 
@@ -52,8 +74,9 @@ def assert_refused(run, protocol, step, code):
     receiver, sender = sides(run, protocol, step)
     assert isinstance(receiver, ProtocolError), receiver
     assert receiver.code == code
-    assert f"{protocol} {step} from" in receiver.message or code == "E_COUNT"
+    assert f"{protocol} {step} from" in receiver.message or code in ("E_COUNT", "E_ORDER", "E_TRUNCATED")
     assert isinstance(sender, PeerLost)
+    assert ANSWER.get((protocol, step)) not in run.lists
 
 
 @EVERY_STEP
@@ -107,7 +130,8 @@ def plus_order_two(rows):
 @pytest.mark.parametrize(
     ("protocol", "step"),
     [("psu", step) for step in ("step 3", "step 5", "step 8", "step 11 request", "step 12 request")]
-    + [("psi", "step 1"), ("psi", "step 2")],
+    + [("psi", "step 1"), ("psi", "step 2")]
+    + [("apsi", step) for step in ("step 3", "step 4", "step 8", "step 10", "step 12")],
 )
 def test_an_element_that_occurs_twice_but_for_a_small_order_component(run_alignment, groups, protocol, step):
     run = run_alignment(protocol, IDS_A, IDS_P, group=groups["curve25519"], change={step: plus_order_two})
@@ -117,11 +141,16 @@ def test_an_element_that_occurs_twice_but_for_a_small_order_component(run_alignm
 @EVERY_STEP
 @pytest.mark.parametrize("change", [lambda rows: rows[:-1], lambda rows: np.concatenate([rows, rows[:1]])], ids=["few", "many"])
 def test_a_wrong_count(run_alignment, protocol, step, change):
-    # Step 8 has bounds only: at least the larger set, at most both together. These sets reach one bound each.
+    # Step 8 of a union has bounds only: at least the larger set, at most both together. These sets reach one bound each.
     inside, outside = IDS_A[:4], [b"%d" % i for i in range(50, 54)]
     few = len(change(np.zeros((2, 1), np.uint8))) == 1
-    ids_p = (inside if few else outside) if step == "step 8" else IDS_P
-    assert_refused(run_alignment(protocol, IDS_A, ids_p, change={step: change}), protocol, step, "E_COUNT")
+    ids_p = (inside if few else outside) if (protocol, step) == ("psu", "step 8") else IDS_P
+    terms = {"obfuscation": {"fraction": 1}} if protocol == "apsi" else {}  # as many as asked for, and as there are
+    run = run_alignment(protocol, IDS_A, ids_p, change={step: change}, **terms)
+    if (protocol, step, few) == ("apsi", "step 12", True):
+        assert len(run.passive) == len(IDS_P) - 1  # it may be the set of an earlier job: any size will do
+    else:
+        assert_refused(run, protocol, step, "E_COUNT")
 
 
 def test_step_8_within_its_bounds_but_wrong_is_noticed_by_the_active_party(run_alignment):
@@ -130,73 +159,156 @@ def test_step_8_within_its_bounds_but_wrong_is_noticed_by_the_active_party(run_a
     assert (run.active.code, "expected 12" in run.active.message) == ("E_COUNT", True)
 
 
-@pytest.mark.parametrize("step", ["step 11 reply", "step 12 reply"])
-def test_a_reply_that_leads_outside_the_union(run_alignment, toy_group, step):
-    stranger = toy_group.hash_to_group([b"stranger"], b"elsewhere")
-    run = run_alignment("psu", IDS_A, IDS_P, change={step: lambda rows: np.concatenate([stranger, rows[1:]])})
-    receiver, _ = sides(run, "psu", step)
-    assert receiver.code == "E_UNION"
+async def longer_than_announced(channel, rows, start):
+    await channel.send(session_pb2.Rows(count=len(rows), width=rows.shape[1]))
+    await channel.send(session_pb2.Chunk(offset=0, rows=rows.tobytes() + rows[0].tobytes()))
 
 
-# ---- a resumed attempt
+async def shorter_than_announced(channel, rows, start):
+    await channel.send(session_pb2.Rows(count=len(rows), width=rows.shape[1]))
+    await channel.send(session_pb2.Chunk(offset=0, rows=rows[:-1].tobytes()))
+    await channel.send(session_pb2.RowsEnd(count=len(rows) - 1, sha256=hashlib.sha256(rows[:-1].tobytes()).digest()))
 
 
-def test_the_same_attempt_again_sends_the_same_bytes(run_alignment):
-    pins = [MemoryPins(), MemoryPins()]
-    first, second = (run_alignment("psu", IDS_A, IDS_P, pins=pins) for _ in range(2))
-    assert first.lists.keys() == second.lists.keys()
-    for step, rows in first.lists.items():
-        np.testing.assert_array_equal(rows, second.lists[step])
-    np.testing.assert_array_equal(first.active.rows, second.active.rows)
+async def with_another_digest(channel, rows, start):
+    await channel.send(session_pb2.Rows(count=len(rows), width=rows.shape[1]))
+    await channel.send(session_pb2.Chunk(offset=0, rows=rows.tobytes()))
+    await channel.send(session_pb2.RowsEnd(count=len(rows), sha256=bytes(32)))
+
+
+async def broken_off(channel, rows, start):
+    await channel.send(session_pb2.Rows(count=len(rows), width=rows.shape[1]))
+    await channel.send(session_pb2.Chunk(offset=0, rows=rows[:-1].tobytes()))
+    raise ConnectionError
 
 
 @EVERY_STEP
-def test_another_list_in_a_later_attempt_is_refused(run_alignment, toy_group, protocol, step):
-    pins = [MemoryPins(), MemoryPins()]
-    run_alignment(protocol, IDS_A, IDS_P, pins=pins)
-    chosen = toy_group.hash_to_group([b"an id to test"], f"vfl-node-v1-{protocol}-toy".encode())
-    ask = {step: lambda rows: np.concatenate([chosen, rows[1:]])}
-    run = run_alignment(protocol, IDS_A, IDS_P, pins=pins, change=ask)
+@pytest.mark.parametrize(
+    ("send", "code"),
+    [(longer_than_announced, "E_CHUNK"), (shorter_than_announced, "E_ORDER"), (with_another_digest, "E_TRUNCATED")],
+)
+def test_a_list_that_is_not_as_announced(run_alignment, protocol, step, send, code):
+    run = run_alignment(protocol, IDS_A, IDS_P, instead={step: send})
     receiver, sender = sides(run, protocol, step)
-    assert isinstance(receiver, StateError)
-    assert receiver.code == "E_REPLAY"
-    assert receiver.message.startswith(f"{protocol} {step} ")
+    assert (receiver.code, isinstance(receiver, ProtocolError)) == (code, True)
     assert isinstance(sender, PeerLost)
-    if step.endswith("request"):
-        assert step.replace("request", "reply") not in run.lists
+    assert ANSWER.get((protocol, step)) not in run.lists
+
+
+@EVERY_STEP
+def test_a_stream_that_breaks_off_is_never_a_list_that_ended(run_alignment, protocol, step):
+    run = run_alignment(protocol, IDS_A, IDS_P, instead={step: broken_off})
+    receiver, sender = sides(run, protocol, step)
+    assert isinstance(receiver, PeerLost)
+    assert isinstance(sender, ConnectionError)
+    assert ANSWER.get((protocol, step)) not in run.lists
+
+
+@pytest.mark.parametrize(
+    ("protocol", "step"), [("psu", "step 11 reply"), ("psu", "step 12 reply"), ("apsi", "step 10"), ("apsi", "step 12")]
+)
+def test_an_element_that_leads_outside_the_union(run_alignment, toy_group, protocol, step):
+    stranger = toy_group.hash_to_group([b"stranger"], b"elsewhere")
+    run = run_alignment(protocol, IDS_A, IDS_P, change={step: lambda rows: np.concatenate([stranger, rows[1:]])})
+    # Only the strong party can tell that an element of the obfuscated set is none of its own.
+    receiver = run.passive if step == "step 10" else sides(run, protocol, step)[0]
+    assert receiver.code == "E_UNION"
 
 
 # ---- sets
 
 
-@pytest.mark.parametrize("protocol", ["psu", "psi"])
-def test_duplicate_identifiers(run_alignment, protocol):
-    run = run_alignment(protocol, [b"secret-one", b"b", b"secret-one"], IDS_P)
-    assert isinstance(run.active, DataError)
-    assert run.active.code == "E_DUP_IDS"
-    assert "1 of 3" in run.active.message
-    assert "secret-one" not in str(run.active)
+@pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
+@pytest.mark.parametrize("role", ["active", "passive"])
+def test_duplicate_identifiers(run_alignment, protocol, role):
+    twice = [b"secret-one", b"b", b"secret-one"]
+    run = run_alignment(protocol, *((twice, IDS_P) if role == "active" else (IDS_A, twice)))
+    refusing, other = (run.active, run.passive) if role == "active" else (run.passive, run.active)
+    assert isinstance(refusing, DataError)
+    assert refusing.code == "E_DUP_IDS"
+    assert "1 of 3" in refusing.message
+    assert "secret-one" not in str(refusing)
+    assert isinstance(other, PeerLost)
+    assert not run.lists
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
+def test_a_set_of_ours_that_is_too_small(run_alignment, protocol):
+    run = run_alignment(protocol, IDS_A, IDS_P, limits=Limits(min_set_size=8))
+    assert (run.passive.code, isinstance(run.passive, PolicyError)) == ("E_TOO_FEW", True)
+    assert not run.spies[1].messages  # not even its size
+    assert not run.lists
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
+@pytest.mark.parametrize(
+    ("limits", "count", "code"),
+    [
+        (Limits(min_set_size=7), 6, "E_TOO_FEW"),
+        (Limits(min_set_size=1, max_set_size=100), 101, "E_TOO_MANY"),
+        (Limits(min_set_size=1, max_set_size=100), 2**63, "E_TOO_MANY"),
+    ],
+)
+def test_an_announced_size_outside_the_limits(run_alignment, protocol, limits, count, code):
+    def announce(message):
+        message.count = count
+        return message
+
+    run = run_alignment(protocol, IDS_A, IDS_P, limits=limits, greet={"passive": announce})
+    assert (run.active.code, isinstance(run.active, PolicyError)) == (code, True)
     assert isinstance(run.passive, PeerLost)
+    assert not {"step 3", "step 1", "step 4"} & run.spies[0].lists.keys()
 
 
-def test_an_absurd_set_size(toy_group):
-    from vfl_node.alignment import psu
-    from vfl_node.crypto.randomness import Randomness
+def test_the_least_set_size_does_not_count_dummies(run_alignment):
+    ours = run_alignment("psu", IDS_A, IDS_P, dummies=20, limits=Limits(min_set_size=8))
+    assert ours.passive.code == "E_TOO_FEW"
 
-    async def absurd(channel):
-        async with channel.phase("align"):
-            await channel.send(alignment_pb2.SetSize(count=2**40))
-            await channel.receive(alignment_pb2.SetSize)
+    def announce(message):
+        message.count = 7 + 2 * 20
+        return message
 
-    ours, theirs = memory_channels("clinic", "lab")
-    side = psu.active(
-        ours,
-        IDS_A,
-        group=toy_group,
-        randomness=Randomness(bytes(32)),
-        workers=ThreadWorkers(1),
-        pins=MemoryPins(),
-        progress=Silent(),
-    )
-    result, _ = run_together((side, ours), (absurd(theirs), theirs))
-    assert result.code == "E_COUNT"
+    theirs = run_alignment("psu", IDS_A, IDS_A, dummies=20, limits=Limits(min_set_size=8), greet={"passive": announce})
+    assert theirs.active.code == "E_TOO_FEW"
+    assert "7 identifiers" in theirs.active.message
+
+
+@pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])
+def test_a_set_changed_too_often(run_alignment, protocol):
+    """The owner's budget counts pairs of sets, of this party and of the peer by its own word, before any list leaves."""
+
+    class Counting(MemoryOfOneRun):
+        def __init__(self, secret):
+            super().__init__(secret)
+            self.pairs = set()
+
+        def count_inputs(self, digest, limit):
+            self.pairs.add(digest)
+            if len(self.pairs) > limit:
+                raise PolicyError("too many", code="E_BUDGET", hint="", for_peer="")
+
+    memories = [Counting(Randomness(bytes([i]) * 32)) for i in range(2)]
+    limits = Limits(min_set_size=1, inputs_per_peer=2)
+
+    def again(ids_a, ids_p):
+        return run_alignment(protocol, ids_a, ids_p, memories=memories, limits=limits)
+
+    for ids_a, ids_p in [(IDS_A, IDS_P), (IDS_A[::-1], IDS_P), (IDS_A, IDS_P[1:])]:
+        assert isinstance(again(ids_a, ids_p).active, Alignment)
+    run = again(IDS_A[1:], IDS_P)
+    assert run.active.code == "E_BUDGET"
+    assert not run.lists
+
+
+def test_a_disk_that_is_too_small(monkeypatch, run_alignment):
+    monkeypatch.setattr("vfl_node.alignment.columns.Columns.free_bytes", lambda self: 100)
+    run = run_alignment("psu", IDS_A, IDS_P)
+    assert (run.active.code, run.passive.code) == ("E_DISK_FULL", "E_DISK_FULL")
+    assert not run.lists
+
+
+def test_a_size_that_this_owner_must_choose_and_has_not_chosen(run_alignment):
+    run = run_alignment("apsi", IDS_A, IDS_P, obfuscation="private")
+    assert (run.active.code, isinstance(run.active, UsageError)) == ("E_CONFIG", True)
+    assert isinstance(run.passive, PeerLost)
+    assert not run.spies[0].messages

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from vfl_node.crypto.groups import GROUPS, Curve25519, SafePrimeGroup, Scalar, group
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.errors import ProtocolError
 
 WORKERS = ThreadWorkers(2)
+BYTE_ORDERS = {"curve25519": "little", "toy": "big"}
 SMALL = {"curve25519": Curve25519(), "toy": SafePrimeGroup("toy", 2**80 - 5837)}
 EVERY_GROUP = pytest.mark.parametrize("g", SMALL.values(), ids=SMALL)
 SEEDS = st.binary(min_size=32, max_size=32)
@@ -43,6 +45,36 @@ def test_domains_and_identifiers_give_unrelated_elements(g):
     assert len(np.unique(rows, axis=0)) == 8
     np.testing.assert_array_equal(g.hash_to_group([b"b"], b"two"), rows[5:6])
     g.decode(rows)
+
+
+@EVERY_GROUP
+def test_an_element_does_not_depend_on_the_rest_of_its_batch(g):
+    ids = [b"%d" % i for i in range(100)]
+    one_by_one = np.concatenate([g.hash_to_group([item], b"d") for item in ids])
+    np.testing.assert_array_equal(g.hash_to_group(ids, b"d"), one_by_one)
+    np.testing.assert_array_equal(g.hash_to_group(ids[::-3], b"d"), one_by_one[::-3])
+
+
+@EVERY_GROUP
+def test_workers_check_what_a_peer_sent_if_told_to(g):
+    """2 is no element here: checked it is refused, wherever it stands; unchecked it has a power."""
+    good = g.hash_to_group([b"%d" % i for i in range(600)], b"d")
+    scalar = g.draw(Randomness(bytes(32)))
+    checked = np.concatenate(list(g.powers(good, scalar, WORKERS, check=True)))
+    np.testing.assert_array_equal(checked, g.power(good, scalar, WORKERS))
+    for place in (0, len(good) // 2, len(good) - 1):
+        bad = good.copy()
+        bad[place] = np.frombuffer((2).to_bytes(g.width, BYTE_ORDERS[g.name]), np.uint8)
+        with pytest.raises(ProtocolError) as refused:
+            list(g.powers(bad, scalar, WORKERS, check=True))
+        assert refused.value.code == "E_ELEMENT"
+        assert len(g.power(bad, scalar, WORKERS)) == len(bad)
+
+
+@EVERY_GROUP
+def test_the_product_of_nothing_acts_as_one(g):
+    x = g.power(g.hash_to_group([b"a", b"b"], b"d"), g.draw(Randomness(bytes(32))), WORKERS)
+    np.testing.assert_array_equal(g.power(x, g.product(), WORKERS), x)
 
 
 @EVERY_GROUP

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vfl_node.crypto.groups import SafePrimeGroup, Scalar, group
-from vfl_node.crypto.groups.expand import expand_message_xmd
+from vfl_node.crypto.groups.expand import expander
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.errors import DataError, ProtocolError
@@ -89,7 +89,7 @@ def test_says_which_rule(y, reason):
 def test_hashes_are_squares_and_never_neutral():
     """At a toy size some identifier meets 0 or 1; it is refused, not sent."""
     ids = [b"%d" % i for i in range(3000)]
-    squares = {item: pow(int.from_bytes(expand_message_xmd(item, b"d", 18), "big"), 2, 1283) for item in ids}
+    squares = {item: pow(int.from_bytes(expander(b"d", 18)(item), "big"), 2, 1283) for item in ids}
     neutral = [item for item in ids if squares[item] <= 1]
     assert neutral
     for item in neutral:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -42,9 +43,75 @@ def test_work_begins_at_the_call_and_runs_side_by_side():
     assert len(list(second)) == len(list(first)) == 1  # each waits for the other: lazily or one by one they never meet
 
 
-def test_an_abandoned_job_leaves_little_work_behind():
+def test_workers_go_on_while_the_caller_makes_the_next_chunk_but_not_for_long():
+    """64 blocks, about a second of one core, without any taken; then one more for each that is."""
     done = []
-    blocks = ThreadWorkers(1).map_rows(lambda block: done.append(1) or block, ROWS, block_rows=1)
+    workers = ThreadWorkers(1)
+    blocks = workers.map_rows(lambda block: done.append(1) or block, ROWS, block_rows=1)
+    finish(workers)
+    assert len(done) == 64
     next(blocks)
-    blocks.close()
-    assert len(done) <= 4
+    finish(workers)
+    assert len(done) == 65
+
+
+def closed(blocks):
+    blocks[0].close()
+
+
+def forgotten(blocks):
+    blocks.clear()
+
+
+def closed_after_some(blocks):
+    assert len(next(blocks[0])) == 1
+    blocks[0].close()
+
+
+@pytest.mark.parametrize("abandon", [closed, forgotten, closed_after_some])
+def test_an_abandoned_job_leaves_no_work_behind(abandon):
+    done, gate = [], threading.Semaphore(2)  # the third block waits
+
+    def pass_gate(block):
+        assert gate.acquire(timeout=30)
+        done.append(1)
+        return block
+
+    workers = ThreadWorkers(1)
+    blocks = [workers.map_rows(pass_gate, ROWS, block_rows=1)]
+    while len(done) < 2:
+        time.sleep(0.001)
+    abandon(blocks)
+    gate.release(100)
+    finish(workers)
+    assert len(done) <= 3  # the one that was running
+
+
+def test_a_failure_drops_the_rest():
+    done, failed = [], threading.Event()
+
+    def fail(block):
+        if block[0, 0] == 0:
+            raise ValueError("first")
+        done.append(1)
+        failed.wait(30)
+        return block
+
+    workers = ThreadWorkers(2)
+    with pytest.raises(ValueError, match="first"):
+        list(workers.map_rows(fail, ROWS, block_rows=1))
+    failed.set()
+    finish(workers)
+    assert len(done) <= 2
+
+
+def finish(workers):
+    """Return when all that was handed over before has been worked on or dropped."""
+    threads = workers._pool._max_workers
+    meeting = threading.Barrier(threads, timeout=30)
+
+    def meet(block):
+        meeting.wait()
+        return block
+
+    list(workers.map_rows(meet, ROWS[:threads], block_rows=1))

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
 
 COMMAND = [sys.executable, "-m", "vfl_node"]
 
-
-DIE = """
+DIES = """
 import os, signal
 from vfl_node.node import party, store
 from vfl_node.node.work import Work
 def die(*args, **kwargs): os.kill(os.getpid(), signal.SIGKILL)
+{place}
+from vfl_node.cli import main
+main()
 """
 
 PLACES = {
@@ -36,96 +35,7 @@ PLACES = {
 }
 
 
-class Federation:
-    """A clinic that listens and a lab that dials, each a process."""
-
-    def __init__(self, folder: Path, trial: Any) -> None:
-        self.folder = folder
-        self.trial = trial
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        for name, role in (("clinic", "active"), ("lab", "passive")):
-            init(name, role, folder / name)  # type: ignore[arg-type]
-            self.configure(name, listen=None, data={"path": str(trial.files[name])})
-        certify([folder / "clinic", folder / "lab"], folder / "authority")
-
-    def configure(self, name: str, **settings: Any) -> Path:
-        path = self.folder / name / "node.yaml"
-        config = yaml.safe_load(path.read_text()) | {"http": "127.0.0.1:0", "peer_wait_s": 30} | settings
-        path.write_text(yaml.safe_dump(config))
-        return path
-
-    def start(self, name: str, *, dies: str = "", **settings: Any) -> None:
-        """Start a node; ``dies`` is Python that makes it kill itself somewhere."""
-        path = self.configure(name, **settings)
-        command = [sys.executable, "-c", f"{DIE}\n{dies}\nfrom vfl_node.cli import main; main()"] if dies else COMMAND
-        (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
-        log = (self.folder / f"{name}.log").open("ab")
-        self.processes[name] = subprocess.Popen(
-            [*command, "--role", "active" if name == "clinic" else "passive", "--config", str(path)],
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
-        limit = time.monotonic() + 60
-        while not (self.folder / name / "state" / "running.json").exists():
-            assert self.processes[name].poll() is None, (self.folder / f"{name}.log").read_text()
-            assert time.monotonic() < limit
-            time.sleep(0.05)
-
-    def start_both(self, **lab: Any) -> None:
-        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
-        address = self.running("clinic")["listen"]
-        self.configure("clinic", listen=address)  # found there again after a restart
-        self.start("lab", **({"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]} | lab))
-
-    def running(self, name: str) -> dict[str, Any]:
-        return json.loads((self.folder / name / "state" / "running.json").read_text())
-
-    def client(self, name: str) -> Client:
-        return Client(self.running(name)["http"], (self.folder / name / "state" / "token").read_text())
-
-    def submit(self, text: str = "") -> str:
-        return self.client("clinic").submit(self.trial.job(text).canonical())["id"]
-
-    def view(self, name: str, job_id: str) -> dict[str, Any]:
-        """The job as ``name`` sees it; empty before it has heard of it."""
-        return next((view for view in self.client(name).jobs() if view["id"] == job_id), {})
-
-    def in_training(self, name: str, job_id: str) -> bool:
-        return self.view(name, job_id).get("phase") == "train"
-
-    def end(self, name: str, job_id: str) -> dict[str, Any]:
-        return list(self.client(name).watch(job_id))[-1]
-
-    def report(self, name: str, job_id: str) -> dict[str, Any]:
-        return json.loads((self.folder / name / "state" / "jobs" / job_id / "artefacts" / "report.json").read_text())
-
-    def log(self, name: str) -> str:
-        return (self.folder / f"{name}.log").read_text()
-
-    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
-        self.processes[name].send_signal(number)
-        return self.processes[name].wait(15)
-
-
-@pytest.fixture
-def federation(tmp_path: Path, trial: Any) -> Iterator[Federation]:
-    made = Federation(tmp_path, trial)
-    yield made
-    for process in made.processes.values():
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
-def wait_until(condition: Any, seconds: float = 30) -> None:
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "did not happen in time"
-        time.sleep(0.05)
-
-
-def test_two_jobs_and_an_orderly_end(federation: Federation, trial: Any) -> None:
+def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
     federation.start_both()
     for _ in range(2):  # the second run of a job works as the first
         job_id = federation.submit()
@@ -141,7 +51,7 @@ def test_two_jobs_and_an_orderly_end(federation: Federation, trial: Any) -> None
         assert theirs["metrics"] is None
         assert all(epoch["loss"] is None for epoch in theirs["training"]["epochs"])
         assert ours["manifest_digest"] == theirs["manifest_digest"]
-        left = {path.name for path in (federation.folder / "lab" / "state" / "jobs" / job_id).iterdir()}
+        left = {path.name for path in federation.job_folder("lab", job_id).iterdir()}
         assert left == {"artefacts"}  # the job's secrets are destroyed
     health = federation.client("clinic").health()
     assert health["peers"]["lab"]["online"] is True
@@ -154,7 +64,7 @@ def test_two_jobs_and_an_orderly_end(federation: Federation, trial: Any) -> None
         assert not any(canary in text for canary in trial.ids)
 
 
-def test_a_restarted_node_knows_its_jobs(federation: Federation) -> None:
+def test_a_restarted_node_knows_its_jobs(federation: Any) -> None:
     federation.start_both()
     job_id = federation.submit("align: {protocol: psi}")
     assert federation.end("clinic", job_id)["state"] == "done"
@@ -169,16 +79,16 @@ def test_a_restarted_node_knows_its_jobs(federation: Federation) -> None:
 
 
 @pytest.mark.parametrize("name", ["lab", "clinic"])
-def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: Federation, name: str) -> None:
+def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: Any, name: str) -> None:
     federation.start_both()
     job_id = federation.submit(
         "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 600, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
     )
-    wait_until(lambda: federation.in_training(name, job_id))
-    wait_until(lambda: any((federation.folder / name / "state" / "jobs" / job_id / "checkpoints").glob("*.sha256")))
+    federation.wait_until(lambda: federation.in_training(name, job_id))
+    federation.wait_until(lambda: any((federation.job_folder(name, job_id) / "checkpoints").glob("*.sha256")))
     federation.kill(name)
     other = "lab" if name == "clinic" else "clinic"
-    wait_until(lambda: "waiting" in federation.client(other).job(job_id)["note"], 15)
+    federation.wait_until(lambda: "waiting" in federation.client(other).job(job_id)["note"], 15)
     federation.start(name)
     for party in ("clinic", "lab"):
         view = federation.end(party, job_id)
@@ -188,46 +98,49 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("victim", ["lab", "clinic"])
-def test_a_node_that_dies_at_the_very_end_loses_nothing(federation: Federation, victim: str, place: str) -> None:
+def test_a_node_that_dies_at_the_very_end_loses_nothing(federation: Any, victim: str, place: str) -> None:
     federation.start_both()
     federation.kill(victim, signal.SIGTERM)
-    federation.start(victim, dies=PLACES[place])
-    wait_until(lambda: federation.client("clinic").health()["peers"]["lab"]["online"])
+    normal = federation.commands[victim]
+    federation.commands[victim] = [sys.executable, "-c", DIES.format(place=PLACES[place])]
+    federation.start(victim)
+    federation.wait_until(lambda: federation.client("clinic").health()["peers"]["lab"]["online"])
     job_id = federation.submit("train: {bottom: [8], epochs: 2}")
     assert federation.processes[victim].wait(60) == -signal.SIGKILL
+    federation.commands[victim] = normal
     federation.start(victim)
     for party in ("clinic", "lab"):
         assert federation.end(party, job_id)["state"] == "done", federation.log(party)
-        folder = federation.folder / party / "state" / "jobs" / job_id
-        wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
+        folder = federation.job_folder(party, job_id)
+        federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
         assert {path.name for path in (folder / "artefacts").iterdir()} >= {"model.safetensors", "report.json"}
 
 
-def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(federation: Federation) -> None:
+def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(federation: Any) -> None:
     federation.start_both()
     federation.kill("clinic", signal.SIGTERM)
     federation.start("clinic", peer_wait_s=8)
     job_id = federation.submit("train: {bottom: [8], epochs: 600, batch_size: 32}")
-    wait_until(lambda: federation.in_training("clinic", job_id))
+    federation.wait_until(lambda: federation.in_training("clinic", job_id))
     federation.kill("lab")
     view = federation.end("clinic", job_id)
     assert view["state"] == "failed"
     assert "lab" in view["error"]["message"]
     assert view["error"]["code"] == "E_PEER_LOST"
-    assert (federation.folder / "clinic" / "state" / "jobs" / job_id / "seed").exists()
+    assert (federation.job_folder("clinic", job_id) / "seed").exists()
     federation.start("lab")
     assert federation.client("clinic").resume(job_id)["state"] in ("waiting", "running")
     for party in ("clinic", "lab"):
         assert federation.end(party, job_id)["state"] == "done"
 
 
-def test_another_table_is_refused_when_a_job_goes_on(federation: Federation, tmp_path: Path) -> None:
+def test_another_table_is_refused_when_a_job_goes_on(federation: Any, tmp_path: Path) -> None:
     """Aligning again on a changed set would tell the peer's membership of the difference."""
     table = tmp_path / "lab.csv"
     table.write_text(federation.trial.lab.read_text())
     federation.start_both(data={"path": str(table)})
     job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
-    wait_until(lambda: federation.in_training("lab", job_id))
+    federation.wait_until(lambda: federation.in_training("lab", job_id))
     federation.kill("lab")
     table.write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
     federation.start("lab")
@@ -237,31 +150,31 @@ def test_another_table_is_refused_when_a_job_goes_on(federation: Federation, tmp
     assert "changed since" in ours["error"]["message"]
 
 
-def test_lost_state_is_said_and_not_silently_begun_anew(federation: Federation) -> None:
+def test_lost_state_is_said_and_not_silently_begun_anew(federation: Any) -> None:
     federation.start_both()
     job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
-    wait_until(lambda: federation.in_training("lab", job_id))
+    federation.wait_until(lambda: federation.in_training("lab", job_id))
     federation.kill("lab")
-    (federation.folder / "lab" / "state" / "jobs" / job_id / "seed").unlink()
+    (federation.job_folder("lab", job_id) / "seed").unlink()
     federation.start("lab")
     assert federation.end("lab", job_id)["error"]["code"] == "E_STATE_LOST"
     assert federation.end("clinic", job_id)["state"] == "failed"
 
 
 @pytest.mark.slow
-def test_a_node_that_hangs_is_noticed_and_its_job_ends_well_when_it_goes_on(federation: Federation) -> None:
+def test_a_node_that_hangs_is_noticed_and_its_job_ends_well_when_it_goes_on(federation: Any) -> None:
     federation.start_both(peer_wait_s=120)
     job_id = federation.submit("train: {bottom: [8], epochs: 600, batch_size: 32}")
-    wait_until(lambda: federation.in_training("clinic", job_id))
+    federation.wait_until(lambda: federation.in_training("clinic", job_id))
     federation.processes["lab"].send_signal(signal.SIGSTOP)
-    wait_until(lambda: "not a word from lab" in federation.log("clinic"), 60)
-    wait_until(lambda: "waiting" in federation.view("clinic", job_id)["note"], 10)
+    federation.wait_until(lambda: "not a word from lab" in federation.log("clinic"), 60)
+    federation.wait_until(lambda: "waiting" in federation.view("clinic", job_id)["note"], 10)
     federation.processes["lab"].send_signal(signal.SIGCONT)
     for party in ("clinic", "lab"):
         assert federation.end(party, job_id)["state"] == "done"
 
 
-def test_nobody_runs_jobs_here_unasked(federation: Federation) -> None:
+def test_nobody_runs_jobs_here_unasked(federation: Any) -> None:
     federation.start_both(accept_jobs_from=[])
     view = federation.end("clinic", federation.submit())
     assert view["state"] == "failed"
@@ -270,10 +183,10 @@ def test_nobody_runs_jobs_here_unasked(federation: Federation) -> None:
     assert federation.client("lab").jobs() == []
 
 
-def test_cancel_ends_the_job_at_both_sides(federation: Federation) -> None:
+def test_cancel_ends_the_job_at_both_sides(federation: Any) -> None:
     federation.start_both()
     job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
-    wait_until(lambda: federation.in_training("lab", job_id))
+    federation.wait_until(lambda: federation.in_training("lab", job_id))
     federation.client("lab").cancel(job_id)
     assert federation.end("lab", job_id)["state"] == "cancelled"
     view = federation.end("clinic", job_id)
@@ -282,7 +195,7 @@ def test_cancel_ends_the_job_at_both_sides(federation: Federation) -> None:
     assert "cancelled" in view["error"]["message"]
 
 
-def test_a_party_whose_data_cannot_be_used_says_so_at_both_sides(federation: Federation, tmp_path: Path) -> None:
+def test_a_party_whose_data_cannot_be_used_says_so_at_both_sides(federation: Any, tmp_path: Path) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("id,x\ncanary-1,1\ncanary-1,2\n")
     federation.start_both(data={"path": str(bad)})
@@ -296,14 +209,14 @@ def test_a_party_whose_data_cannot_be_used_says_so_at_both_sides(federation: Fed
     assert "canary" not in federation.log("clinic") + federation.log("lab")
 
 
-def test_sigterm_during_a_job_pauses_it_within_ten_seconds(federation: Federation) -> None:
+def test_sigterm_during_a_job_pauses_it_within_ten_seconds(federation: Any) -> None:
     federation.start_both()
     job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
-    wait_until(lambda: federation.in_training("lab", job_id))
+    federation.wait_until(lambda: federation.in_training("lab", job_id))
     started = time.monotonic()
     assert federation.kill("lab", signal.SIGTERM) == 0
     assert time.monotonic() - started < 10  # the promise itself, not a benchmark
-    wait_until(lambda: "stopping" in federation.client("clinic").job(job_id)["note"], 15)
+    federation.wait_until(lambda: "stopping" in federation.client("clinic").job(job_id)["note"], 15)
     federation.start("lab")
     assert federation.client("lab").job(job_id)["state"] in ("waiting", "running", "paused", "done")
     federation.client("clinic").cancel(job_id)
@@ -311,7 +224,7 @@ def test_sigterm_during_a_job_pauses_it_within_ten_seconds(federation: Federatio
     assert federation.end("lab", job_id)["state"] == "failed"
 
 
-def test_another_partys_certificate_is_turned_away(federation: Federation) -> None:
+def test_another_partys_certificate_is_turned_away(federation: Any) -> None:
     init("mallory", "passive", federation.folder / "mallory")
     certify([federation.folder / "mallory"], federation.folder / "authority")
     federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
@@ -321,12 +234,12 @@ def test_another_partys_certificate_is_turned_away(federation: Federation) -> No
     log = (federation.folder / "mallory.log").open("ab")
     process = subprocess.Popen([*COMMAND, "--role", "passive", "--config", str(config)], stdout=log, stderr=log)
     federation.processes["mallory"] = process
-    wait_until(lambda: "peer absent" in federation.log("mallory"))
+    federation.wait_until(lambda: "peer absent" in federation.log("mallory"))
     assert "spiffe://trial/party/mallory" in federation.log("mallory")
     assert federation.client("clinic").health()["peers"]["lab"]["online"] is False
 
 
-def test_port_in_use_and_second_node_on_the_same_state(federation: Federation) -> None:
+def test_port_in_use_and_second_node_on_the_same_state(federation: Any) -> None:
     federation.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
     config = federation.folder / "clinic" / "node.yaml"
     again = subprocess.run([*COMMAND, "--role", "active", "--config", str(config)], capture_output=True, text=True, timeout=60)
@@ -343,7 +256,7 @@ def test_port_in_use_and_second_node_on_the_same_state(federation: Federation) -
     assert "Traceback" not in again.stderr
 
 
-def test_commands_against_a_running_node(federation: Federation, tmp_path: Path) -> None:
+def test_commands_against_a_running_node(federation: Any, tmp_path: Path) -> None:
     federation.start_both()
     job = tmp_path / "job.yaml"
     job.write_text(federation.trial.job("align: {protocol: psu}").canonical())

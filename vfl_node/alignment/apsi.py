@@ -30,8 +30,8 @@ Deviations from the paper: (1) Step 8 uses a *second* key of w's. As published, 
 from step 4 and sees E_w(Ĩ) in step 9: what the two have in common is I. (2) Every list is
 shuffled; step 12 is sorted, which hides as much. (3) m never depends on a public security
 number ξ: m, n_s and ξ together give |I|. (4) Ĩ is drawn once for a peer and both inputs: what
-two draws have in common is closer to I. Later jobs use it again, from step 12 on. (5) Whatever
-|I| is, 0 included, w goes on: an abort would tell.
+two draws have in common is closer to I. Later jobs use it again, from step 12 on, in the same group.
+(5) Whatever |I| is, 0 included, w goes on: an abort would tell.
 """
 
 from __future__ import annotations
@@ -59,18 +59,21 @@ async def active(lists: Lists) -> Alignment:
     Leaks: n_w and Ĩ to s.
 
     Raises:
-        UsageError: the job leaves the size of Ĩ to this owner, whose settings do not say it (``E_CONFIG``).
+        UsageError: the job leaves the size of Ĩ to this owner, whose settings do not say it, or Ĩ was
+            drawn in another group (``E_CONFIG``).
     """
     _check_wish(lists.terms, lists.party.obfuscation)
     k_w, k_w2 = lists.draw("k_w"), lists.draw("k_w2")
     n_s = await lists.meet(receives=("step 3", "step 6", "step 10"))
     name = _name(lists)
+    _check_group(lists, name)
     stored = lists.party.memory.recall(name)
     again = stored is not None and not stored.startswith(_job(lists))
     await lists.channel.send(alignment_pb2.Obfuscation(again=again))
 
     order = lists.order("step 4")
     i_w = lists.blinded("step 4", order, k_w).whole()  # while s computes step 3
+    m = 0  # nothing is drawn
     skipped = 3 * n_s  # group operations of the longest run that this one does without
     if stored is None or not again:
         # 3, 4, 6. s's reply is shuffled: which of our own are shared shows in step 12 only.
@@ -104,7 +107,7 @@ async def active(lists: Lists) -> Alignment:
     blinded = lists.powers("own", lists.given(shared), k_w).whole()
     places = lists.find(RowIndex(i_w.rows), blinded)
     rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
-    return _at_active(lists, lists.records(rows), n_s, again)
+    return _at_active(lists, lists.records(rows), n_s, m)
 
 
 async def passive(lists: Lists) -> Alignment:
@@ -119,23 +122,25 @@ async def passive(lists: Lists) -> Alignment:
 
     order = lists.order("step 3")
     i_s = lists.blinded("step 3", order, k_s)
-    least, skipped = (0, n_w + n_s) if again else (least_size(lists.terms, n_s), 0)
+    m, skipped = 0, n_w + n_s
     if not again:
         await lists.send("step 3", i_s)  # 3
         i_w = await lists.receive("step 4", count=n_w, distinct=False)  # 4
         i_w_sw = lists.distinct("step 4", lists.powers("step 4 powers", i_w, k_s).whole())
         await lists.send("step 6", lists.chosen([i_w_sw], lists.secret.derive("step 6").permutation(n_w)))  # 6
+        least = least_size(lists.terms, n_s)
         stripped = await lists.receive_powers("step 8", lists.group.inverse(k_s), at_least=least, at_most=n_s)
         await lists.send("step 10", stripped)
-        skipped = n_s - len(stripped)
+        m = len(stripped)
+        skipped = n_s - m
 
-    # 12. Each is one of our own, and no other.
-    named = await lists.receive_powers("step 12", k_s, at_least=least, at_most=n_s)
+    # 12. Each is one of our own, and no other. It may be another job's set, of whatever size.
+    named = await lists.receive_powers("step 12", k_s, at_least=0, at_most=n_s)
     lists.party.progress.advance(skipped + n_s - len(named))
     places = lists.find(RowIndex(i_s.whole().rows), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
-    return _at_passive(lists, order[places], n_w, again)
+    return _at_passive(lists, order[places], n_w, m)
 
 
 def obfuscated_size(shared: int, n_s: int, terms: Align, wish: Obfuscation) -> int:
@@ -191,9 +196,21 @@ def _check_wish(terms: Align, wish: Obfuscation) -> None:
         )
 
 
+def _check_group(lists: Lists, name: str) -> None:
+    """Elements of another group would have to be drawn anew: the first job's group counts for all."""
+    first = lists.party.memory.keep(f"{name}-group", lists.group.name.encode()).decode()
+    if first != lists.group.name:
+        raise UsageError(
+            f"the obfuscated set for {lists.peer} and these identifiers was drawn in the group {first}",
+            code="E_CONFIG",
+            hint=f"set align.group: {first}; from a second set {lists.peer} could tell more of what is shared",
+            for_peer=f"an earlier job over the same identifiers used the group {first}",
+        )
+
+
 def _name(lists: Lists) -> str:
     """Under which the obfuscated set of this peer and both inputs is remembered."""
-    parts = (lists.party.ids.digest(), lists.peer_mark, lists.group.name.encode())
+    parts = (lists.party.ids.digest(), lists.peer_mark)
     return f"obfuscated-{hashlib.sha256(b''.join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:40]}"
 
 
@@ -202,11 +219,9 @@ def _job(lists: Lists) -> bytes:
     return hashlib.sha256(lists.channel.job_id.encode()).digest()
 
 
-def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, again: bool) -> Alignment:
+def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> Alignment:
     party, peer = lists.party, lists.peer
-    m, shared = len(rows), int(np.count_nonzero(rows != NOT_MINE))
-    asked = least_size(lists.terms, n_s)
-    raised = lists.terms.obfuscation != "private" and not again and m > asked
+    shared = int(np.count_nonzero(rows != NOT_MINE))
     return Alignment(
         protocol="apsi",
         group=lists.group.name,
@@ -219,18 +234,16 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, again: bool) -> 
             Learnt("intersection", shared, f"which {shared} of its own {len(party.ids)} records {peer} holds too"),
             Learnt(
                 "foreign hashed ids",
-                m - shared,
-                f"the hashes of {m - shared} other identifiers of {peer}'s, which a dictionary of identifiers opens",
+                len(rows) - shared,
+                f"the hashes of {len(rows) - shared} other identifiers of {peer}'s, which a dictionary of identifiers opens",
             ),
         ),
-        peer_learnt=_passive_learns(lists, party.name, len(lists.own), n_s, m, asked if raised else None),
+        peer_learnt=_passive_learns(lists.terms, party.name, len(lists.own), n_s, len(rows), drawn),
     )
 
 
-def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, again: bool) -> Alignment:
+def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> Alignment:
     party, peer = lists.party, lists.peer
-    asked = least_size(lists.terms, len(party.ids))
-    raised = lists.terms.obfuscation != "private" and not again and len(rows) > asked
     return Alignment(
         protocol="apsi",
         group=lists.group.name,
@@ -239,7 +252,7 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, again: bool) ->
         theirs=n_w,
         intersection=None,
         padded=lists.terms.padding > 0,
-        learnt=_passive_learns(lists, peer, n_w, len(party.ids), len(rows), asked if raised else None),
+        learnt=_passive_learns(lists.terms, peer, n_w, len(party.ids), len(rows), drawn),
         peer_learnt=(
             Learnt("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
             Learnt("intersection", None, f"which of its own records {party.name} holds too"),
@@ -253,12 +266,15 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, again: bool) ->
     )
 
 
-def _passive_learns(lists: Lists, weak: str, n_w: int, n_s: int, m: int, asked: int | None) -> tuple[Learnt, ...]:
-    most = "at most " if lists.terms.padding else ""
+def _passive_learns(terms: Align, weak: str, n_w: int, n_s: int, m: int, drawn: int) -> tuple[Learnt, ...]:
+    """What the strong party learns of an obfuscated set of m, in a job that drew one of ``drawn`` or none."""
     learnt = (
-        Learnt("set size", n_w, f"the number of {weak}'s records: {most}{n_w}"),
+        Learnt("set size", n_w, f"the number of {weak}'s records: {'at most ' if terms.padding else ''}{n_w}"),
         Learnt("obfuscated set", m, f"which {m} of its own {n_s} records hold all that {weak} has too, not which of them"),
     )
-    if asked is None:
+    asked = least_size(terms, n_s)
+    if terms.obfuscation == "private" or drawn <= asked:
         return learnt
-    return (*learnt, Learnt("intersection size", None, f"more than {asked} records are shared: the size asked for was raised"))
+    least = 1 + max(asked, public_bucket(drawn) // 2)  # drawn is |I|'s bucket, or n_s below it
+    text = f"not fewer than {least} and not more than {drawn} records are shared: the size asked for was raised"
+    return (*learnt, Learnt("intersection size", None, text))

@@ -71,8 +71,7 @@ class Column:
 
     def read(self, start: int, stop: int) -> Rows:
         """Elements ``start`` to ``stop``, a copy, uint8[stop − start, width]."""
-        stop = min(stop, self._count)
-        data = os.pread(self._rows_fd, max(0, stop - start) * self.width, start * self.width)
+        data = self._at(start, min(stop, self._count))
         return np.frombuffer(data, dtype=np.uint8).reshape(-1, self.width)
 
     def chunks(self, start: int = 0) -> Iterator[Rows]:
@@ -88,6 +87,11 @@ class Column:
             return np.empty((0, self.width), dtype=np.uint8)
         return np.memmap(self._path, dtype=np.uint8, mode="r", shape=(self._count, self.width))
 
+    def clear(self) -> None:
+        """Begin anew."""
+        self._count, self.digest = 0, hashlib.sha256()
+        self._cut(0)
+
     def sync(self) -> None:
         """Return when the column is durable: it will be the same after a loss of power."""
         os.fsync(self._rows_fd)
@@ -100,18 +104,27 @@ class Column:
                 os.close(descriptor)
                 setattr(self, name, -1)
 
+    def _at(self, start: int, stop: int) -> bytes:
+        return os.pread(self._rows_fd, max(0, stop - start) * self.width, start * self.width)
+
     def _recover(self) -> None:
         """Count the chunks that are whole, and cut the files behind them."""
-        whole = 0
+        whole, there = 0, os.fstat(self._rows_fd).st_size // self.width
         while len(mark := os.pread(self._marks_fd, _MARK_BYTES, whole * _MARK_BYTES)) == _MARK_BYTES:
             end = int.from_bytes(mark[:8], "big")
-            data = os.pread(self._rows_fd, max(0, end - self._count) * self.width, self._count * self.width)
-            if end <= self._count or hashlib.sha256(data).digest() != mark[8:]:
+            if not self._count < end <= there:  # before as much memory is asked for
+                break
+            data = self._at(self._count, end)
+            if hashlib.sha256(data).digest() != mark[8:]:
                 break
             self.digest.update(data)
             self._count, whole = end, whole + 1
+        self._cut(whole)
+
+    def _cut(self, chunks: int) -> None:
+        """Let the files end behind the elements that count, which are those of the first ``chunks`` chunks."""
         os.ftruncate(self._rows_fd, self._count * self.width)
-        os.ftruncate(self._marks_fd, whole * _MARK_BYTES)
+        os.ftruncate(self._marks_fd, chunks * _MARK_BYTES)
         os.lseek(self._rows_fd, 0, os.SEEK_END)
         os.lseek(self._marks_fd, 0, os.SEEK_END)
 

@@ -40,9 +40,9 @@ def pads(terms: Align, role: Role) -> bool:
     return terms.padding > 0 and (role == "active" or terms.protocol != "apsi")
 
 
-def shared_dummies(ids: Identifiers, terms: Align, role: Role, memory: Memory) -> int:
-    """k: how many identifiers of its own pool a party takes, uniform in 0 … D; the peer must not know it."""
-    return memory.secret.derive(f"dummies {role} {terms.dummies} {ids.digest().hex()}").below(terms.dummies + 1)
+def shared_dummies(ids: Identifiers, terms: Align, memory: Memory) -> int:
+    """k: how many identifiers of its own pool a party takes, uniform in 0 … D in either role; the peer must not know it."""
+    return memory.secret.derive(f"dummies {terms.dummies} {ids.digest().hex()}").below(terms.dummies + 1)
 
 
 def covered(ids: Identifiers, terms: Align, role: Role, secret: Randomness, memory: Memory) -> Identifiers:
@@ -58,7 +58,7 @@ def covered(ids: Identifiers, terms: Align, role: Role, secret: Randomness, memo
     more: list[bytes] = []
     if terms.dummies:
         other = "passive" if role == "active" else "active"
-        k = shared_dummies(ids, terms, role, memory)
+        k = shared_dummies(ids, terms, memory)
         more += [_pooled(role, i) for i in range(k)]
         more += [_pooled(other, i) for i in range(terms.dummies)]
     announced = len(ids) + 2 * terms.dummies

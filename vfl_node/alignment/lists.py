@@ -220,6 +220,8 @@ class Lists:
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
         column, powers = self._columns.column(name), self._columns.column(f"{name} powers")
+        if len(powers) > len(column):  # a loss of power took elements and left their powers
+            powers.clear()
         self.party.progress.advance(len(powers))
         started: deque[Iterator[Rows]] = deque()
         with self._elements_of(name):

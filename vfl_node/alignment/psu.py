@@ -152,7 +152,7 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
         raise ProtocolError(f"psu: the union that {lists.peer} helped to build lacks records of ours", code="E_UNION")
     terms, party, ours = lists.terms, lists.party, len(lists.own)
     common = ours + theirs - len(rows)  # |I|, and dummies that both hold
-    known = common - shared_dummies(party.ids, terms, lists.role, party.memory) if terms.dummies else common
+    known = common - shared_dummies(party.ids, terms, party.memory) if terms.dummies else common
     if not terms.padding:
         ours, theirs = ours - 2 * terms.dummies, theirs - 2 * terms.dummies
     return Alignment(
@@ -163,16 +163,18 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
         theirs=theirs,
         intersection=None if terms.dummies else common,
         padded=terms.padding > 0,
-        learnt=_learnt(lists, lists.peer, ours, theirs, len(rows), known),
-        peer_learnt=_learnt(lists, party.name, theirs, ours, len(rows), None if terms.dummies else common),
+        learnt=_learnt(lists, lists.peer, len(party.ids), theirs, len(rows), known),
+        peer_learnt=_learnt(
+            lists, party.name, None if terms.padding else theirs, ours, len(rows), None if terms.dummies else common
+        ),
     )
 
 
-def _learnt(lists: Lists, of: str, ours: int, theirs: int, union: int, common: int | None) -> tuple[Learnt, ...]:
-    """What a party with ``ours`` records learns of the party ``of`` with ``theirs``.
+def _learnt(lists: Lists, of: str, ours: int | None, theirs: int, union: int, common: int | None) -> tuple[Learnt, ...]:
+    """What a party with ``ours`` records learns of the party ``of`` that announced ``theirs``.
 
-    ``common`` is the size of the intersection; with dummies the most it can be, or None where
-    only the reader itself knows that.
+    ``common`` is the size of the intersection; with dummies the most it can be. It and ``ours`` are
+    None where only the reader itself knows them.
     """
     padding, dummies = lists.terms.padding, lists.terms.dummies
     most = "at most " if padding else ""
@@ -181,18 +183,19 @@ def _learnt(lists: Lists, of: str, ours: int, theirs: int, union: int, common: i
         shared = Learnt("intersection size", common, _shared(of, ours, theirs, common))
         return (size, Learnt("union size", union, f"the size of the union: {most}{union}"), shared)
     window = f"within {dummies + 1} sizes"
-    if common is not None:
+    if common is not None and ours is not None:
         window = f"not fewer than {max(0, common - dummies)} and not more than {min(common, ours, theirs)}"
     return (size, Learnt("intersection size", None, f"roughly how many records are shared: {window}"))
 
 
-def _shared(of: str, ours: int, theirs: int, common: int | None) -> str:
+def _shared(of: str, ours: int | None, theirs: int, common: int | None) -> str:
+    own = "its own" if ours is None else f"its own {ours}"
     if common == 0:
-        return f"no record is shared: {of} holds none of its own {ours}"
+        return f"no record is shared: {of} holds none of {own}"
     if common == ours == theirs:
-        return f"{of} holds every one of its own {ours} records, and no others"
+        return f"{of} holds every one of {own} records, and no others"
     if common == ours:
-        return f"{of} holds every one of its own {ours} records"
+        return f"{of} holds every one of {own} records"
     if common == theirs:
-        return f"all of {of}'s {theirs} records are among its own {ours}, not which"
+        return f"all of {of}'s {theirs} records are among {own}, not which"
     return f"{common} records are shared, not which"

@@ -34,8 +34,8 @@ from vfl_node.settings import Obfuscation, Role, Settings
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
 
-PROCESS_BYTES, ROW_BYTES = 300 << 20, 64
-"""Memory of a node at rest, and of an alignment for each element that either party announces."""
+PROCESS_BYTES, ROW_BYTES = 180 << 20, 128
+"""Memory of a node that has nothing to do, and for each element that either party announces (docs/estimate.md)."""
 
 _HASHED = 2  # times: a list and its phase on the wire, a file and its chunks on disk
 _BLOCK = bytes(1 << 22)
@@ -104,7 +104,7 @@ class Cost:
         received_bytes: by this party.
         active_disk_bytes: lists of the active party, until both have the result.
         passive_disk_bytes: those of the passive party.
-        memory_bytes: of this party, its table apart.
+        memory_bytes: of this party, its features apart.
         rows: that training runs over.
         extra_rows: how many of them are not shared: more than with PSI.
     """
@@ -223,46 +223,44 @@ def estimate(plan: Plan) -> dict[str, Range]:
 def table(plan: Plan, found: dict[str, Range]) -> list[tuple[str, ...]]:
     """What was found as text: a line for each figure, a column for each protocol; the first line names them."""
     chosen = plan.job.align.protocol
-    names = _names(plan.job)
-    own = names[plan.role]
     lines: dict[str, tuple[str, Callable[[float], str]]] = {
         "wall_s": ("time", _duration),
         "computing_s": ("  to compute", _duration),
         "wire_s": (f"  to send at {plan.rate_mbit_s:g} Mbit/s", _duration),
         "disk_s": ("  to write", _duration),
-        "cpu_s": (f"CPU time at {own}", _duration),
-        "sent_bytes": ("sent", _size),
-        "received_bytes": ("received", _size),
-        "active_disk_bytes": (f"disk at {names['active']}", _size),
-        "passive_disk_bytes": (f"disk at {names['passive']}", _size),
-        "memory_bytes": (f"memory at {own}", _size),
+        "cpu_s": (f"CPU time, {plan.role} party", _duration),
+        "sent_bytes": ("  sent", _size),
+        "received_bytes": ("  received", _size),
+        "memory_bytes": ("  memory", _size),
+        "active_disk_bytes": ("disk, active party", _size),
+        "passive_disk_bytes": ("disk, passive party", _size),
         "rows": ("rows to train on", _count),
-        "extra_rows": ("  more than with psi", _count),
+        "extra_rows": ("  more than with PSI", _count),
     }
-    head = ("", *(f"{name} (this job)" if name == chosen else name for name in found))
+    head = ("", *(name.upper() + " (this job)" * (name == chosen) for name in found))
     return [head, *((title, *(_between(*c[name], text) for c in found.values())) for name, (title, text) in lines.items())]
 
 
-def notes(plan: Plan, found: dict[str, Range]) -> list[str]:
+def notes(plan: Plan) -> list[str]:
     """What the reader of the table should know, in plain words."""
     machine, terms, names, (least, most) = plan.machine, plan.job.align, _names(plan.job), plan.shared
-    sizes = [f"{names[role]} has {_count(plan.records[role])}" for role in _ROLES]
+    have = ", ".join(f"{name} has {_count(plan.records[role])} records" for role, name in names.items())
+    shared = f"{_count(least)} are shared" if least == most else f"shared may be any number, {_between(least, most, _count)}"
     said = [
-        f"{sizes[0]} records, {sizes[1]}; shared: "
-        + (_count(least) if least == most else f"not given, so anything from {_count(least)} to {_count(most)}"),
-        f"measured here, one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
-        f"{_micro(machine.decode_s)} a check ({terms.group}); disk {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
-        f"the time is the longest of computing, sending and writing, which overlap, if both parties have machines like this "
-        f"one and {machine.cores} {'core' if machine.cores == 1 else 'cores'}; reading tables and training come on top",
+        f"{have}; {shared}",
+        f"measured on one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
+        f"{_micro(machine.decode_s)} a check ({terms.group}); the disk writes {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
+        "computing, sending and writing overlap, so the longest is the time, if both parties have a machine like this "
+        f"({machine.cores} {'core' if machine.cores == 1 else 'cores'}); reading the tables and training come on top",
+        "rows that are not shared hide which ones are; training takes them all",
     ]
     if terms.padding or terms.dummies:
-        said.append("records that the job makes up (padding, dummies) are counted in")
-    if found["apsi"]["rows"][0] < found["apsi"]["rows"][1]:
+        said.append("ids that the job makes up (padding, dummies) are counted in")
+    if _is_open(plan, terms):
         said.append(
-            "apsi trains on an obfuscated set, whose size the job does not fix: from the shared records to all "
-            f"{_count(plan.records['passive'])} of {names['passive']}"
+            "nothing here fixes how large the obfuscated set of APSI is: from the shared records to all of the passive set"
         )
-    said.append("a later apsi job over the same two sets uses its obfuscated set again and costs less")
+    said.append("a later APSI job over the same two sets takes the same obfuscated set, and costs less")
     return said
 
 
@@ -296,11 +294,16 @@ def _cases(plan: Plan, terms: Align, n_a: int, n_p: int) -> Iterator[tuple[int, 
             yield shared, n_a + n_p - shared - 2 * terms.dummies
         elif terms.protocol == "psi":
             yield shared, shared
-        elif terms.obfuscation == "private" and plan.obfuscation.security_number is None:
+        elif _is_open(plan, terms):
             yield shared, max(1, shared)
             yield shared, n_p
         else:
             yield shared, obfuscated_size(shared, n_p, terms, plan.obfuscation)
+
+
+def _is_open(plan: Plan, terms: Align) -> bool:
+    """Whether neither the job nor this owner says how large an obfuscated set would be."""
+    return terms.obfuscation in (None, "private") and plan.obfuscation.security_number is None
 
 
 def _cost(plan: Plan, protocol: str, n_a: int, n_p: int, shared: int, m: int) -> Cost:

@@ -1,0 +1,132 @@
+"""A federation of two real nodes, each a process, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vfl_node.node.client import Client
+from vfl_node.node.setup import certify, init
+
+NODE = (sys.executable, "-m", "vfl_node")
+
+
+class Federation:
+    """A clinic that listens and a lab that dials, each a process.
+
+    Attributes:
+        commands: name → the program that it runs as a node.
+    """
+
+    def __init__(self, folder: Path, trial: Any) -> None:
+        self.folder = folder
+        self.trial = trial
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.commands: dict[str, Sequence[str]] = {"clinic": NODE, "lab": NODE}
+        for name, role in (("clinic", "active"), ("lab", "passive")):
+            init(name, role, folder / name)  # type: ignore[arg-type]
+            self.configure(name, listen=None, data={"path": str(trial.files[name])})
+        certify([folder / "clinic", folder / "lab"], folder / "authority")
+
+    def configure(self, name: str, **settings: Any) -> Path:
+        path = self.folder / name / "node.yaml"
+        config = yaml.safe_load(path.read_text()) | {"http": "127.0.0.1:0", "peer_wait_s": 30} | settings
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def start(self, name: str, **settings: Any) -> None:
+        path = self.configure(name, **settings)
+        (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
+        log = (self.folder / f"{name}.log").open("ab")
+        self.processes[name] = subprocess.Popen(
+            [*self.commands[name], "--role", "active" if name == "clinic" else "passive", "--config", str(path)],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+        )
+        limit = time.monotonic() + 60
+        while not (self.folder / name / "state" / "running.json").exists():
+            assert self.processes[name].poll() is None, (self.folder / f"{name}.log").read_text()
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+
+    def start_both(self, **lab: Any) -> None:
+        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
+        address = self.running("clinic")["listen"]
+        self.configure("clinic", listen=address)  # found there again after a restart
+        self.start("lab", **({"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]} | lab))
+
+    def running(self, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / name / "state" / "running.json").read_text())
+
+    def client(self, name: str) -> Client:
+        return Client(self.running(name)["http"], (self.folder / name / "state" / "token").read_text())
+
+    def submit(self, text: str = "") -> str:
+        return self.client("clinic").submit(self.trial.job(text).canonical())["id"]
+
+    def view(self, name: str, job_id: str) -> dict[str, Any]:
+        """The job as ``name`` sees it; empty before it has heard of it."""
+        return next((view for view in self.client(name).jobs() if view["id"] == job_id), {})
+
+    def in_training(self, name: str, job_id: str) -> bool:
+        return self.view(name, job_id).get("phase") == "train"
+
+    def end(self, name: str, job_id: str) -> dict[str, Any]:
+        return list(self.client(name).watch(job_id))[-1]
+
+    def report(self, name: str, job_id: str) -> dict[str, Any]:
+        return json.loads((self.job_folder(name, job_id) / "artefacts" / "report.json").read_text())
+
+    def job_folder(self, name: str, job_id: str) -> Path:
+        return self.folder / name / "state" / "jobs" / job_id
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        self.processes[name].send_signal(number)
+        return self.processes[name].wait(15)
+
+    def end_all(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    @staticmethod
+    def wait_until(condition: Any, seconds: float = 30) -> None:
+        limit = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < limit, "did not happen in time"
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="module")
+def federations(trial: Any) -> Iterator[Callable[[Path], Federation]]:
+    """Makes federations, whose processes end with the module."""
+    made: list[Federation] = []
+
+    def make(folder: Path) -> Federation:
+        made.append(Federation(folder, trial))
+        return made[-1]
+
+    yield make
+    for federation in made:
+        federation.end_all()
+
+
+@pytest.fixture
+def federation(tmp_path: Path, trial: Any) -> Iterator[Federation]:
+    made = Federation(tmp_path, trial)
+    yield made
+    made.end_all()
