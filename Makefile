@@ -73,5 +73,5 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 	@touch $(VENV)/demo.stamp $@
 
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/dev.stamp
-	@$(PIP) --only-binary openmined-psi -e '.[bench]' || echo "openmined-psi does not install here; the table goes without it"
+	@$(PIP) --only-binary openmined-psi --no-deps 'openmined-psi>=2.0.5,<3' || echo "openmined-psi does not install here; the table goes without it"
 	@touch $@

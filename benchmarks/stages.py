@@ -119,7 +119,7 @@ def order_union(folder: Path, count: int) -> list[dict[str, Any]]:
         ascending = order_rows(unsorted.rows)
     with took.stage("gather it in order and spill", len(unsorted)):
         spilled(lists.powers("step 9", lists.chosen([unsorted], ascending), _NOTHING))
-    check("own places", len(order), count)
+    check("own places", len(order), count)  # a job holds them to the end
     columns.close()
     lists.close()
     return took.rows

@@ -66,7 +66,9 @@ def test_every_command(
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
     for line in commands():
-        if line.startswith(("vfl-node run", "vfl-node init", "vfl-node certify", "vfl-node jobs", "vfl-node submit")):
+        if line.startswith(
+            ("vfl-node run", "vfl-node estimate", "vfl-node init", "vfl-node certify", "vfl-node jobs", "vfl-node submit")
+        ):
             run(line)
         elif line.startswith("vfl-node --role"):
             _serve(line, work, environment, services)

@@ -38,6 +38,10 @@ NO_WISH = Obfuscation()
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # syncing to a disk would take nine tenths of the time
 
 
+def pytest_addoption(parser):
+    parser.addoption("--record-transcripts", action="store_true", help="write tests/alignment/transcripts anew")
+
+
 class Spy(Channel):
     """A channel that records all it sends, and may send something else instead.
 
@@ -197,7 +201,8 @@ def run_alignment(toy_group):
     """Run both sides in memory: ``run_alignment(protocol, ids_a, ids_p, …) -> Run``.
 
     ``folders`` and ``pins`` of an earlier run make it a resumed attempt; ``memories`` a later job with the same peer.
-    ``wish`` is the active owner's own for the obfuscated set; ``change``, ``instead`` and ``greet``: see :class:`Spy`; the last one by role.
+    ``wish`` is the active owner's own for the obfuscated set. ``change``, ``instead`` and, by role, ``greet``: see
+    :class:`Spy`.
     """
 
     def run(

@@ -8,12 +8,14 @@ import threading
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import MemoryPins
+from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
 from vfl_node.progress import Silent
+from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel, memory_channels, run, run_together
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
@@ -56,34 +58,47 @@ class Recorded:
         self.pipe.close()
 
 
-def side(role, protocol, channel, threads):
-    return align(
-        role,
-        Align(protocol=protocol),
-        channel,
-        IDS[role],
-        randomness=Randomness(role.encode().ljust(32)),
+TERMS = {
+    "psu": Align(protocol="psu", dummies=50),
+    "psi": Align(protocol="psi", padding=2),
+    "apsi": Align(protocol="apsi", obfuscation={"fraction": 0.6}),
+}
+
+
+def side(role, protocol, channel, threads, folder):
+    seed = Randomness(role.encode().ljust(32))
+    party = Party(
+        name=role,
+        ids=Identifiers.of(IDS[role]),
+        randomness=seed,
         workers=ThreadWorkers(threads),
         pins=MemoryPins(),
         progress=Silent(),
+        folder=folder / role,
+        memory=MemoryOfOneRun(seed.derive("memory")),
+        limits=Limits(),
+        obfuscation=Obfuscation(),
     )
+    return align(role, TERMS[protocol], channel, party)
 
 
-@pytest.mark.parametrize("protocol", ["psu", "psi"])
-def test_blocking_equals_in_memory(monkeypatch, protocol):
+@pytest.mark.parametrize("protocol", TERMS)
+def test_blocking_equals_in_memory(monkeypatch, tmp_path, protocol):
     monkeypatch.setattr("vfl_node.transport.channel.CHUNK_BYTES", 1024)  # many messages a list, as for millions of rows
+    first, second = tmp_path / "in memory", tmp_path / "blocking"
 
     ends = memory_channels(*ROLES, job_id="j")
     recorded = [Recorded(end._pipe) for end in ends]
     channels = [Channel(pipe, peer=end.peer, job_id="j") for pipe, end in zip(recorded, ends, strict=True)]
-    expected = run_together(*((side(role, protocol, c, 1), c) for role, c in zip(ROLES, channels, strict=True)))
+    expected = run_together(*((side(role, protocol, c, 1, first), c) for role, c in zip(ROLES, channels, strict=True)))
 
     there, back = queue.Queue(1), queue.Queue(1)
     narrow = [Narrow(back, there), Narrow(there, back)]
     results = {}
 
     def work(index, role):
-        results[role] = run(side(role, protocol, Channel(narrow[index], peer=ROLES[1 - index], job_id="j"), 1 + index))
+        channel = Channel(narrow[index], peer=ROLES[1 - index], job_id="j")
+        results[role] = run(side(role, protocol, channel, 1 + index, second))
 
     threads = [threading.Thread(target=work, args=item) for item in enumerate(ROLES)]
     for thread in threads:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +17,22 @@ import yaml
 from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
 
-NODE = (sys.executable, "-m", "vfl_node")
+Program = Callable[[list[str], Path], Any]
+"""Starts a node with these arguments, which writes to this log; a process, as of :class:`subprocess.Popen`."""
 
 
 class Federation:
     """A clinic that listens and a lab that dials, each a process.
 
     Attributes:
-        commands: name → the program that it runs as a node.
+        programs: name → what it runs as a node.
     """
 
     def __init__(self, folder: Path, trial: Any) -> None:
         self.folder = folder
         self.trial = trial
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-        self.commands: dict[str, Sequence[str]] = {"clinic": NODE, "lab": NODE}
+        self.processes: dict[str, Any] = {}
+        self.programs: dict[str, Program] = dict.fromkeys(("clinic", "lab"), self.command(sys.executable, "-m", "vfl_node"))
         for name, role in (("clinic", "active"), ("lab", "passive")):
             init(name, role, folder / name)  # type: ignore[arg-type]
             self.configure(name, listen=None, data={"path": str(trial.files[name])})
@@ -46,13 +47,8 @@ class Federation:
     def start(self, name: str, **settings: Any) -> None:
         path = self.configure(name, **settings)
         (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
-        log = (self.folder / f"{name}.log").open("ab")
-        self.processes[name] = subprocess.Popen(
-            [*self.commands[name], "--role", "active" if name == "clinic" else "passive", "--config", str(path)],
-            stdout=log,
-            stderr=log,
-            stdin=subprocess.DEVNULL,
-        )
+        arguments = ["--role", "active" if name == "clinic" else "passive", "--config", str(path)]
+        self.processes[name] = self.programs[name](arguments, self.folder / f"{name}.log")
         limit = time.monotonic() + 60
         while not (self.folder / name / "state" / "running.json").exists():
             assert self.processes[name].poll() is None, (self.folder / f"{name}.log").read_text()
@@ -102,6 +98,14 @@ class Federation:
             if process.poll() is None:
                 process.kill()
                 process.wait()
+
+    @staticmethod
+    def command(*words: str) -> Program:
+        def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+            with log.open("ab") as file:
+                return subprocess.Popen([*words, *arguments], stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+
+        return start
 
     @staticmethod
     def wait_until(condition: Any, seconds: float = 30) -> None:

@@ -101,13 +101,13 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
 def test_a_node_that_dies_at_the_very_end_loses_nothing(federation: Any, victim: str, place: str) -> None:
     federation.start_both()
     federation.kill(victim, signal.SIGTERM)
-    normal = federation.commands[victim]
-    federation.commands[victim] = [sys.executable, "-c", DIES.format(place=PLACES[place])]
+    normal = federation.programs[victim]
+    federation.programs[victim] = federation.command(sys.executable, "-c", DIES.format(place=PLACES[place]))
     federation.start(victim)
     federation.wait_until(lambda: federation.client("clinic").health()["peers"]["lab"]["online"])
     job_id = federation.submit("train: {bottom: [8], epochs: 2}")
     assert federation.processes[victim].wait(60) == -signal.SIGKILL
-    federation.commands[victim] = normal
+    federation.programs[victim] = normal
     federation.start(victim)
     for party in ("clinic", "lab"):
         assert federation.end(party, job_id)["state"] == "done", federation.log(party)

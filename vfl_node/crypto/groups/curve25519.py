@@ -25,7 +25,7 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-# nacl.bindings adds a microsecond to each call, and holds Python's lock for it: 20 threads would wait for one another.
+# nacl.bindings adds a microsecond to each ladder (4 %), all of it under Python's lock, which threads wait for.
 from nacl._sodium import ffi, lib
 
 from vfl_node.crypto.groups.contract import Group, Scalar
@@ -52,7 +52,7 @@ _BLOCK_ROWS = 512  # about 15 ms of ladders: long against handing over a block, 
 
 
 class Curve25519(Group):
-    """x-only Curve25519. Cost: about 5 µs a hash, 30 µs a power, 1.5 µs a decode (one core)."""
+    """x-only Curve25519. Cost: about 5 µs a hash, 30 µs a power, 2.5 µs a decode (one core)."""
 
     name = "curve25519"
     width = 32
