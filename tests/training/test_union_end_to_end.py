@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from vfl_node import report
-from vfl_node.alignment import psi, psu
-from vfl_node.alignment.alignment import Alignment, MemoryPins
-from vfl_node.crypto.groups import group
+from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.tables import Table
-from vfl_node.job import Evaluate, Job, Missing, Train
+from vfl_node.job import Align, Evaluate, Job, Missing, Train
 from vfl_node.progress import Silent
-from vfl_node.transport.channel import Traffic, memory_channels, run_together
+from vfl_node.settings import Limits, Obfuscation, Role
+from vfl_node.transport.channel import Channel, Traffic, memory_channels, run_together
 
 CLINIC_MEASURES = ("mean texture", "mean smoothness", "mean symmetry", "mean fractal dimension")
 
@@ -33,20 +34,38 @@ def clinic_and_lab(federation: Callable[..., Any]) -> Any:
     return federation(clinic, columns, 1 - patients.target, holds[0], holds[1] | ~holds[0])
 
 
-def align(protocol: Any, clinic: Table, lab: Table) -> tuple[Alignment, Alignment]:
-    a, b = memory_channels("clinic", "lab")
-    common = {"group": group("curve25519"), "workers": ThreadWorkers(1), "progress": Silent()}
-    ours, theirs = run_together(
-        (protocol.active(a, clinic.ids, randomness=Randomness(b"c" * 32), pins=MemoryPins(), **common), a),
-        (protocol.passive(b, lab.ids, randomness=Randomness(b"l" * 32), pins=MemoryPins(), **common), b),
-    )
-    return ours, theirs
+@pytest.fixture
+def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Alignment]]:
+    """Runs an alignment protocol on two tables: what each party has then."""
+
+    def run(protocol: str, clinic: Table, lab: Table) -> tuple[Alignment, Alignment]:
+        def side(role: Role, channel: Channel, name: str, table: Table) -> tuple[Coroutine[Any, Any, Alignment], Channel]:
+            seed = Randomness(name.encode().ljust(32))
+            party = Party(
+                name=name,
+                ids=table.ids,
+                randomness=seed,
+                workers=ThreadWorkers(1),
+                pins=MemoryPins(),
+                progress=Silent(),
+                folder=tmp_path / name,
+                memory=MemoryOfOneRun(seed.derive("memory")),
+                limits=Limits(min_set_size=1),
+                obfuscation=Obfuscation(),
+            )
+            return align(role, Align(protocol=protocol), channel, party), channel  # type: ignore[arg-type]
+
+        a, b = memory_channels("clinic", "lab")
+        ours, theirs = run_together(side("active", a, "clinic", clinic), side("passive", b, "lab", lab))
+        return ours, theirs
+
+    return run
 
 
-@pytest.mark.parametrize("protocol", [psu, psi], ids=["psu", "psi"])
-def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, protocol: Any) -> None:
+@pytest.mark.parametrize("protocol", ["psu", "psi"])
+def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, protocol: str) -> None:
     parties = clinic_and_lab
-    views = align(protocol, parties.clinic, parties.lab)
+    views = aligned(protocol, parties.clinic, parties.lab)
     assert views[0].intersection == parties.clinic_view.intersection
     found = type(parties)(parties.clinic, parties.lab, *views, parties.people[: len(views[0])])
     train = Train(bottom=(32, 16), active_bottom=(8,), top=(16,), epochs=8, batch_size=32, learning_rate=3e-3,
@@ -57,15 +76,17 @@ def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, protocol: Any) 
     assert active.metrics["auc"] > 0.93
     assert passive.metrics is None
     share = active.population["real_share"]
-    assert share == (1.0 if protocol is psi else pytest.approx(views[0].intersection / len(parties.clinic)))
+    assert share == (1.0 if protocol == "psi" else pytest.approx(views[0].intersection / len(parties.clinic)))
 
 
 @pytest.mark.parametrize("told", [True, False])
 @pytest.mark.parametrize("protocol", ["psu", "psi"])
-def test_both_parties_reports_say_the_same_of_each(synthetic: Callable[..., Any], run: Any, protocol: str, told: bool) -> None:
+def test_both_parties_reports_say_the_same_of_each(
+    synthetic: Callable[..., Any], run: Any, aligned: Any, protocol: str, told: bool
+) -> None:
     """Each report words what the peer learnt; it must be what the peer's own says."""
     parties = synthetic(60)
-    views = align({"psu": psu, "psi": psi}[protocol], parties.clinic, parties.lab)
+    views = aligned(protocol, parties.clinic, parties.lab)
     found = type(parties)(parties.clinic, parties.lab, *views, parties.people[: len(views[0])])
     both = run(evaluate=Evaluate(share_with_passive=told))
     job = Job.model_validate(

@@ -45,12 +45,14 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.alignment.cover import public_bucket
 from vfl_node.alignment.lists import Lists
-from vfl_node.crypto.rows import RowIndex, order_rows
+from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Learnt
 from vfl_node.settings import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
+
+_STAMP_BYTES = 32 + 16
 
 
 async def active(lists: Lists) -> Alignment:
@@ -66,9 +68,10 @@ async def active(lists: Lists) -> Alignment:
     k_w, k_w2 = lists.draw("k_w"), lists.draw("k_w2")
     n_s = await lists.meet(receives=("step 3", "step 6", "step 10"))
     name = _name(lists)
-    _check_group(lists, name)
-    stored = lists.party.memory.recall(name)
-    again = stored is not None and not stored.startswith(_job(lists))
+    stored, stamp = lists.party.memory.recall(name), _stamp(lists)
+    if stored is not None:
+        _elements(lists, stored)  # refuses another group before the peer hears of it
+    again = stored is not None and not stored.startswith(stamp)
     await lists.channel.send(alignment_pb2.Obfuscation(again=again))
 
     order = lists.order("step 4")
@@ -98,10 +101,10 @@ async def active(lists: Lists) -> Alignment:
         opened = await lists.receive_powers("step 10", lists.group.inverse(k_w2), at_least=m, at_most=m)
         drawn = lists.chosen([opened], order_rows(opened.rows))
         # Another job with this peer may have drawn in the meantime: the first one counts for both.
-        stored = lists.party.memory.keep(name, _job(lists) + b"".join(chunk.tobytes() for chunk in drawn.chunks()))
+        stored = lists.party.memory.keep(name, stamp + b"".join(chunk.tobytes() for chunk in drawn.chunks()))
 
     # 12. Ĩ in the clear, in an order that says nothing.
-    shared = np.frombuffer(stored[len(_job(lists)) :], dtype=np.uint8).reshape(-1, lists.group.width)
+    shared = _elements(lists, stored)
     await lists.send("step 12", lists.given(shared))
     lists.party.progress.advance(skipped + n_s - len(shared))
     blinded = lists.powers("own", lists.given(shared), k_w).whole()
@@ -196,27 +199,35 @@ def _check_wish(terms: Align, wish: Obfuscation) -> None:
         )
 
 
-def _check_group(lists: Lists, name: str) -> None:
-    """Elements of another group would have to be drawn anew: the first job's group counts for all."""
-    first = lists.party.memory.keep(f"{name}-group", lists.group.name.encode()).decode()
-    if first != lists.group.name:
-        raise UsageError(
-            f"the obfuscated set for {lists.peer} and these identifiers was drawn in the group {first}",
-            code="E_CONFIG",
-            hint=f"set align.group: {first}; from a second set {lists.peer} could tell more of what is shared",
-            for_peer=f"an earlier job over the same identifiers used the group {first}",
-        )
-
-
 def _name(lists: Lists) -> str:
     """Under which the obfuscated set of this peer and both inputs is remembered."""
     parts = (lists.party.ids.digest(), lists.peer_mark)
     return f"obfuscated-{hashlib.sha256(b''.join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:40]}"
 
 
-def _job(lists: Lists) -> bytes:
-    """Which job drew what is remembered: that one, resumed, goes on with its own lists."""
-    return hashlib.sha256(lists.channel.job_id.encode()).digest()
+def _stamp(lists: Lists) -> bytes:
+    """Before the elements of a set that is remembered: which job drew it, and in which group.
+
+    That job, resumed, goes on with its own lists; others begin with the set.
+    """
+    return hashlib.sha256(lists.channel.job_id.encode()).digest() + lists.group.name.encode().ljust(_STAMP_BYTES - 32)
+
+
+def _elements(lists: Lists, remembered: bytes) -> Rows:
+    """A set that is remembered, uint8[m, width].
+
+    Raises:
+        UsageError: it was drawn in another group (``E_CONFIG``).
+    """
+    group = remembered[32:_STAMP_BYTES].decode().rstrip()
+    if group != lists.group.name:
+        raise UsageError(
+            f"the obfuscated set for {lists.peer} and these identifiers was drawn in the group {group}",
+            code="E_CONFIG",
+            hint=f"set align.group: {group}; from a second set {lists.peer} could tell more of what is shared",
+            for_peer=f"an earlier job over the same identifiers used the group {group}",
+        )
+    return np.frombuffer(remembered, dtype=np.uint8, offset=_STAMP_BYTES).reshape(-1, lists.group.width)
 
 
 def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> Alignment:

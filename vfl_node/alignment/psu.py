@@ -78,11 +78,13 @@ async def active(lists: Lists) -> Alignment:
     is_new = lists.find(RowIndex(i_a_s1t1.rows), i_p_s1t1) < 0
     places = np.concatenate([np.arange(n_a), n_a + np.flatnonzero(is_new)])
     m = len(places)
+    places = places[lists.secret.derive("step 8").permutation(m)]
     lists.party.progress.advance(n_a + n_p - m)  # operations that the overlap saves
 
     # 8. Without the shuffle our part would come first, and Pp could find its own records in it.
-    union = lists.chosen([i_a_s1t1, i_p_s1t1], places[lists.secret.derive("step 8").permutation(m)])
+    union = lists.chosen([i_a_s1t1, i_p_s1t1], places)
     await lists.send("step 8", lists.powers("step 8", union, times(s2, s3)))
+    del places, union  # 8 bytes an element
 
     # 11, request.
     order = lists.order("step 11")
