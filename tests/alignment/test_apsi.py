@@ -519,10 +519,15 @@ def test_another_group_does_not_get_another_set(run_alignment, groups):
     ids_w, ids_s = sets(8, 20, 5)
     remembered = memories()
     run_alignment("apsi", ids_w, ids_s, memories=remembered)
-    second = run_alignment("apsi", ids_w, ids_s, memories=remembered, group=groups["curve25519"], job_id="second")
-    assert (type(second.active), second.active.code) == (UsageError, "E_CONFIG")
-    assert "toy" in second.active.hint
-    assert not second.lists
+    later, racing = (
+        run_alignment("apsi", ids_w, ids_s, memories=these, group=groups["curve25519"], job_id="later")
+        for these in (remembered, [Racing(remembered[0]), remembered[1]])
+    )
+    for run in (later, racing):
+        assert (type(run.active), run.active.code) == (UsageError, "E_CONFIG")
+        assert "toy" in run.active.hint
+        assert "step 12" not in run.lists
+    assert not later.lists
 
 
 def test_nothing_shared_goes_on(run_alignment):

@@ -75,7 +75,9 @@ class Federation:
         return next((view for view in self.client(name).jobs() if view["id"] == job_id), {})
 
     def in_training(self, name: str, job_id: str) -> bool:
-        return self.view(name, job_id).get("phase") == "train"
+        """Whether both are: the active party trains a model alone before, and hears nothing meanwhile."""
+        view = self.view(name, job_id)
+        return bool(view.get("phase") == "train" and view["done"])
 
     def end(self, name: str, job_id: str) -> dict[str, Any]:
         return list(self.client(name).watch(job_id))[-1]

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from vfl_node.alignment.columns import Columns
+from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
-from vfl_node.errors import PeerLost, VflError
+from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node.partners import Partner
 from vfl_node.node.party import Part, play
 from vfl_node.node.store import JobFolder
 from vfl_node.settings import Data, Settings
@@ -48,7 +53,17 @@ class Cut:
         self._pipe.close()
 
 
-def attempt(trial: Any, folder: Path, number: int, victim: str = "", left: int = 1 << 30) -> tuple[list[Any], int]:
+@pytest.fixture(scope="module", autouse=True)
+def small_chunks() -> Iterator[None]:
+    """Lists in several chunks each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Curve25519, "chunk_rows", 50)
+        yield
+
+
+def attempt(
+    trial: Any, folder: Path, number: int, victim: str = "", left: int = 1 << 30, *, job: str = JOB
+) -> tuple[list[Any], int]:
     """One attempt of both parties from what their folders hold; results, and frames the victim has left."""
     channels = dict(zip(ROLES, memory_channels("clinic", "lab", job_id="trial"), strict=True))
     runs, cut = [], None
@@ -61,7 +76,9 @@ def attempt(trial: Any, folder: Path, number: int, victim: str = "", left: int =
         table = read_table(data, id_form="text", needs_label=role == "active", party=name)
         seed, store = Randomness(name[:1].encode() * 32), JobFolder(folder / name)
         progress = LiveProgress("trial", Stop())
-        part = Part.on_this_machine(settings, trial.job(JOB), "trial", table, seed, store, progress, attempt=number)
+        peer = next(other for other in ROLES if other != name)
+        memory = Partner(folder / "partners" / name, peer)
+        part = Part.on_this_machine(settings, trial.job(job), "trial", table, seed, store, progress, number, memory)
         runs.append((play(part, channel), channel))
     return run_together(*runs), cut.left if cut else 0
 
@@ -97,3 +114,64 @@ def test_cut_off_at_any_moment(trial: Any, clean: tuple[list[Any], int], tmp_pat
         results, _ = attempt(trial, tmp_path, 3)
         assert results == [None, None]
     assert outcome(tmp_path) == expected
+
+
+JOBS = {
+    "psu": "align: {protocol: psu}",
+    "psi": "align: {protocol: psi}",
+    "apsi": "align: {protocol: apsi, obfuscation: {fraction: 0.9}}",
+}
+
+
+def aligned_rows(folder: Path) -> list[list[int]]:
+    stored = [JobFolder(folder / name).load_alignment() for name in ROLES]
+    return [made[0].rows.tolist() for made in stored if made]
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+@pytest.mark.parametrize("protocol", JOBS)
+def test_lists_are_kept_until_both_have_the_alignment(trial: Any, tmp_path: Path, protocol: str, victim: str) -> None:
+    """Cut off at every message around the end of an alignment: nobody lets go of what the other may still ask for."""
+    results, left = attempt(trial, tmp_path / "clean", 1, victim, 1000, job=JOBS[protocol])
+    assert results == [None, None]
+    frames, expected = 1000 - left, aligned_rows(tmp_path / "clean")
+    both = 0
+    for last in range(frames - 12, frames):
+        folder = tmp_path / str(last)
+        attempt(trial, folder, 1, victim, last, job=JOBS[protocol])
+        kept = len(aligned_rows(folder))
+        lists = [any((JobFolder(folder / name).lists).glob("*.rows")) for name in ROLES]
+        assert all(lists) or kept == 2
+        both += kept == 2
+        assert attempt(trial, folder, 2, job=JOBS[protocol])[0] == [None, None]
+        assert aligned_rows(folder) == expected
+        assert not any(JobFolder(folder / name).lists.exists() for name in ROLES)
+    assert 0 < both < 12  # cuts before and after
+
+
+def test_too_small_a_disk_is_said_before_any_list(trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Columns, "free_bytes", lambda _: 3 << 30)
+    monkeypatch.setattr(Curve25519, "width", 1 << 24)
+    results, _ = attempt(trial, tmp_path, 1, job=JOBS["psu"])
+    assert all(isinstance(result, StateError) and result.code == "E_DISK_FULL" for result in results)
+    assert "needs up to 32.5 GiB in" in results[0].message
+    assert "3.0 GiB are free" in results[0].message
+    assert "vfl-node resume" in results[0].hint
+    assert all(not path.stat().st_size for name in ROLES for path in JobFolder(tmp_path / name).lists.iterdir())
+    monkeypatch.undo()
+    monkeypatch.setattr(Curve25519, "chunk_rows", 50)
+    assert attempt(trial, tmp_path, 2, job=JOBS["psu"])[0] == [None, None]
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_another_table_is_refused_in_the_middle_of_an_alignment(trial: Any, tmp_path: Path, victim: str) -> None:
+    attempt(trial, tmp_path, 1, victim, 25, job=JOBS["psu"])
+    assert any(JobFolder(tmp_path / victim).lists.glob("*.rows"))
+    lines = trial.files[victim].read_text().splitlines(keepends=True)
+    changed = tmp_path / "changed.csv"
+    changed.write_text("".join([*lines[:-1], lines[-1].replace("canary", "another", 1)]))
+    files = trial.files | {victim: changed}
+    other = SimpleNamespace(files=files, job=trial.job)
+    results = dict(zip(ROLES, attempt(other, tmp_path, 2, job=JOBS["psu"])[0], strict=True))
+    assert results[victim].code == "E_INPUT_CHANGED"
+    assert isinstance(next(result for name, result in results.items() if name != victim), PeerLost)

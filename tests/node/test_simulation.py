@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.node.live import LiveProgress, Stop
@@ -47,7 +48,8 @@ def over_grpc(trial: Any, seeds: dict[str, Randomness], out: Path) -> None:
             table = read_table(data, id_form="text", needs_label=role == "active", party=name)
             folder = JobFolder(out / name)
             progress = LiveProgress("trial", Stop())
-            part = Part.on_this_machine(settings, job, "trial", table, seeds[name], folder, progress, attempt=1)
+            memory = MemoryOfOneRun(seeds[name].derive("memory of the peer"))
+            part = Part.on_this_machine(settings, job, "trial", table, seeds[name], folder, progress, 1, memory)
             channel = Channel(pipe, peer="lab" if name == "clinic" else "clinic", job_id="trial")
             run(play(part, channel))
             channel.close()

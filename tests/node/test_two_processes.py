@@ -82,7 +82,7 @@ def test_a_restarted_node_knows_its_jobs(federation: Any) -> None:
 def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: Any, name: str) -> None:
     federation.start_both()
     job_id = federation.submit(
-        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 600, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
+        "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 250, batch_size: 32}\nevaluate: {test_fraction: 0.3}"
     )
     federation.wait_until(lambda: federation.in_training(name, job_id))
     federation.wait_until(lambda: any((federation.job_folder(name, job_id) / "checkpoints").glob("*.sha256")))
@@ -93,7 +93,7 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     for party in ("clinic", "lab"):
         view = federation.end(party, job_id)
         assert view["state"] == "done", view
-    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 600
+    assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 250
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -120,7 +120,7 @@ def test_a_lost_peer_ends_the_job_when_it_stays_away_and_it_can_be_resumed(feder
     federation.start_both()
     federation.kill("clinic", signal.SIGTERM)
     federation.start("clinic", peer_wait_s=8)
-    job_id = federation.submit("train: {bottom: [8], epochs: 600, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 250, batch_size: 32}")
     federation.wait_until(lambda: federation.in_training("clinic", job_id))
     federation.kill("lab")
     view = federation.end("clinic", job_id)
@@ -139,7 +139,7 @@ def test_another_table_is_refused_when_a_job_goes_on(federation: Any, tmp_path: 
     table = tmp_path / "lab.csv"
     table.write_text(federation.trial.lab.read_text())
     federation.start_both(data={"path": str(table)})
-    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 1000, batch_size: 32}")
     federation.wait_until(lambda: federation.in_training("lab", job_id))
     federation.kill("lab")
     table.write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
@@ -152,7 +152,7 @@ def test_another_table_is_refused_when_a_job_goes_on(federation: Any, tmp_path: 
 
 def test_lost_state_is_said_and_not_silently_begun_anew(federation: Any) -> None:
     federation.start_both()
-    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 1000, batch_size: 32}")
     federation.wait_until(lambda: federation.in_training("lab", job_id))
     federation.kill("lab")
     (federation.job_folder("lab", job_id) / "seed").unlink()
@@ -185,7 +185,7 @@ def test_nobody_runs_jobs_here_unasked(federation: Any) -> None:
 
 def test_cancel_ends_the_job_at_both_sides(federation: Any) -> None:
     federation.start_both()
-    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 1000, batch_size: 32}")
     federation.wait_until(lambda: federation.in_training("lab", job_id))
     federation.client("lab").cancel(job_id)
     assert federation.end("lab", job_id)["state"] == "cancelled"
@@ -211,7 +211,7 @@ def test_a_party_whose_data_cannot_be_used_says_so_at_both_sides(federation: Any
 
 def test_sigterm_during_a_job_pauses_it_within_ten_seconds(federation: Any) -> None:
     federation.start_both()
-    job_id = federation.submit("train: {bottom: [8], epochs: 3000, batch_size: 32}")
+    job_id = federation.submit("train: {bottom: [8], epochs: 1000, batch_size: 32}")
     federation.wait_until(lambda: federation.in_training("lab", job_id))
     started = time.monotonic()
     assert federation.kill("lab", signal.SIGTERM) == 0

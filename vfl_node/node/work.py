@@ -173,7 +173,7 @@ class Work:
         except PeerError:  # the peer knows, or is gone
             raise
         except VflError as error:
-            run(channel.abort(error))
+            run(channel.abort(error, resumable=error.code == "E_DISK_FULL"))  # seen before a list was begun
             raise
         except OSError as error:
             stored = _not_stored(error)
