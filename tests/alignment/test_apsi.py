@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryOfOneRun
-from vfl_node.alignment.apsi import _between, least_size, obfuscated_size
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.apsi import obfuscated_size
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Learnt
 from vfl_node.settings import Obfuscation
-from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 IDS = st.lists(st.binary(min_size=1, max_size=1), unique=True, max_size=12)
 SIZES = st.one_of(
@@ -97,98 +95,6 @@ def test_edge_cases(run_alignment, n_w, n_s, shared, xi):
     assert_is_obfuscated_set(run, ids_w, ids_s, obfuscated_size(shared, n_s, terms("private"), wish))
 
 
-# ---- the size
-
-
-@pytest.mark.parametrize(
-    ("shared", "n_s", "sizes"),
-    [(100, 10_000, (100, 317, 1000, 3163, 10_000)), (10_000, 60_000, (10_000, 15_651, 24_495, 38_337, 60_000))],
-)
-def test_the_security_numbers_formula(shared, n_s, sizes):
-    assert tuple(_between(shared, n_s, xi) for xi in (0, 0.25, 0.5, 0.75, 1)) == sizes
-
-
-@given(st.integers(1, 10**8), st.integers(1, 10**8), st.floats(0, 1))
-@settings(derandomize=True)
-def test_the_formula_lies_between_the_sets(a, b, xi):
-    shared, n_s = min(a, b), max(a, b)
-    assert shared <= _between(shared, n_s, xi) <= n_s
-    # |Ĩ|/|I| = (n_s/|I|)^ξ, so Pr[genuine] falls exponentially in ξ
-    assert _between(shared, n_s, xi) == pytest.approx(shared * (n_s / shared) ** xi, abs=1, rel=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("xi", "shared", "least", "m"),
-    [
-        (0.5, 100, 1, 1024),  # 1000, and the next power of two
-        (0.25, 100, 1, 512),  # 317
-        (0, 100, 1, 128),
-        (0.75, 100, 1, 4096),  # 3163
-        (1, 100, 1, 10_000),  # never more than n_s
-        (0.9, 100, 1, 8192),  # 6310
-        (0.99, 100, 1, 10_000),  # 9551, whose bucket is above n_s
-        (0.5, 0, 1, 128),  # as if one were shared
-        (0.5, 3, 100, 1024),  # as if 100 were
-        (0.5, 10_000, 1, 10_000),
-        (0.5, 0, 20_000, 10_000),
-    ],
-)
-def test_what_a_private_security_number_gives(xi, shared, least, m):
-    wish = Obfuscation(security_number=xi, min_intersection=least)
-    assert obfuscated_size(shared, 10_000, terms("private"), wish) == m
-
-
-@pytest.mark.parametrize(
-    ("wanted", "shared", "n_s", "m"),
-    [
-        ({"size": 50}, 20, 1000, 50),
-        ({"size": 50}, 50, 1000, 50),
-        ({"size": 50}, 51, 1000, 64),  # raised to the next public size, which does not give |I|
-        ({"size": 50}, 64, 1000, 64),
-        ({"size": 50}, 65, 1000, 128),
-        ({"size": 50}, 65, 100, 100),  # and never above n_s
-        ({"size": 5000}, 20, 1000, 1000),
-        ({"size": 50}, 0, 1000, 50),
-        ({"size": 50}, 0, 0, 0),
-        ({"fraction": 0.7}, 3, 10, 7),  # 0.7·10 is 7, not 8
-        ({"fraction": 0.07}, 3, 100, 7),
-        ({"fraction": 0.701}, 3, 10, 8),
-        ({"fraction": 1}, 3, 10, 10),
-        ({"fraction": 0.1}, 9, 10, 10),
-    ],
-)
-def test_what_a_size_or_fraction_gives(wanted, shared, n_s, m):
-    assert obfuscated_size(shared, n_s, terms(wanted), Obfuscation()) == m
-    assert least_size(terms(wanted), n_s) <= m
-
-
-@given(st.integers(0, 3000), st.integers(0, 3000), SIZES)
-@settings(derandomize=True)
-def test_a_size_does_not_depend_on_the_intersection_unless_raised(shared, n_s, wanted):
-    shared = min(shared, n_s)
-    m = obfuscated_size(shared, n_s, terms(wanted), Obfuscation())
-    assert shared <= m <= n_s
-    asked = least_size(terms(wanted), n_s)
-    assert m == asked if shared <= asked else m in (n_s, 2 ** (shared - 1).bit_length())
-
-
-@pytest.mark.parametrize(
-    ("shared", "n_s", "xi"), [(100, 10_000, 0.5), (300, 20_000, 0.25), (10_000, 60_000, 0.5), (99, 10_000, 0.3)]
-)
-def test_a_public_security_number_would_tell_the_intersections_size(shared, n_s, xi):
-    """|I| = (m / n_s^ξ)^(1/(1−ξ)), exact after rounding. From the bucket of m it is wrong, and the same for many |I|."""
-
-    def inverted(m):
-        return (m / n_s**xi) ** (1 / (1 - xi))
-
-    def bucket(shared):
-        return obfuscated_size(shared, n_s, terms("private"), Obfuscation(security_number=xi))
-
-    assert round(inverted(_between(shared, n_s, xi))) == shared
-    assert abs(inverted(bucket(shared)) - shared) > 0.03 * shared
-    assert bucket(shared) in (bucket(shared * 4 // 5), bucket(shared * 5 // 4))
-
-
 def test_a_size_that_was_raised_is_in_the_ledger(run_alignment):
     run = run_alignment("apsi", *sets(20, 60, 19), obfuscation={"size": 5})
     assert len(run.passive) == 32
@@ -257,6 +163,19 @@ def test_the_strong_partys_view_is_the_same_whatever_is_shared(run_alignment, gr
     assert {pair: count for pair, count in common.items() if count} == {tuple(sorted(p)): c for p, c in expected.items()}
     messages = [[(type(m), m.ByteSize()) for m in run.spies[0].messages] for run in runs]
     assert all(sizes == messages[0] for sizes in messages)
+
+
+def test_nothing_shared_goes_on(run_alignment):
+    """And so does an intersection below the weak owner's minimum; both look as any other."""
+    wish = Obfuscation(security_number=0.5, min_intersection=4)
+    runs = [
+        run_alignment("apsi", *sets(6, 30, shared), obfuscation="private", wish=wish, seed=1 + shared) for shared in range(5)
+    ]
+    views = [relations(strong_view(run)) for run in runs]
+    assert all(view == views[0] for view in views)
+    assert runs[0].active.intersection == 0
+    assert (runs[0].active.rows == NOT_MINE).all()
+    assert len(runs[0].passive) == 16
 
 
 def test_no_power_of_its_own_links_what_the_strong_party_sees(run_alignment):
@@ -365,6 +284,21 @@ def test_step_6_in_the_order_of_step_4_would_tell_the_weak_party_i_before_it_cho
     assert abs(advantage(at_step_7(run_alignment("apsi", ids_w, ids_s)), shared, ids_w)) < 0.28  # four standard deviations
 
 
+def test_others_picked_in_the_order_of_step_3_would_tell_i(run_alignment):
+    """The strong party knows that order: what stands behind the first element that was left out would all be genuine."""
+    ids_w, ids_s = sets(60, 160, 60)
+
+    def attack(run):
+        order = [ids_s[i] for i in run.order("passive", "step 3")]
+        obfuscated = [ids_s[i] for i in run.passive.rows]
+        first_left_out = next(i for i, item in enumerate(order) if item not in obfuscated)
+        return advantage(set(order[first_left_out:]) & set(obfuscated), set(ids_w), obfuscated)
+
+    picked_in_order = run_alignment("apsi", ids_w, ids_s, obfuscation={"size": 100}, unshuffled={"step 7"})
+    assert attack(picked_in_order) > 0.3  # and no other one is among them
+    assert abs(attack(run_alignment("apsi", ids_w, ids_s, obfuscation={"size": 100}))) < 0.15
+
+
 def test_step_8_and_step_12_in_the_order_of_choosing_would_tell_i(run_alignment, toy_group):
     """The genuine ones are chosen first. The shuffle of step 8 and the sorting of step 12 each hide that; the strong
     party reads I off the beginning of step 12 if that list has the order of step 8, and step 8 none of its own."""
@@ -416,128 +350,3 @@ def test_an_element_is_genuine_with_probability_i_over_m_wherever_it_stands(many
         genuine += [run.passive.rows[place[bytes(row)]] < 2 for row in rows]
     assert genuine.sum() == 2 * len(many_draws)
     assert (abs(genuine / len(many_draws) - 2 / 6) < 0.17).all()  # four standard deviations
-
-
-# ---- one draw for all jobs
-
-
-def memories():
-    return [MemoryOfOneRun(Randomness(bytes([i]) * 32)) for i in range(2)]
-
-
-def again(run):
-    return [m.again for m in run.spies[0].messages if isinstance(m, alignment_pb2.Obfuscation)]
-
-
-@pytest.mark.parametrize("wanted", [{"size": 9}, {"size": 3}, {"fraction": 1}, "private"])
-def test_a_later_job_uses_the_same_set(run_alignment, wanted):
-    """Byte for byte, with other rows, another seed and whatever size it asks for; and so often as one likes."""
-    ids_w, ids_s = sets(8, 20, 5)
-    remembered = memories()
-    wish = Obfuscation(security_number=0.9)
-    first = run_alignment("apsi", ids_w, ids_s, memories=remembered, obfuscation={"size": 9})
-    later = run_alignment(
-        "apsi", ids_w[::-1], ids_s[3:] + ids_s[:3], memories=remembered, seed=7, job_id="later", obfuscation=wanted, wish=wish
-    )
-    assert (again(first), again(later)) == ([False], [True])
-    assert later.lists.keys() == {"step 12"}
-    np.testing.assert_array_equal(later.lists["step 12"], first.lists["step 12"])
-    assert_is_obfuscated_set(later, ids_w[::-1], ids_s[3:] + ids_s[:3], 9)
-    assert [entry.count for entry in later.passive.learnt] == [8, 9]
-    assert [p.done for p in later.progress] == [p.total for p in later.progress]
-
-
-def test_two_draws_would_tell_more_than_one(run_alignment):
-    """The negative control of the memory: what draws without it have in common is closer and closer to I."""
-    ids_w, ids_s = sets(8, 60, 5)
-    drawn = []
-    for seed in range(1, 9):
-        run = run_alignment("apsi", ids_w, ids_s, obfuscation={"size": 20}, seed=seed, job_id=f"{seed}")
-        drawn.append({ids_s[i] for i in run.passive.rows})
-    assert set.intersection(*drawn) == set(ids_w) & set(ids_s)
-    assert len(set.intersection(*drawn[:2])) < 15
-
-
-class Racing(MemoryOfOneRun):
-    """A memory in which another job writes after this one has read."""
-
-    def __init__(self, other):
-        super().__init__(other.secret)
-        self._kept = other._kept
-
-    def recall(self, name):
-        return None
-
-
-@pytest.mark.parametrize("size", [9, 3, 20])
-def test_two_jobs_that_draw_at_the_same_time_end_with_the_same_set(run_alignment, size):
-    """The first to remember counts for both, whatever size the other one asked for; and its ledger is about its own draw."""
-    ids_w, ids_s = sets(8, 20, 5)
-    remembered = memories()
-    first = run_alignment("apsi", ids_w, ids_s, memories=remembered, obfuscation={"size": 9})
-    racing = [Racing(remembered[0]), remembered[1]]
-    second = run_alignment("apsi", ids_w, ids_s, memories=racing, seed=7, job_id="second", obfuscation={"size": size})
-    assert again(second) == [False]
-    assert len(second.lists["step 8"]) == {9: 9, 3: 8, 20: 20}[size]
-    np.testing.assert_array_equal(second.lists["step 12"], first.lists["step 12"])
-    assert_is_obfuscated_set(second, ids_w, ids_s, 9)
-    assert second.active.peer_learnt == second.passive.learnt
-    assert ("intersection size" in {entry.what for entry in second.passive.learnt}) == (size < 5)
-    # Resumed, the second job does without a draw of its own.
-    resumed = run_alignment("apsi", ids_w, ids_s, memories=remembered, seed=7, job_id="second", obfuscation={"size": size})
-    assert again(resumed) == [True]
-    np.testing.assert_array_equal(resumed.lists["step 12"], first.lists["step 12"])
-
-
-def test_the_same_job_resumed_goes_on_with_its_own_draw(run_alignment):
-    ids_w, ids_s = sets(8, 20, 5)
-    remembered = memories()
-    first, second = (run_alignment("apsi", ids_w, ids_s, memories=remembered) for _ in range(2))
-    assert (again(first), again(second)) == ([False], [False])
-    for step, rows in first.lists.items():
-        np.testing.assert_array_equal(second.lists[step], rows)
-
-
-@pytest.mark.parametrize("changed", ["active", "passive", "peer"])
-def test_a_changed_input_or_another_peer_gets_a_new_set(run_alignment, changed):
-    ids_w, ids_s = sets(8, 20, 5)
-    remembered = memories()
-    first = run_alignment("apsi", ids_w, ids_s, memories=remembered)
-    if changed == "active":
-        ids_w = [*ids_w, b"one more"]
-    elif changed == "passive":
-        ids_s = [*ids_s, b"one more"]
-    else:
-        remembered = memories()
-    second = run_alignment("apsi", ids_w, ids_s, memories=remembered, seed=2, job_id="second")
-    assert again(second) == [False]
-    assert as_set(second.lists["step 12"]) != as_set(first.lists["step 12"])
-
-
-def test_another_group_does_not_get_another_set(run_alignment, groups):
-    """Its elements would be others, so the set would have to be drawn anew; the strong party could compare the two."""
-    ids_w, ids_s = sets(8, 20, 5)
-    remembered = memories()
-    run_alignment("apsi", ids_w, ids_s, memories=remembered)
-    later, racing = (
-        run_alignment("apsi", ids_w, ids_s, memories=these, group=groups["curve25519"], job_id="later")
-        for these in (remembered, [Racing(remembered[0]), remembered[1]])
-    )
-    for run in (later, racing):
-        assert (type(run.active), run.active.code) == (UsageError, "E_CONFIG")
-        assert "toy" in run.active.hint
-        assert "step 12" not in run.lists
-    assert not later.lists
-
-
-def test_nothing_shared_goes_on(run_alignment):
-    """And so does an intersection below the weak owner's minimum; both look as any other."""
-    wish = Obfuscation(security_number=0.5, min_intersection=4)
-    runs = [
-        run_alignment("apsi", *sets(6, 30, shared), obfuscation="private", wish=wish, seed=1 + shared) for shared in range(5)
-    ]
-    views = [relations(strong_view(run)) for run in runs]
-    assert all(view == views[0] for view in views)
-    assert runs[0].active.intersection == 0
-    assert (runs[0].active.rows == NOT_MINE).all()
-    assert len(runs[0].passive) == 16

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -115,6 +116,14 @@ class Federation:
         while not condition():
             assert time.monotonic() < limit, "did not happen in time"
             time.sleep(0.05)
+
+
+@pytest.fixture
+def ram() -> Iterator[Path]:
+    """A folder in memory, where there is such a thing: a disk makes whoever writes durably wait."""
+    shared = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=shared if shared.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,9 @@
 :func:`run` becomes one in a process forked from one that has imported this module, which
 takes a tenth of the time of a start. Its folder holds
 
-- ``death``, while there is one: ``append LIST ROWS``, to die instead of storing the chunk that
-  follows that many rows of a list, or ``send LIST ROWS``, instead of sending it; a list is sent
-  to its end when its closing record is;
+- ``death``, until it comes: ``append LIST ROWS SIGNAL``, to die instead of storing the chunk that
+  follows that many rows of a list, or ``send LIST ROWS SIGNAL``, instead of sending it; a list
+  is sent to its end when its closing record is;
 - ``full``, while the disk is to be full before an alignment begins;
 - ``stored``, written here: a line for every chunk stored, ``JOB LIST ROWS``.
 
@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -43,9 +42,10 @@ class KilledNode:
     def may_die(self, what: str, name: str, rows: int) -> None:
         death = self.folder / "death"
         if death.exists():
-            where, among, after = death.read_text().split()
+            where, among, after, of = death.read_text().split()
             if (where, among) == (what, name) and rows >= int(after):
-                os.kill(os.getpid(), signal.SIGKILL)
+                death.unlink()
+                os.kill(os.getpid(), int(of))
 
     def append(self, column: Column, rows: Rows) -> None:
         name = column._path.stem

@@ -37,19 +37,28 @@ SENT = {  # who sends which list, of how many rows
         "lab": {"step-3": 160, "step-6": 160, "step-10": 144},
     },
 }
+COMPUTED = {  # who computes and stores which
+    "psu": {
+        "clinic": ("step-3", "step-5-powers", "step-8", "step-11-request", "step-12-request-powers", "own"),
+        "lab": ("step-5", "step-3-powers", "step-8-powers", "step-12-request", "step-11-reply", "own"),
+    },
+    "psi": {"clinic": ("step-1", "step-2-powers"), "lab": ("step-2", "step-3")},
+    "apsi": {
+        "clinic": ("step-4", "step-3-powers", "step-8", "step-10-powers", "own"),
+        "lab": ("step-3", "step-4-powers", "step-8-powers", "step-12-powers"),
+    },
+}
 PLACES: dict[str, Callable[[str, int], int]] = {  # rows of the list before the death
     "start": lambda what, count: 0,
     "middle": lambda what, count: count // 2,
     "end": lambda what, count: count if what == "send" else count - CHUNK_ROWS,
 }
-MATRIX = [
-    (protocol, victim, what, name, place)
-    for protocol, lists in SENT.items()
-    for sender in lists
-    for name in lists[sender]
-    for victim, what in ((sender, "send"), (OTHER[sender], "append"))
-    for place in PLACES
+DEATHS = [  # protocol, who dies, of what, in which list
+    *((protocol, name, "send", among) for protocol, lists in SENT.items() for name in lists for among in lists[name]),
+    *((protocol, OTHER[name], "append", among) for protocol, lists in SENT.items() for name in lists for among in lists[name]),
+    *((protocol, name, "append", among) for protocol, lists in COMPUTED.items() for name in lists for among in lists[name]),
 ]
+MATRIX = [(*death, place) for death in DEATHS for place in PLACES]
 SOME = [
     ("psu", "clinic", "send", "step-3", "middle"),
     ("psu", "lab", "append", "step-3", "end"),
@@ -104,8 +113,8 @@ class Nodes:
         """Where ``name`` is told to die."""
         return self.federation.folder / f"{name}-deaths"
 
-    def submit(self, protocol: str, **deaths: tuple[str, str, str]) -> str:
-        """A job in which the parties named die where they are told."""
+    def submit(self, protocol: str, *, of: int = signal.SIGKILL, **deaths: tuple[str, str, str]) -> str:
+        """A job in which the parties named die where they are told, of this signal."""
         for name in OTHER:
             if self.federation.processes[name].poll() is not None:
                 self.federation.start(name)
@@ -115,13 +124,12 @@ class Nodes:
         for name, (what, among, place) in deaths.items():
             rows = {"own": 160} | {key: count for lists in SENT[protocol].values() for key, count in lists.items()}
             count = rows[among.removesuffix("-powers")]
-            (self.folder(name) / "death").write_text(f"{what} {among} {PLACES[place](what, count)}")
+            (self.folder(name) / "death").write_text(f"{what} {among} {PLACES[place](what, count)} {int(of)}")
         self.federation.wait_until(lambda: self.federation.client("clinic").health()["peers"]["lab"]["online"])
         return self.federation.submit(TERMS[protocol] + TRAIN)
 
-    def wait_dead(self, name: str) -> None:
-        assert self.federation.processes[name].wait(60) == -signal.SIGKILL
-        (self.folder(name) / "death").unlink()
+    def wait_dead(self, name: str, status: int = -signal.SIGKILL) -> None:
+        assert self.federation.processes[name].wait(60) == status
 
     def outcome(self, job_id: str) -> Any:
         """What must not depend on how often a node was killed: alignment, models, and what was stored once only."""
@@ -151,7 +159,8 @@ class Nodes:
 def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path(__file__).parent)
-        FORKS.set_forkserver_preload(["killed_node", "pytest"])
+        # What a node imports, what an optimiser imports when it is first made, and this program itself.
+        FORKS.set_forkserver_preload(["vfl_node.cli", "vfl_node.node.service", "torch._dynamo", "pytest"])
         yield Nodes(federations(tmp_path_factory.mktemp("killed")))
 
 
@@ -160,6 +169,16 @@ def test_killed_in_a_list(nodes: Nodes, protocol: str, victim: str, what: str, a
     expected = nodes.clean(protocol)
     job_id = nodes.submit(protocol, **{victim: (what, among, place)})
     nodes.wait_dead(victim)
+    nodes.federation.start(victim)
+    assert nodes.outcome(job_id) == expected
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_stopped_in_a_list(nodes: Nodes, victim: str) -> None:
+    """SIGTERM: the chunk under way may be lost, the node ends well, and the peer waits."""
+    expected = nodes.clean("psu")
+    job_id = nodes.submit("psu", of=signal.SIGTERM, **{victim: ("append", "own", "start")})
+    nodes.wait_dead(victim, 0)
     nodes.federation.start(victim)
     assert nodes.outcome(job_id) == expected
 

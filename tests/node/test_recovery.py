@@ -104,16 +104,16 @@ def clean(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[An
 
 @pytest.mark.parametrize("victim", ["clinic", "lab"])
 @pytest.mark.parametrize("moment", [0.0, 0.004, 0.01, 0.02, 0.03, 0.05, 0.2, 0.45, 0.55, 0.9, 0.995, 1.0])
-def test_cut_off_at_any_moment(trial: Any, clean: tuple[list[Any], int], tmp_path: Path, victim: str, moment: float) -> None:
+def test_cut_off_at_any_moment(trial: Any, clean: tuple[list[Any], int], ram: Path, victim: str, moment: float) -> None:
     expected, frames = clean
-    results, _ = attempt(trial, tmp_path, 1, victim, int(moment * frames))
-    finished = all((JobFolder(tmp_path / name).artefacts / "report.json").exists() for name in ROLES)
+    results, _ = attempt(trial, ram, 1, victim, int(moment * frames))
+    finished = all((JobFolder(ram / name).artefacts / "report.json").exists() for name in ROLES)
     if not finished:
         assert any(isinstance(result, VflError) for result in results)
-        attempt(trial, tmp_path, 2, victim, int((0.3 + moment / 2) * frames))  # and once more
-        results, _ = attempt(trial, tmp_path, 3)
+        attempt(trial, ram, 2, victim, int((0.3 + moment / 2) * frames))  # and once more
+        results, _ = attempt(trial, ram, 3)
         assert results == [None, None]
-    assert outcome(tmp_path) == expected
+    assert outcome(ram) == expected
 
 
 JOBS = {
@@ -130,14 +130,14 @@ def aligned_rows(folder: Path) -> list[list[int]]:
 
 @pytest.mark.parametrize("victim", ["clinic", "lab"])
 @pytest.mark.parametrize("protocol", JOBS)
-def test_lists_are_kept_until_both_have_the_alignment(trial: Any, tmp_path: Path, protocol: str, victim: str) -> None:
+def test_lists_are_kept_until_both_have_the_alignment(trial: Any, ram: Path, protocol: str, victim: str) -> None:
     """Cut off at every message around the end of an alignment: nobody lets go of what the other may still ask for."""
-    results, left = attempt(trial, tmp_path / "clean", 1, victim, 1000, job=JOBS[protocol])
+    results, left = attempt(trial, ram / "clean", 1, victim, 1000, job=JOBS[protocol])
     assert results == [None, None]
-    frames, expected = 1000 - left, aligned_rows(tmp_path / "clean")
+    frames, expected = 1000 - left, aligned_rows(ram / "clean")
     both = 0
-    for last in range(frames - 12, frames):
-        folder = tmp_path / str(last)
+    for last in range(frames - 9, frames):
+        folder = ram / str(last)
         attempt(trial, folder, 1, victim, last, job=JOBS[protocol])
         kept = len(aligned_rows(folder))
         lists = [any((JobFolder(folder / name).lists).glob("*.rows")) for name in ROLES]
@@ -146,32 +146,32 @@ def test_lists_are_kept_until_both_have_the_alignment(trial: Any, tmp_path: Path
         assert attempt(trial, folder, 2, job=JOBS[protocol])[0] == [None, None]
         assert aligned_rows(folder) == expected
         assert not any(JobFolder(folder / name).lists.exists() for name in ROLES)
-    assert 0 < both < 12  # cuts before and after
+    assert 0 < both < 9  # cuts before and after
 
 
-def test_too_small_a_disk_is_said_before_any_list(trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_small_a_disk_is_said_before_any_list(trial: Any, ram: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Columns, "free_bytes", lambda _: 3 << 30)
     monkeypatch.setattr(Curve25519, "width", 1 << 24)
-    results, _ = attempt(trial, tmp_path, 1, job=JOBS["psu"])
+    results, _ = attempt(trial, ram, 1, job=JOBS["psu"])
     assert all(isinstance(result, StateError) and result.code == "E_DISK_FULL" for result in results)
     assert "needs up to 32.5 GiB in" in results[0].message
     assert "3.0 GiB are free" in results[0].message
     assert "vfl-node resume" in results[0].hint
-    assert all(not path.stat().st_size for name in ROLES for path in JobFolder(tmp_path / name).lists.iterdir())
+    assert all(not path.stat().st_size for name in ROLES for path in JobFolder(ram / name).lists.iterdir())
     monkeypatch.undo()
     monkeypatch.setattr(Curve25519, "chunk_rows", 50)
-    assert attempt(trial, tmp_path, 2, job=JOBS["psu"])[0] == [None, None]
+    assert attempt(trial, ram, 2, job=JOBS["psu"])[0] == [None, None]
 
 
 @pytest.mark.parametrize("victim", ["clinic", "lab"])
-def test_another_table_is_refused_in_the_middle_of_an_alignment(trial: Any, tmp_path: Path, victim: str) -> None:
-    attempt(trial, tmp_path, 1, victim, 25, job=JOBS["psu"])
-    assert any(JobFolder(tmp_path / victim).lists.glob("*.rows"))
+def test_another_table_is_refused_in_the_middle_of_an_alignment(trial: Any, ram: Path, victim: str) -> None:
+    attempt(trial, ram, 1, victim, 25, job=JOBS["psu"])
+    assert any(JobFolder(ram / victim).lists.glob("*.rows"))
     lines = trial.files[victim].read_text().splitlines(keepends=True)
-    changed = tmp_path / "changed.csv"
+    changed = ram / "changed.csv"
     changed.write_text("".join([*lines[:-1], lines[-1].replace("canary", "another", 1)]))
     files = trial.files | {victim: changed}
     other = SimpleNamespace(files=files, job=trial.job)
-    results = dict(zip(ROLES, attempt(other, tmp_path, 2, job=JOBS["psu"])[0], strict=True))
+    results = dict(zip(ROLES, attempt(other, ram, 2, job=JOBS["psu"])[0], strict=True))
     assert results[victim].code == "E_INPUT_CHANGED"
     assert isinstance(next(result for name, result in results.items() if name != victim), PeerLost)
