@@ -10,7 +10,7 @@ import pytest
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import MemoryOfOneRun
-from vfl_node.alignment.cover import covered
+from vfl_node.alignment.cover import announced, covered
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -68,7 +68,7 @@ def test_counts_are_those_of_a_run(run_alignment, tmp_path: Path, case: str) -> 
     groups, folders = [CountingGroup(), CountingGroup()], [tmp_path / role for role in ROLES]
     made = run_alignment(protocol, ours, theirs, groups=groups, folders=folders, **terms)
     align = Align(protocol=protocol, **({"obfuscation": {"fraction": 0.6}} if protocol == "apsi" else {}) | terms)
-    n = [costs.announced(len(own), align, role) for own, role in zip((ours, theirs), ROLES, strict=True)]
+    n = [announced(len(own), align, role) for own, role in zip((ours, theirs), ROLES, strict=True)]
     m = len(made.active)
     expected = costs.counts(protocol, *n, m)
     most = costs.most(protocol, *n)
@@ -134,12 +134,12 @@ def test_announced_is_what_a_party_announces(terms: dict[str, int], role: str) -
     for count in (1, 2, 13, 100):
         own = Identifiers.of(ids(range(count)))
         made_up = covered(own, align, role, Randomness(bytes(32)), MemoryOfOneRun(Randomness(bytes(32))))
-        assert costs.announced(count, align, role) == len(made_up)
+        assert announced(count, align, role) == len(made_up)
 
 
 def test_only_the_active_party_pads_in_apsi() -> None:
     align = Align(protocol="apsi", obfuscation={"size": 5}, padding=1)
-    assert [costs.announced(100, align, role) for role in ROLES] == [128, 100]
+    assert [announced(100, align, role) for role in ROLES] == [128, 100]
 
 
 def test_the_formulas_of_the_documentation() -> None:

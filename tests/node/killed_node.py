@@ -1,7 +1,7 @@
 """A node that stores lists in small chunks, and kills itself where a file tells it to.
 
-:func:`run` becomes one in a process forked from one that has imported this module, which
-takes a tenth of the time of a start. Its folder holds
+:func:`run` becomes one, in a process forked from one that has imported what a node needs: a
+tenth of the work of a start. Its folder holds
 
 - ``death``, until it comes: ``append LIST ROWS SIGNAL``, to die instead of storing the chunk that
   follows that many rows of a list, or ``send LIST ROWS SIGNAL``, instead of sending it; a list
@@ -26,7 +26,7 @@ from vfl_node.alignment.lists import Lists
 from vfl_node.cli import main
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.rows import Rows
-from vfl_node.node import service, store  # noqa: F401 - the one that a node is
+from vfl_node.node import service, store  # noqa: F401 - what a node imports once it runs
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 

@@ -216,6 +216,7 @@ def test_files_are_private_and_go_with_the_job(nodes: Nodes) -> None:
 def test_a_full_disk_is_said_at_both_and_the_job_goes_on_when_there_is_room(nodes: Nodes) -> None:
     (nodes.folder("lab") / "full").touch()
     job_id = nodes.submit("psi")
+    nodes.federation.wait_until(lambda: nodes.federation.view("lab", job_id))
     view = nodes.federation.end("lab", job_id)
     assert (view["state"], view["error"]["code"], view["resumable"]) == ("failed", "E_DISK_FULL", True)
     assert "GiB" in view["error"]["message"]

@@ -46,13 +46,14 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.alignment.cover import public_bucket
 from vfl_node.alignment.lists import Lists
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
-from vfl_node.errors import ProtocolError, UsageError
+from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Learnt
 from vfl_node.settings import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 _STAMP_BYTES = 32 + 16
+_HEAD_BYTES = _STAMP_BYTES + 32
 
 
 async def active(lists: Lists) -> Alignment:
@@ -62,7 +63,9 @@ async def active(lists: Lists) -> Alignment:
 
     Raises:
         UsageError: the job leaves the size of Ĩ to this owner, whose settings do not say it, or Ĩ was
-            drawn in another group (``E_CONFIG``).
+            drawn in another group or of a smaller size (``E_CONFIG``).
+        StateError: what is remembered of Ĩ is damaged (``E_STATE_CORRUPT``), or the choice of an
+            earlier attempt was another one (``E_REPLAY``).
     """
     _check_wish(lists.terms, lists.party.obfuscation)
     k_w, k_w2 = lists.draw("k_w"), lists.draw("k_w2")
@@ -72,7 +75,9 @@ async def active(lists: Lists) -> Alignment:
     if stored is not None:
         _elements(lists, stored)  # refuses another group before the peer hears of it
     again = stored is not None and not stored.startswith(stamp)
-    await lists.channel.send(alignment_pb2.Obfuscation(again=again))
+    size = lists.party.memory.recall(f"{name}-size")
+    same_size = size is not None and not size.startswith(stamp[:32])
+    await lists.channel.send(alignment_pb2.Obfuscation(again=again, same_size=same_size))
 
     order = lists.order("step 4")
     i_w = lists.blinded("step 4", order, k_w).whole()  # while s computes step 3
@@ -87,10 +92,11 @@ async def active(lists: Lists) -> Alignment:
 
         # 7. The genuine ones, and uniform others.
         genuine = lists.find(RowIndex(i_w_sw.rows), i_s_ws) >= 0
-        m = obfuscated_size(int(np.count_nonzero(genuine)), n_s, lists.terms, lists.party.obfuscation)
+        m = _remembered_size(lists, name, int(np.count_nonzero(genuine)), n_s)
         others = np.flatnonzero(~genuine)
         others = others[lists.secret.derive("step 7").permutation(len(others))][: m - np.count_nonzero(genuine)]
         places = np.concatenate([np.flatnonzero(genuine), others])[lists.secret.derive("step 8").permutation(m)]
+        lists.party.pins.check("apsi choice of step 7", hashlib.sha256(places.tobytes()).digest())
 
         skipped = 2 * (n_s - m)
 
@@ -101,7 +107,8 @@ async def active(lists: Lists) -> Alignment:
         opened = await lists.receive_powers("step 10", lists.group.inverse(k_w2), at_least=m, at_most=m)
         drawn = lists.chosen([opened], order_rows(opened.rows))
         # Another job with this peer may have drawn in the meantime: the first one counts for both.
-        stored = lists.party.memory.keep(name, stamp + b"".join(chunk.tobytes() for chunk in drawn.chunks()))
+        elements = b"".join(chunk.tobytes() for chunk in drawn.chunks())
+        stored = lists.party.memory.keep(name, stamp + hashlib.sha256(elements).digest() + elements)
 
     # 12. Ĩ in the clear, in an order that says nothing.
     shared = _elements(lists, stored)
@@ -110,7 +117,7 @@ async def active(lists: Lists) -> Alignment:
     blinded = lists.powers("own", lists.given(shared), k_w).whole()
     places = lists.find(RowIndex(i_w.rows), blinded)
     rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
-    return _at_active(lists, lists.records(rows), n_s, m)
+    return _at_active(lists, lists.records(rows), n_s, 0 if same_size else m)
 
 
 async def passive(lists: Lists) -> Alignment:
@@ -121,12 +128,12 @@ async def passive(lists: Lists) -> Alignment:
     k_s = lists.draw("k_s")
     n_w = await lists.meet(receives=("step 4", "step 8", "step 12"))
     n_s = len(lists.own)
-    again = (await lists.channel.receive(alignment_pb2.Obfuscation)).again
+    earlier = await lists.channel.receive(alignment_pb2.Obfuscation)
 
     order = lists.order("step 3")
     i_s = lists.blinded("step 3", order, k_s)
     m, skipped = 0, n_w + n_s
-    if not again:
+    if not earlier.again:
         await lists.send("step 3", i_s)  # 3
         i_w = await lists.receive("step 4", count=n_w, distinct=False)  # 4
         i_w_sw = lists.distinct("step 4", lists.powers("step 4 powers", i_w, k_s).whole())
@@ -143,7 +150,7 @@ async def passive(lists: Lists) -> Alignment:
     places = lists.find(RowIndex(i_s.whole().rows), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
-    return _at_passive(lists, order[places], n_w, m)
+    return _at_passive(lists, order[places], n_w, 0 if earlier.same_size else m)
 
 
 def obfuscated_size(shared: int, n_s: int, terms: Align, wish: Obfuscation) -> int:
@@ -205,21 +212,50 @@ def _name(lists: Lists) -> str:
     return f"obfuscated-{hashlib.sha256(b''.join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:40]}"
 
 
+def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> int:
+    """m, the same in every job of this peer and both inputs, even where none came as far as Ĩ.
+
+    s sees m in step 8, and a size asked for that was raised, or was not, bounds |I|.
+
+    Raises:
+        UsageError: this job asks for more than the first one drew (``E_CONFIG``).
+    """
+    m = obfuscated_size(shared, n_s, lists.terms, lists.party.obfuscation)
+    first = int.from_bytes(lists.party.memory.keep(f"{name}-size", _stamp(lists)[:32] + m.to_bytes(8, "big"))[32:], "big")
+    if first < least_size(lists.terms, n_s):
+        raise UsageError(
+            f"an earlier job over the same identifiers began with an obfuscated set of {first}; this one asks for more",
+            code="E_CONFIG",
+            hint=f"set align.obfuscation: {{size: {first}}}, or less",
+            for_peer=f"an earlier job over the same identifiers had an obfuscated set of {first}",
+        )
+    return first
+
+
 def _stamp(lists: Lists) -> bytes:
     """Before the elements of a set that is remembered: which job drew it, and in which group.
 
     That job, resumed, goes on with its own lists; others begin with the set.
     """
-    return hashlib.sha256(lists.channel.job_id.encode()).digest() + lists.group.name.encode().ljust(_STAMP_BYTES - 32)
+    return hashlib.sha256(lists.channel.job_id.encode()).digest() + lists.group.name.encode().ljust(16)
 
 
 def _elements(lists: Lists, remembered: bytes) -> Rows:
     """A set that is remembered, uint8[m, width].
 
     Raises:
+        StateError: it is damaged (``E_STATE_CORRUPT``).
         UsageError: it was drawn in another group (``E_CONFIG``).
     """
-    group = remembered[32:_STAMP_BYTES].decode().rstrip()
+    stamp, digest, rows = remembered[:_STAMP_BYTES], remembered[_STAMP_BYTES:_HEAD_BYTES], memoryview(remembered)[_HEAD_BYTES:]
+    if hashlib.sha256(rows).digest() != digest:
+        raise StateError(
+            f"the obfuscated set that this node remembers for {lists.peer} is damaged",
+            code="E_STATE_CORRUPT",
+            hint="restore the state folder's partners from a backup",
+            for_peer="it cannot read what it stored",
+        )
+    group = stamp[32:].decode().rstrip()
     if group != lists.group.name:
         raise UsageError(
             f"the obfuscated set for {lists.peer} and these identifiers was drawn in the group {group}",
@@ -227,7 +263,7 @@ def _elements(lists: Lists, remembered: bytes) -> Rows:
             hint=f"set align.group: {group}; from a second set {lists.peer} could tell more of what is shared",
             for_peer=f"an earlier job over the same identifiers used the group {group}",
         )
-    return np.frombuffer(remembered, dtype=np.uint8, offset=_STAMP_BYTES).reshape(-1, lists.group.width)
+    return np.frombuffer(rows, dtype=np.uint8).reshape(-1, lists.group.width)
 
 
 def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> Alignment:

@@ -12,8 +12,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
 
-from vfl_node.alignment.cover import pads, public_bucket
-from vfl_node.job import Align
 from vfl_node.settings import Role
 
 _OTHER: dict[Role, Role] = {"active": "passive", "passive": "active"}
@@ -59,12 +57,6 @@ class Counts:
     sent: dict[Role, int] = field(default_factory=_nobody)
     received: dict[Role, int] = field(default_factory=_nobody)
     spilled: dict[Role, int] = field(default_factory=_nobody)
-
-
-def announced(records: int, terms: Align, role: Role) -> int:
-    """Elements in a party's list for its ``records``: made-up ones of the job's ``padding`` and ``dummies`` included."""
-    count = records + 2 * terms.dummies
-    return public_bucket(count, terms.padding) if pads(terms, role) else count
 
 
 def counts(protocol: str, n_a: int, n_p: int, m: int) -> Counts:

@@ -8,17 +8,22 @@ announced sizes. The same is true of any dummies that one party draws for itself
 after it a party takes a secret number k of 0 … D, and D − k random ones in their place; of the
 other pool it takes all. So every set grows by exactly 2D, and the parties see an
 intersection of |I| + k_a + k_p. Each knows its own k and is left with a window of D + 1
-sizes. k is the same in every job over the same identifiers with the same peer: the mean
-of many draws would tell it. The union then has rows that neither party owns.
+sizes. k is the same in every job over the same two sets: the mean of many draws would tell
+it. It is drawn anew where a set changes, or the change of |I| would show exactly; D stays the same
+for two sets. The union then has rows that neither party owns.
 
 No canonical identifier begins as these do, so no record can meet one.
 """
 
 from __future__ import annotations
 
+import hashlib
+from itertools import chain
+
 from vfl_node.alignment.alignment import Memory
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.errors import UsageError
 from vfl_node.job import Align
 from vfl_node.settings import Role
 
@@ -40,33 +45,55 @@ def pads(terms: Align, role: Role) -> bool:
     return terms.padding > 0 and (role == "active" or terms.protocol != "apsi")
 
 
-def shared_dummies(ids: Identifiers, terms: Align, memory: Memory) -> int:
-    """k: how many identifiers of its own pool a party takes, uniform in 0 … D in either role; the peer must not know it."""
-    return memory.secret.derive(f"dummies {terms.dummies} {ids.digest().hex()}").below(terms.dummies + 1)
+def announced(records: int, terms: Align, role: Role) -> int:
+    """Elements in a party's list for its ``records``: those of no record included."""
+    count = records + 2 * terms.dummies
+    return public_bucket(count, terms.padding) if pads(terms, role) else count
 
 
-def covered(ids: Identifiers, terms: Align, role: Role, secret: Randomness, memory: Memory) -> Identifiers:
+def shared_dummies(ids: Identifiers, peer_mark: bytes, terms: Align, memory: Memory) -> int:
+    """k: how many identifiers of its own pool a party takes, uniform in 0 … D in either role; the peer must not know it.
+
+    Raises:
+        UsageError: an earlier job over the same two sets had another D (``E_CONFIG``): two windows
+            have fewer sizes in common than each.
+    """
+    if not terms.dummies:
+        return 0
+    sets = hashlib.sha256(ids.digest() + peer_mark).hexdigest()[:40]
+    first = int(memory.keep(f"dummies-{sets}", str(terms.dummies).encode()))
+    if first != terms.dummies:
+        raise UsageError(
+            f"an earlier job over the same identifiers had dummies: {first}, and this one has {terms.dummies}",
+            code="E_CONFIG",
+            hint=f"set align.dummies: {first}; each other number would tell more of how many are shared",
+            for_peer=f"an earlier job over the same identifiers had dummies: {first}",
+        )
+    return memory.secret.derive(f"dummies {sets}").below(terms.dummies + 1)
+
+
+def covered(ids: Identifiers, peer_mark: bytes, terms: Align, role: Role, secret: Randomness, memory: Memory) -> Identifiers:
     """``ids``, and behind them those that stand for no record.
 
     Args:
         ids: this party's own.
+        peer_mark: stands for the peer's.
         terms: the job's ``padding`` and ``dummies``.
         role: this party's.
         secret: of this job; gives the random identifiers.
         memory: what this node remembers of the peer.
+
+    Raises:
+        UsageError: as :func:`shared_dummies`.
     """
-    more: list[bytes] = []
-    if terms.dummies:
-        other = "passive" if role == "active" else "active"
-        k = shared_dummies(ids, terms, memory)
-        more += [_pooled(role, i) for i in range(k)]
-        more += [_pooled(other, i) for i in range(terms.dummies)]
-    announced = len(ids) + 2 * terms.dummies
-    if pads(terms, role):
-        announced = public_bucket(announced, terms.padding)
-    drawn = secret.derive("identifiers of no record").bytes(32 * (announced - len(ids) - len(more)))
-    more += [b"\0drawn:" + drawn[i : i + 32] for i in range(0, len(drawn), 32)]
-    return ids + Identifiers.of(more) if more else ids
+    count = announced(len(ids), terms, role) - len(ids)
+    if not count:
+        return ids
+    k, other = shared_dummies(ids, peer_mark, terms, memory), "passive" if role == "active" else "active"
+    pooled = chain((_pooled(role, i) for i in range(k)), (_pooled(other, i) for i in range(terms.dummies)))
+    random = secret.derive("identifiers of no record")
+    drawn = (b"\0drawn:" + random.bytes(32) for _ in range(count - k - terms.dummies))
+    return ids + Identifiers.of(chain(pooled, drawn))
 
 
 def _pooled(pool: str, number: int) -> bytes:

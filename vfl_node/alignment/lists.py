@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import NOT_MINE, Party
 from vfl_node.alignment.columns import Chosen, Column, Columns, Given, Source
-from vfl_node.alignment.cover import covered
+from vfl_node.alignment.cover import announced, covered
 from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
@@ -31,6 +31,7 @@ from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
+_MARK_BYTES = 32
 _AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent
 
 
@@ -79,7 +80,7 @@ class Lists:
         party: what this party brings.
         group: where the elements live.
         secret: this party's randomness for this protocol.
-        own: this party's identifiers, and behind them those that stand for no record.
+        own: this party's identifiers; once the parties have met, behind them those that stand for no record.
         peer_mark: stands for the peer's identifiers, by its own word; the same in every job.
 
     Raises:
@@ -95,7 +96,7 @@ class Lists:
                 hint="keep one row for each identifier",
             )
         self.secret: Randomness = party.randomness.derive(terms.protocol)
-        self.own = covered(party.ids, terms, role, self.secret, party.memory)
+        self.own = party.ids
         self._columns = Columns(party.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{terms.protocol}-{group.name}".encode()
         self.peer_mark = b""
@@ -114,14 +115,19 @@ class Lists:
         Raises:
             PolicyError: a set is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this
                 owner, or was changed too often (``E_BUDGET``).
-            StateError: the peer's set has another size than in an earlier attempt (``E_REPLAY``),
-                or the disk has no room for the lists (``E_DISK_FULL``).
+            StateError: the peer's set has another size than in an earlier attempt (``E_REPLAY``), the
+                disk has no room for the lists (``E_DISK_FULL``), or what this node remembered of
+                the peer is gone (``E_STATE_LOST``).
+            UsageError: other dummies than in an earlier job over the same sets (``E_CONFIG``).
         """
-        limits, peer, ours = self.party.limits, self.channel.peer, len(self.own)
-        if len(self.party.ids) < limits.min_set_size:
-            raise _too_few(f"this party has {len(self.party.ids)} identifiers", limits.min_set_size)
+        party, limits, peer = self.party, self.party.limits, self.channel.peer
+        ours = announced(len(party.ids), self.terms, self.role)
+        if len(party.ids) < limits.min_set_size:
+            raise _too_few(f"this party has {len(party.ids)} identifiers", limits.min_set_size)
+        if ours > limits.max_set_size:
+            raise _too_many(f"with padding and dummies this party would announce {ours} identifiers", limits.max_set_size)
         held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in self._columns.held(receives).items()]
-        mark = self.party.memory.secret.derive(f"input {self.party.ids.digest().hex()}").bytes(32)
+        mark = party.memory.secret.derive(f"input {party.ids.digest().hex()}").bytes(_MARK_BYTES)
         await self.channel.send(alignment_pb2.SetSize(count=ours, mark=mark, held=held))
         answer = await self.channel.receive(alignment_pb2.SetSize)
         theirs, self.peer_mark = int(answer.count), answer.mark
@@ -129,20 +135,33 @@ class Lists:
         if theirs - 2 * self.terms.dummies < limits.min_set_size:
             raise _too_few(f"{peer} announces {theirs - 2 * self.terms.dummies} identifiers", limits.min_set_size)
         if theirs > limits.max_set_size:
-            raise PolicyError(
-                f"{peer} announces {theirs} identifiers, more than this node accepts ({limits.max_set_size})",
-                code="E_TOO_MANY",
-                hint="raise limits.max_set_size if you expect as many",
-                for_peer="its owner does not accept sets as large",
-            )
-        self.party.pins.check(f"{self.terms.protocol} size", theirs.to_bytes(8, "big"))
-        sizes = (ours, theirs) if self.role == "active" else (theirs, ours)
-        self.party.memory.count_inputs(
-            hashlib.sha256(self.party.ids.digest() + self.peer_mark).digest(), limits.inputs_per_peer
-        )
-        self._need_room(costs.most(self.terms.protocol, *sizes).spilled[self.role])
-        self.party.progress.phase("align", costs.most(self.terms.protocol, *sizes).powers[self.role], "group operations")
+            raise _too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
+        if len(self.peer_mark) != _MARK_BYTES:
+            raise ProtocolError(f"{peer} announces a mark of {len(self.peer_mark)} bytes, expected {_MARK_BYTES}")
+        party.pins.check(f"{self.terms.protocol} size", theirs.to_bytes(8, "big"))
+        party.memory.count_inputs(hashlib.sha256(party.ids.digest() + self.peer_mark).digest(), limits.inputs_per_peer)
+        most = costs.most(self.terms.protocol, *((ours, theirs) if self.role == "active" else (theirs, ours)))
+        self._need_room(most.spilled[self.role])
+        self.own = covered(party.ids, self.peer_mark, self.terms, self.role, self.secret, party.memory)
+        self._same_own_elements()
+        party.progress.phase("align", most.powers[self.role], "group operations")
         return theirs
+
+    def _same_own_elements(self) -> None:
+        """Stored lists are of the same identifiers, those of no record included, which this node's memory gives.
+
+        Raises:
+            StateError: they are not (``E_STATE_LOST``).
+        """
+        try:
+            self.party.pins.check("own elements", self.own.digest())
+        except StateError:
+            raise StateError(
+                f"what this node remembered of {self.peer} when the job began is gone",
+                code="E_STATE_LOST",
+                hint="put the state folder's partners back, or submit a new job",
+                for_peer="it has lost what it stored of the job",
+            ) from None
 
     def order(self, step: str) -> NDArray[np.int64]:
         """A secret order of our own elements, int64[n]; whatever the order in the table."""
@@ -338,6 +357,15 @@ class Lists:
                 hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
                 for_peer="its disk is too small",
             )
+
+
+def _too_many(what: str, most: int) -> PolicyError:
+    return PolicyError(
+        f"{what}, and this node accepts at most {most}",
+        code="E_TOO_MANY",
+        hint="raise limits.max_set_size if you expect as many",
+        for_peer="its owner does not accept sets as large",
+    )
 
 
 def _too_few(what: str, minimum: int) -> PolicyError:

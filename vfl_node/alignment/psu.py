@@ -91,7 +91,7 @@ async def active(lists: Lists) -> Alignment:
     await lists.send("step 11 request", lists.blinded("step 11 request", order, s2))
 
     # 9, 10.
-    uids = await lists.receive("step 9", count=m)
+    uids = await lists.receive("step 9", count=m, distinct=False)
     if not is_strictly_ascending(uids.rows):
         raise ProtocolError(f"psu step 9 from {lists.peer}: the union is not sorted and distinct", code="E_UNION")
 
@@ -154,9 +154,8 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
         raise ProtocolError(f"psu: the union that {lists.peer} helped to build lacks records of ours", code="E_UNION")
     terms, party, ours = lists.terms, lists.party, len(lists.own)
     common = ours + theirs - len(rows)  # |I|, and dummies that both hold
-    known = common - shared_dummies(party.ids, terms, party.memory) if terms.dummies else common
-    if not terms.padding:
-        ours, theirs = ours - 2 * terms.dummies, theirs - 2 * terms.dummies
+    known = common - shared_dummies(party.ids, lists.peer_mark, terms, party.memory)
+    ours, theirs = ours - 2 * terms.dummies, theirs - 2 * terms.dummies
     return Alignment(
         protocol="psu",
         group=lists.group.name,

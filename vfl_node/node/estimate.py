@@ -22,6 +22,7 @@ import numpy as np
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.apsi import obfuscated_size
+from vfl_node.alignment.cover import announced
 from vfl_node.crypto.groups import Group, group
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
@@ -281,7 +282,7 @@ def _terms(terms: Align, protocol: str) -> Align:
 
 
 def _range(plan: Plan, terms: Align) -> Range:
-    n_a, n_p = (costs.announced(plan.records[role], terms, role) for role in _ROLES)
+    n_a, n_p = (announced(plan.records[role], terms, role) for role in _ROLES)
     cases = [asdict(_cost(plan, terms.protocol, n_a, n_p, *case)) for case in _cases(plan, terms, n_a, n_p)]
     return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0]}
 

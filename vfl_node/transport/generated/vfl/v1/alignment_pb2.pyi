@@ -25,7 +25,9 @@ class Held(_message.Message):
     def __init__(self, list: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class Obfuscation(_message.Message):
-    __slots__ = ("again",)
+    __slots__ = ("again", "same_size")
     AGAIN_FIELD_NUMBER: _ClassVar[int]
+    SAME_SIZE_FIELD_NUMBER: _ClassVar[int]
     again: bool
-    def __init__(self, again: bool = ...) -> None: ...
+    same_size: bool
+    def __init__(self, again: bool = ..., same_size: bool = ...) -> None: ...
