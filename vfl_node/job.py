@@ -20,6 +20,7 @@ from vfl_node.errors import UsageError
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
 """Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
 
+Protocol = Literal["psu", "psi", "apsi"]
 Metric = Literal["auc", "ace", "nll", "accuracy"]
 Sizes = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
 IdForm = Literal["text", "nocase", "integer"]
@@ -71,7 +72,7 @@ class ObfuscatedSet(Frozen):
 class Align(Frozen):
     """How records are matched (see docs/alignment.md)."""
 
-    protocol: Literal["psu", "psi", "apsi"] = Field(
+    protocol: Protocol = Field(
         default="psu", description="index the union, the intersection, or an obfuscated set around the intersection"
     )
     group: Literal["curve25519", "modp3072", "modp2048"] = Field(default="curve25519", description="where ids are blinded")

@@ -14,7 +14,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, load
 from vfl_node.errors import UsageError
-from vfl_node.job import Name
+from vfl_node.job import Name, Protocol
 
 Role = Literal["active", "passive"]
 Kind = Literal["numeric", "categorical", "ignore"]
@@ -61,6 +61,11 @@ class Limits(Frozen):
         ge=1,
         description="fewest ids of either party; an intersection that is empty or whole speaks of every one of them, and where "
         "one record in ten is shared that of 50 random ids is empty once in 200 jobs (0.9^50), that of 10 in every third",
+    )
+    protocols: tuple[Protocol, ...] = Field(
+        default=("psu", "psi", "apsi"),
+        min_length=1,
+        description="alignments that a job may ask for; a peer that may submit jobs chooses among them what is told",
     )
     max_set_size: int = Field(default=100_000_000, ge=1, description="most ids that a peer may announce, made-up ones included")
     inputs_per_peer: int = Field(

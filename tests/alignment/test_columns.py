@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfl_node.alignment.columns import Chosen, Column, Columns, Given
+from vfl_node.alignment.columns import Chosen, Column, Columns, Given, _write_all
 
 WIDTH = 3
 CHUNKS = (2, 1, 3)  # rows of each
@@ -162,8 +162,6 @@ def test_a_chunk_that_cannot_be_stored_is_not_there(tmp_path, monkeypatch):
 
 
 def _full(after):
-    from vfl_node.alignment.columns import _write_all
-
     left = [after]
 
     def write(descriptor, data):

@@ -82,20 +82,10 @@ def order_rows(rows: Rows) -> NDArray[np.int64]:
     return _ordered(rows)[1]
 
 
-def sorted_rows(rows: Rows) -> Rows:
-    """The rows in ascending byte order, uint8[n, width], a copy."""
-    return rows[order_rows(rows)]
-
-
 def is_strictly_ascending(rows: Rows) -> bool:
     """Whether the rows are sorted and no two are equal; O(n), and no memory to speak of."""
     starts = range(0, len(rows) - 1, _SLICE_ROWS)
     return all(_less(rows[i : i + _SLICE_ROWS][: len(rows) - 1 - i], rows[i + 1 : i + 1 + _SLICE_ROWS]).all() for i in starts)
-
-
-def are_distinct(rows: Rows) -> bool:
-    """Whether no two rows are equal."""
-    return RowIndex(rows).distinct
 
 
 def _ordered(rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:

@@ -188,6 +188,12 @@ class Jobs:
                 hint=f"its parties are active: {job.parties.active}, passive: {', '.join(job.parties.passive)}",
                 for_peer=f"the job does not name it as {role}",
             )
+        if job.align.protocol not in self._settings.limits.protocols:
+            raise PolicyError(
+                f"job {job.name!r} aligns by {job.align.protocol}, which this node's settings do not allow",
+                hint="see limits.protocols",
+                for_peer=f"its settings do not allow alignment by {job.align.protocol} (limits.protocols)",
+            )
         if unknown := sorted(set(job.parties.all) - {own} - set(self._settings.peers)):
             raise UsageError(
                 f"job {job.name!r} names {unknown[0]!r}, which is not among this node's peers",

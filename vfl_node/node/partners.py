@@ -46,12 +46,12 @@ class Partner:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         path = self._folder / "secret"
-        if not path.exists():
+        if not any(file.suffix != ".tmp" for file in self._folder.iterdir()):
             write_whole(path, secrets.token_bytes(32))
-        self._secret = path.read_bytes()
+        self._secret = path.read_bytes() if path.exists() else b""
         if len(self._secret) != 32:
             raise StateError(
-                f"{path} is damaged",
+                f"{path} is damaged or gone",
                 code="E_STATE_CORRUPT",
                 hint=f"restore it from a backup; under another secret {peer} may compare new alignments with earlier ones",
             )

@@ -174,16 +174,16 @@ def _check_enough_to_train(part: Part, alignment: Alignment) -> None:
     """Stop where fewer records are shared than the active party's owner wants, once the obfuscated set is agreed.
 
     Raises:
-        PolicyError: so few (``E_TOO_FEW``).
+        PolicyError: so few (``E_STOPPED``).
 
-    Leaks: that this party stops, at this owner's discretion.
+    Leaks: that this party stops at its owner's discretion; the peer may guess why.
     """
     least, shared = part.obfuscation.min_intersection, alignment.intersection
     if alignment.protocol == "apsi" and shared is not None and shared < least:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",
-            code="E_TOO_FEW",
-            hint="see obfuscation.min_intersection",
+            code="E_STOPPED",
+            hint="see obfuscation.min_intersection; to stop at all tells the other party something",
             for_peer="its owner does not go on",
         )
 

@@ -206,12 +206,8 @@ class JobFolder:
         path = self.path / "seed"
         if not path.exists():
             if not first:
-                raise StateError(
-                    f"what job {self.path.name} stored is gone from {self.path}",
-                    code="E_STATE_LOST",
-                    hint="put the state folder back, or submit a new job",
-                    for_peer="it has lost what it stored of the job",
-                )
+                raise self._lost()
+            write_whole(self._pins, b"{}")  # before the seed: where that is, they must be
             write_whole(path, secrets.token_bytes(32))
         seed = path.read_bytes()
         if len(seed) != 32:
@@ -238,10 +234,9 @@ class JobFolder:
         )
 
     def _pin(self, name: str, digest: bytes, *, code: str, text: str, hint: str) -> None:
-        path = self.path / "pins.json"
-        pins: dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+        pins = self._read_pins()
         if name not in pins:
-            write_whole(path, json.dumps(pins | {name: digest.hex()}).encode())
+            write_whole(self._pins, json.dumps(pins | {name: digest.hex()}).encode())
         elif pins[name] != digest.hex():
             before, after = pins[name][:12], digest.hex()[:12]
             raise StateError(
@@ -250,6 +245,31 @@ class JobFolder:
                 hint=hint,
                 for_peer="its part of the job has changed since it began",
             )
+
+    @property
+    def _pins(self) -> Path:
+        return self.path / "pins.json"
+
+    def _read_pins(self) -> dict[str, str]:
+        """What must stay as it is; nothing before the job has a seed."""
+        try:
+            pins: dict[str, str] = json.loads(self._pins.read_text())
+        except FileNotFoundError:
+            if (self.path / "seed").exists():
+                raise self._lost() from None
+            return {}
+        except ValueError:
+            hint = "submit the job again as a new one"
+            raise StateError(f"{self._pins} is damaged", code="E_STATE_CORRUPT", hint=hint) from None
+        return pins
+
+    def _lost(self) -> StateError:
+        return StateError(
+            f"what job {self.path.name} stored is gone from {self.path}",
+            code="E_STATE_LOST",
+            hint="put the state folder back, or submit a new job",
+            for_peer="it has lost what it stored of the job",
+        )
 
     def save_alignment(self, alignment: Alignment, seconds: float, traffic: Traffic) -> None:
         """Keep a finished alignment and what it cost, so that a restart does not repeat it."""

@@ -34,6 +34,9 @@ TELL_PEER_S = 15.0
 STEADY_S = 1.0
 """A conversation that lasted this long got somewhere: when it breaks, a new wait begins."""
 
+FIRST_PAUSE_S, MOST_PAUSE_S = 0.1, 30.0
+"""How long to wait before meeting a lost peer again; twice as long each time that it ends soon, as on a full disk."""
+
 
 class Work:
     """One job's thread.
@@ -90,7 +93,7 @@ class Work:
             log.warning("modp2048 is below today's recommended strength; prefer curve25519 or modp3072", job=self.record.id)
         table = self._table()
         deadline = time.monotonic() + self._settings.peer_wait_s
-        lost = ""
+        lost, pause_s = "", FIRST_PAUSE_S
         while True:
             try:
                 pipe = self._meet(deadline)
@@ -114,11 +117,13 @@ class Work:
                 lost = error.message
                 wait_s = self._settings.peer_wait_s
                 self.progress.say(f"{lost}; waiting up to {wait_s:.0f} s for {self._peer}", peer=self._peer)
-                if time.monotonic() - started > STEADY_S:
+                lasted = time.monotonic() - started
+                if lasted > STEADY_S:
                     deadline = time.monotonic() + wait_s
                 if time.monotonic() > deadline:
                     raise
-                self.stop.wait(0.2)
+                pause_s = FIRST_PAUSE_S if lasted > MOST_PAUSE_S else min(2 * pause_s, MOST_PAUSE_S)
+                self.stop.wait(pause_s)
 
     def _table(self) -> Table:
         """This party's table; if it cannot be used the peer is told before the job fails."""
