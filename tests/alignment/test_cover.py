@@ -14,9 +14,11 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryOfOneRun
 from vfl_node.alignment.cover import covered, pads, public_bucket, shared_dummies
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers, canonical, composite
+from vfl_node.errors import UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Learnt
 
+MARK = bytes(32)
 COUNTS = st.integers(0, 10**8)
 LADDERS = st.integers(1, 16)
 IDS = st.lists(st.binary(min_size=1, max_size=1), unique=True, max_size=12)
@@ -31,14 +33,20 @@ def announced(run):
     return [next(message.count for message in spy.messages if hasattr(message, "mark")) for spy in run.spies]
 
 
-def memory_with(ids, k, dummies):
-    """A memory under which a party with these ids takes ``k`` of its own pool."""
-    memories = (MemoryOfOneRun(Randomness(hashlib.sha256(b"%d" % seed).digest())) for seed in itertools.count())
-    return next(memory for memory in memories if shared_dummies(Identifiers.of(ids), Align(dummies=dummies), memory) == k)
-
-
 def some_memories(seed):
-    return [MemoryOfOneRun(Randomness(bytes([seed, i]) * 16)) for i in range(2)]
+    return [MemoryOfOneRun(Randomness(hashlib.sha256(b"%d %d" % (seed, i)).digest())) for i in range(2)]
+
+
+def secret_numbers(ids, memories, dummies):
+    """Each party's k: it depends on its own ids, and on the mark that the other one's memory gives."""
+    ids = [Identifiers.of(items) for items in ids]
+    marks = [m.secret.derive(f"input {own.digest().hex()}").bytes(32) for m, own in zip(memories, ids, strict=True)]
+    return tuple(shared_dummies(ids[i], marks[1 - i], Align(dummies=dummies), memories[i]) for i in range(2))
+
+
+def memories_with(ids, k, dummies):
+    """Memories under which parties with these ids take ``k`` of their own pools."""
+    return next(m for m in map(some_memories, itertools.count()) if secret_numbers(ids, m, dummies) == k)
 
 
 def observed(run):
@@ -176,14 +184,13 @@ def test_dummies_give_the_right_rows_and_rows_that_nobody_owns(run_alignment, pa
     assert {x for x, y in pairs if x and x == y} == set(ids_a) & set(ids_p)
     assert sorted(x for x in of_a if x) == sorted(ids_a)
     assert sorted(y for y in of_p if y) == sorted(ids_p)
-    k = [
-        shared_dummies(Identifiers.of(ids), Align(dummies=dummies), m) for ids, m in zip((ids_a, ids_p), memories, strict=True)
-    ]
+    k = secret_numbers((ids_a, ids_p), memories, dummies)
     unowned = sum(announced(run)) - len(ids_a) - len(ids_p) - sum(k)
     assert pairs.count((None, None)) == unowned > 0
     for view in (a, p):
         assert (view.intersection, view.union, view.missing_at_peer) == (None, None, None)
         assert view.padded == bool(padding)
+    assert [a.theirs, p.theirs] == [count - 2 * dummies for count in announced(run)[::-1]]
     if not padding:
         assert announced(run) == [len(ids_a) + 2 * dummies, len(ids_p) + 2 * dummies]
         assert (a.theirs, p.theirs) == (len(ids_p), len(ids_a))
@@ -228,7 +235,7 @@ def test_the_pools_leave_each_party_with_a_window_of_d_plus_one_sizes(run_alignm
             k = (own_k, other_k) if seer == "active" else (other_k, own_k)
             if shared + sum(k) != seen:
                 continue
-            memories = [memory_with(ids[i], k[i], dummies) for i in range(2)]
+            memories = memories_with(ids, k, dummies)
             run = run_alignment("psu", *ids, dummies=dummies, memories=memories)
             fits[shared] = (views(run)[seer], getattr(run, seer).learnt)
     assert sorted(fits) == list(range(seen - own_k - dummies, 10))  # 6 … 10, and 10 is more than the smaller set has
@@ -244,7 +251,7 @@ def test_what_is_seen_is_the_intersection_and_both_secret_numbers(run_alignment,
     ids_a, ids_p = overlapping(9, 8, 4)
     left = {"active": set(), "passive": set()}
     for k_a, k_p in [(0, 0), (dummies, dummies), (0, dummies), (dummies, 0), (1, 0)]:
-        memories = [memory_with(ids_a, k_a, dummies), memory_with(ids_p, k_p, dummies)]
+        memories = memories_with((ids_a, ids_p), (k_a, k_p), dummies)
         run = run_alignment("psu", ids_a, ids_p, dummies=dummies, memories=memories)
         assert observed(run) == 4 + k_a + k_p
         left["active"].add(observed(run) - k_a)
@@ -259,7 +266,7 @@ def test_what_is_seen_is_the_intersection_and_both_secret_numbers(run_alignment,
 def test_k_is_uniform():
     """Chi-squared over 0 … 4 in 2000 memories; 4 degrees of freedom, p = 0.001 at 18.5."""
     ids, terms = Identifiers.of([b"x", b"y"]), Align(dummies=4)
-    drawn = [shared_dummies(ids, terms, MemoryOfOneRun(Randomness(i.to_bytes(32, "big")))) for i in range(2000)]
+    drawn = [shared_dummies(ids, MARK, terms, MemoryOfOneRun(Randomness(i.to_bytes(32, "big")))) for i in range(2000)]
     counts = np.bincount(drawn)
     assert len(counts) == 5
     assert 0.1 < ((counts - 400) ** 2 / 400).sum() < 18.5
@@ -281,6 +288,44 @@ def test_k_is_the_same_in_every_job_with_this_peer(run_alignment):
     assert len({seen([*ids_a, b"%d" % i], ids_p, memories) for i in range(4)}) > 1
 
 
+@pytest.mark.parametrize("changing", [0, 1], ids=["active", "passive"])
+def test_a_set_that_differs_in_one_id_draws_the_other_partys_number_anew(run_alignment, changing):
+    """Else a party that adds one id after another would see by what is observed, less its own k, which ones are shared."""
+    ids, memories, dummies = overlapping(9, 8, 4), some_memories(1), 20
+    others, seen, shared = set(ids[1 - changing]), [], []
+    for more in (*sorted(others), b"stranger"):
+        changed = list(ids)
+        changed[changing] = [*dict.fromkeys([*ids[changing], more])]
+        run = run_alignment("psu", *changed, dummies=dummies, memories=memories)
+        shared.append(len(others & set(changed[changing])))
+        seen.append(observed(run) - secret_numbers(changed, memories, dummies)[changing])
+    assert set(shared) == {4, 5}
+    hidden = np.subtract(seen, shared)  # the other party's k
+    sets_aligned = len({s for s, n in zip(seen, shared, strict=True) if n == 5}) + 1
+    assert len(set(hidden)) > sets_aligned // 2 > 1
+    assert any(abs(a - b) > 1 for a, b in itertools.pairwise(seen))
+
+
+@pytest.mark.parametrize("more", [{}, {"padding": 2}])
+def test_another_number_of_dummies_over_the_same_sets_is_refused(run_alignment, more):
+    """Two windows have fewer sizes in common than each. Without dummies the size is told openly, as by other protocols."""
+    ids, memories = overlapping(9, 8, 4), some_memories(1)
+
+    def job(ids, memories, dummies):
+        return run_alignment("psu", *ids, dummies=dummies, memories=memories, **more)
+
+    first = job(ids, memories, 3)
+    for dummies in (2, 4):
+        for run in (job(ids, memories, dummies), job(ids[::-1], memories[::-1], dummies)):
+            assert (type(run.active), run.active.code) == (UsageError, "E_CONFIG")
+            assert "dummies: 3" in run.active.hint
+            assert not run.lists
+    assert observed(job(ids, memories, 3)) == observed(first)
+    assert job(ids, memories, 0).active.intersection == 4
+    assert isinstance(job((ids[0], ids[1][1:]), memories, 4).active, Alignment)
+    assert isinstance(job(ids, some_memories(2), 4).active, Alignment)
+
+
 def test_the_mean_of_fresh_draws_would_tell_the_intersections_size(run_alignment):
     """The negative control of the memory."""
     runs = [run_alignment("psu", *overlapping(9, 8, 4), dummies=3, memories=some_memories(seed)) for seed in range(40)]
@@ -295,7 +340,7 @@ def test_the_mean_of_fresh_draws_would_tell_the_intersections_size(run_alignment
 def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, dummies, padding, role):
     ids, terms = Identifiers.of(items), Align(dummies=dummies, padding=padding)
     memory = MemoryOfOneRun(Randomness(bytes(32)))
-    own = covered(ids, terms, role, Randomness(b"s" * 32), memory)
+    own = covered(ids, MARK, terms, role, Randomness(b"s" * 32), memory)
     assert own[: len(ids)] == items
     assert len(own.repeats()) == 0
     more = own[len(ids) :]
@@ -303,7 +348,7 @@ def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, 
     other = "passive" if role == "active" else "active"
     assert sum(item.startswith(f"\0{other}:".encode()) for item in more) == dummies
     assert sum(item.startswith(f"\0{role}:".encode()) for item in more) == (
-        shared_dummies(ids, terms, memory) if dummies else 0
+        shared_dummies(ids, MARK, terms, memory) if dummies else 0
     )
     count = len(ids) + 2 * dummies
     assert len(own) == (public_bucket(count, padding) if padding else count)
@@ -312,7 +357,7 @@ def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, 
 def test_random_identifiers_are_new_in_each_job_and_of_one_party_alone():
     terms, memory = Align(padding=1), MemoryOfOneRun(Randomness(bytes(32)))
     ids = Identifiers.of([b"%d" % i for i in range(5)])
-    first, second = (covered(ids, terms, "active", Randomness(bytes([seed]) * 32), memory)[5:] for seed in (1, 2))
+    first, second = (covered(ids, MARK, terms, "active", Randomness(bytes([seed]) * 32), memory)[5:] for seed in (1, 2))
     assert len(set(first) | set(second)) == 6
 
 

@@ -10,6 +10,7 @@ import pytest
 from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, ProtocolError, StateError
+from vfl_node.settings import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]
@@ -182,6 +183,45 @@ def test_a_claim_to_hold_a_list_that_does_not_exist(attempt, protocol):
     run = attempt(protocol, greet={"active": claim, "passive": claim})
     assert isinstance(run.active, Alignment)
     assert isinstance(run.passive, Alignment)
+
+
+# ---- what is remembered beyond the job
+
+
+@pytest.mark.parametrize("loser", [0, 1], ids=["active", "passive"])
+@pytest.mark.parametrize("lose", [(), ("folders",)], ids=["nothing else", "folders"])
+def test_dummies_of_another_memory_are_refused(attempt, loser, lose):
+    """They would be others than those of the lists that were sent, and rows would be read off at wrong places."""
+    first = attempt("psu", dummies=9)
+    memories = [MemoryOfOneRun(Randomness(bytes([7 if i == loser else i]) * 32)) for i in range(2)]
+    run = attempt("psu", lose, dummies=9, memories=memories)
+    codes = {run.active.code, run.passive.code}  # both have other ones: the peer's mark is another
+    assert {"E_STATE_LOST"} <= codes <= {"E_STATE_LOST", "E_PEER_LOST"}
+    assert not run.lists
+    put_back = attempt("psu", lose, dummies=9)
+    np.testing.assert_array_equal(put_back.active.rows, first.active.rows)
+    np.testing.assert_array_equal(put_back.passive.rows, first.passive.rows)
+
+
+def test_without_dummies_nothing_of_the_job_depends_on_the_memory(attempt):
+    first = attempt("psu", padding=1)
+    again = attempt("psu", padding=1, memories=[MemoryOfOneRun(Randomness(bytes([7 + i]) * 32)) for i in range(2)])
+    np.testing.assert_array_equal(again.active.rows, first.active.rows)
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_choice_of_the_obfuscated_set_is_not_made_again_by_another_security_number(attempt, lost):
+    """From two choices of one job the strong party could tell more. The memory gives the same one; the pin is for its loss."""
+    before, after = (Obfuscation(security_number=xi) for xi in (0, 0.9))
+    first = attempt("apsi", obfuscation="private", wish=before)
+    lose = ("folders", "memories") if lost else ("folders",)
+    run = attempt("apsi", lose, obfuscation="private", wish=after)
+    if lost:
+        assert (type(run.active), run.active.code) == (StateError, "E_REPLAY")
+        assert "step 7" in run.active.message
+        assert "step 8" not in run.lists
+    else:
+        np.testing.assert_array_equal(run.lists["step 8"], first.lists["step 8"])
 
 
 # ---- an oracle request that was answered already

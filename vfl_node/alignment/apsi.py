@@ -75,13 +75,11 @@ async def active(lists: Lists) -> Alignment:
     if stored is not None:
         _elements(lists, stored)  # refuses another group before the peer hears of it
     again = stored is not None and not stored.startswith(stamp)
-    size = lists.party.memory.recall(f"{name}-size")
-    same_size = size is not None and not size.startswith(stamp[:32])
-    await lists.channel.send(alignment_pb2.Obfuscation(again=again, same_size=same_size))
+    await lists.channel.send(alignment_pb2.Obfuscation(again=again))
 
     order = lists.order("step 4")
     i_w = lists.blinded("step 4", order, k_w).whole()  # while s computes step 3
-    m = 0  # nothing is drawn
+    drawn_size = 0  # nothing is drawn
     skipped = 3 * n_s  # group operations of the longest run that this one does without
     if stored is None or not again:
         # 3, 4, 6. s's reply is shuffled: which of our own are shared shows in step 12 only.
@@ -92,7 +90,8 @@ async def active(lists: Lists) -> Alignment:
 
         # 7. The genuine ones, and uniform others.
         genuine = lists.find(RowIndex(i_w_sw.rows), i_s_ws) >= 0
-        m = _remembered_size(lists, name, int(np.count_nonzero(genuine)), n_s)
+        m, same_size = _remembered_size(lists, name, int(np.count_nonzero(genuine)), n_s)
+        drawn_size = 0 if same_size else m
         others = np.flatnonzero(~genuine)
         others = others[lists.secret.derive("step 7").permutation(len(others))][: m - np.count_nonzero(genuine)]
         places = np.concatenate([np.flatnonzero(genuine), others])[lists.secret.derive("step 8").permutation(m)]
@@ -101,6 +100,7 @@ async def active(lists: Lists) -> Alignment:
         skipped = 2 * (n_s - m)
 
         # 8. Under another key than step 4's: s could match the two lists.
+        await lists.channel.send(alignment_pb2.Obfuscation(same_size=same_size))
         await lists.send("step 8", lists.powers("step 8", lists.chosen([i_s], places), k_w2))
 
         # 10, 11.
@@ -117,7 +117,7 @@ async def active(lists: Lists) -> Alignment:
     blinded = lists.powers("own", lists.given(shared), k_w).whole()
     places = lists.find(RowIndex(i_w.rows), blinded)
     rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
-    return _at_active(lists, lists.records(rows), n_s, 0 if same_size else m)
+    return _at_active(lists, lists.records(rows), n_s, drawn_size)
 
 
 async def passive(lists: Lists) -> Alignment:
@@ -128,21 +128,22 @@ async def passive(lists: Lists) -> Alignment:
     k_s = lists.draw("k_s")
     n_w = await lists.meet(receives=("step 4", "step 8", "step 12"))
     n_s = len(lists.own)
-    earlier = await lists.channel.receive(alignment_pb2.Obfuscation)
+    again = (await lists.channel.receive(alignment_pb2.Obfuscation)).again
 
     order = lists.order("step 3")
     i_s = lists.blinded("step 3", order, k_s)
-    m, skipped = 0, n_w + n_s
-    if not earlier.again:
+    drawn_size, skipped = 0, n_w + n_s
+    if not again:
         await lists.send("step 3", i_s)  # 3
         i_w = await lists.receive("step 4", count=n_w, distinct=False)  # 4
         i_w_sw = lists.distinct("step 4", lists.powers("step 4 powers", i_w, k_s).whole())
         await lists.send("step 6", lists.chosen([i_w_sw], lists.secret.derive("step 6").permutation(n_w)))  # 6
         least = least_size(lists.terms, n_s)
+        same_size = (await lists.channel.receive(alignment_pb2.Obfuscation)).same_size
         stripped = await lists.receive_powers("step 8", lists.group.inverse(k_s), at_least=least, at_most=n_s)
         await lists.send("step 10", stripped)
-        m = len(stripped)
-        skipped = n_s - m
+        drawn_size = 0 if same_size else len(stripped)
+        skipped = n_s - len(stripped)
 
     # 12. Each is one of our own, and no other. It may be another job's set, of whatever size.
     named = await lists.receive_powers("step 12", k_s, at_least=0, at_most=n_s)
@@ -150,7 +151,7 @@ async def passive(lists: Lists) -> Alignment:
     places = lists.find(RowIndex(i_s.whole().rows), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
-    return _at_passive(lists, order[places], n_w, 0 if earlier.same_size else m)
+    return _at_passive(lists, order[places], n_w, drawn_size)
 
 
 def obfuscated_size(shared: int, n_s: int, terms: Align, wish: Obfuscation) -> int:
@@ -212,16 +213,21 @@ def _name(lists: Lists) -> str:
     return f"obfuscated-{hashlib.sha256(b''.join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:40]}"
 
 
-def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> int:
-    """m, the same in every job of this peer and both inputs, even where none came as far as Ĩ.
+def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[int, bool]:
+    """m, the same in every job of this peer and both inputs, even where none came as far as Ĩ; whether another job drew it.
 
     s sees m in step 8, and a size asked for that was raised, or was not, bounds |I|.
 
     Raises:
+        ProtocolError: more is shared than then, so the peer's set is another one.
         UsageError: this job asks for more than the first one drew (``E_CONFIG``).
     """
     m = obfuscated_size(shared, n_s, lists.terms, lists.party.obfuscation)
-    first = int.from_bytes(lists.party.memory.keep(f"{name}-size", _stamp(lists)[:32] + m.to_bytes(8, "big"))[32:], "big")
+    job = _stamp(lists)[:32]
+    kept = lists.party.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
+    first = int.from_bytes(kept[32:], "big")
+    if first < shared:  # nothing but genuine ones would be left to choose
+        raise ProtocolError(f"{lists.peer} announces other identifiers as those of an earlier job")
     if first < least_size(lists.terms, n_s):
         raise UsageError(
             f"an earlier job over the same identifiers began with an obfuscated set of {first}; this one asks for more",
@@ -229,7 +235,7 @@ def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> int:
             hint=f"set align.obfuscation: {{size: {first}}}, or less",
             for_peer=f"an earlier job over the same identifiers had an obfuscated set of {first}",
         )
-    return first
+    return first, not kept.startswith(job)
 
 
 def _stamp(lists: Lists) -> bytes:

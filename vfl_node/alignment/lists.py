@@ -157,10 +157,10 @@ class Lists:
             self.party.pins.check("own elements", self.own.digest())
         except StateError:
             raise StateError(
-                f"what this node remembered of {self.peer} when the job began is gone",
+                f"what this node or {self.peer} remembered of the other when the job began is gone",
                 code="E_STATE_LOST",
                 hint="put the state folder's partners back, or submit a new job",
-                for_peer="it has lost what it stored of the job",
+                for_peer="what either node remembered of the other when the job began is gone",
             ) from None
 
     def order(self, step: str) -> NDArray[np.int64]:
