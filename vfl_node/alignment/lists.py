@@ -352,7 +352,7 @@ class Lists:
         needed, free = elements * self.group.width, self._columns.free_bytes()
         if needed > free:
             raise StateError(
-                f"the alignment needs up to {needed / 2**30:.1f} GiB in {self.party.folder}; {free / 2**30:.1f} GiB are free",
+                f"the alignment needs up to {needed / 2**30:.3g} GiB in {self.party.folder}; {free / 2**30:.3g} GiB are free",
                 code="E_DISK_FULL",
                 hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
                 for_peer="its disk is too small",
