@@ -35,16 +35,22 @@ PLACES = {
 }
 
 
+LEARNS = """\
+train: {bottom: [8], active_bottom: [4], top: [8], epochs: 12, batch_size: 32, learning_rate: 0.01, missing: {calibration: test}}
+evaluate: {test_fraction: 0.3, repeats: 4}
+"""
+
+
 def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
     federation.start_both()
     for _ in range(2):  # the second run of a job works as the first
-        job_id = federation.submit()
+        job_id = federation.submit(LEARNS)
         assert federation.end("clinic", job_id)["state"] == "done"
         assert federation.end("lab", job_id)["state"] == "done"
         ours, theirs = federation.report("clinic", job_id), federation.report("lab", job_id)
         sizes = {key: ours["alignment"][key] for key in ("ours", "theirs", "union", "intersection")}
         assert sizes == {"ours": 160, "theirs": 160, "union": 200, "intersection": 120}
-        assert ours["metrics"]["auc"] > 0.65  # weights and split are new each time: 0.78 to 0.99 in 30 runs
+        assert ours["metrics"]["auc"] > 0.85  # weights and splits are new each time: 0.93 to 0.99 in 25 runs
         assert ours["local_metrics"] is not None
         assert ours["metrics"]["population"] == "owned"
         assert ours["metrics"]["real_share"] == pytest.approx(120 / 160)
