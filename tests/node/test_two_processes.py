@@ -36,7 +36,7 @@ PLACES = {
 
 
 LEARNS = """\
-train: {bottom: [8], active_bottom: [4], top: [8], epochs: 12, batch_size: 32, learning_rate: 0.01, missing: {calibration: test}}
+train: {bottom: [8], active_bottom: [4], top: [8], epochs: 12, batch_size: 32, learning_rate: 0.01}
 evaluate: {test_fraction: 0.3, repeats: 4}
 """
 
