@@ -86,10 +86,10 @@ async def active(lists: Lists) -> Alignment:
         i_s = await lists.receive("step 3", count=n_s, distinct=False)
         await lists.send("step 4", i_w)
         i_s_ws = lists.distinct("step 3", lists.powers("step 3 powers", i_s, k_w).whole())  # while s computes step 6
-        i_w_sw = await lists.receive("step 6", count=len(lists.own))
+        i_w_sw = await lists.receive("step 6", count=len(lists.own), distinct=False)
 
         # 7. The genuine ones, and uniform others.
-        genuine = lists.find(RowIndex(i_w_sw.rows), i_s_ws) >= 0
+        genuine = lists.find(lists.index("step 6", i_w_sw), i_s_ws) >= 0
         m, same_size = _remembered_size(lists, name, int(np.count_nonzero(genuine)), n_s)
         drawn_size = 0 if same_size else m
         others = np.flatnonzero(~genuine)

@@ -259,7 +259,12 @@ class Lists:
         return self.distinct(name, powers)
 
     def distinct(self, name: str, column: Column) -> Column:
-        """The column, once no two of its elements are equal.
+        """The column, once no two of its elements are equal; as :meth:`index`, which it does not keep."""
+        self.index(name, column)
+        return column
+
+    def index(self, name: str, column: Column) -> RowIndex:
+        """Where each element of the column is, once no two of them are equal.
 
         Powers are looked at where there are some: points of Curve25519 that differ by a
         component of small order have the same power.
@@ -267,9 +272,10 @@ class Lists:
         Raises:
             ProtocolError: two are equal (``E_DUPLICATE``).
         """
-        if not RowIndex(column.rows).distinct:
+        index = RowIndex(column.rows)
+        if not index.distinct:
             raise ProtocolError(f"{self._from(name)}: an element occurs twice", code="E_DUPLICATE")
-        return column
+        return index
 
     # What both have in the end.
 

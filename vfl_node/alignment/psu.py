@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.cover import shared_dummies
 from vfl_node.alignment.lists import Lists
-from vfl_node.crypto.rows import RowIndex, is_strictly_ascending, order_rows
+from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Learnt
 
@@ -72,10 +72,10 @@ async def active(lists: Lists) -> Alignment:
 
     # 5, 4. Pp computes step 4 while we compute the powers of step 5.
     i_p_s1t1 = await lists.receive_powers("step 5", s1, at_least=n_p, at_most=n_p)
-    i_a_s1t1 = await lists.receive("step 4", count=n_a)
+    i_a_s1t1 = await lists.receive("step 4", count=n_a, distinct=False)
 
     # 7. L: I_a^{s1 t1}, and behind it what is new in I_p^{s1 t1}.
-    is_new = lists.find(RowIndex(i_a_s1t1.rows), i_p_s1t1) < 0
+    is_new = lists.find(lists.index("step 4", i_a_s1t1), i_p_s1t1) < 0
     places = np.concatenate([np.arange(n_a), n_a + np.flatnonzero(is_new)])
     m = len(places)
     places = places[lists.secret.derive("step 8").permutation(m)]
