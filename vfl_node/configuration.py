@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Tag, ValidationError
 
 from vfl_node.errors import UsageError
 
@@ -102,7 +102,7 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel]) -> tuple[
     """One pydantic error at ``path`` as (what is wrong, hint)."""
     name = ".".join(path)
     if item["type"] == "extra_forbidden":
-        known = sorted(_known_keys(model, path[:-1]))
+        known = sorted(_known_keys(model, path[:-1], item["loc"]))
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"unknown key {name!r}", f"{name!r}: {hint}"
@@ -117,15 +117,21 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel]) -> tuple[
     return (f"{name!r}: {text}" if name else text), ""
 
 
-def _known_keys(model: type[BaseModel], path: tuple[str, ...]) -> set[str]:
-    """The keys allowed at ``path`` inside ``model``."""
+def _known_keys(model: type[BaseModel], path: tuple[str, ...], tags: tuple[object, ...]) -> set[str]:
+    """The keys allowed at ``path`` inside ``model``; of several forms, those that ``tags`` name."""
     if not path:
         return set(model.model_fields)
     field = model.model_fields.get(path[0])
     annotation = field.annotation if field else None
-    for candidate in (annotation, *get_args(annotation)):
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-            return _known_keys(candidate, path[1:])
-        if get_origin(candidate) is dict:
-            return _known_keys(get_args(candidate)[1], path[2:])
-    return set()
+    if get_origin(annotation) is dict:
+        return _known_keys(get_args(annotation)[1], path[2:], tags)
+    return set().union(*(_known_keys(form, path[1:], tags) for form in _forms(annotation, tags)))
+
+
+def _forms(annotation: Any, tags: tuple[object, ...]) -> Iterator[type[BaseModel]]:
+    """The models that a value of this type may be, but for tagged ones that ``tags`` leave out."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    elif not any(isinstance(extra, Tag) and extra.tag not in tags for extra in getattr(annotation, "__metadata__", ())):
+        for argument in get_args(annotation):
+            yield from _forms(argument, tags)

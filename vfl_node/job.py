@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, leaves, load, validate
 from vfl_node.errors import UsageError
@@ -24,6 +24,8 @@ Protocol = Literal["psu", "psi", "apsi"]
 Metric = Literal["auc", "ace", "nll", "accuracy"]
 Sizes = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
 IdForm = Literal["text", "nocase", "integer"]
+Flow = Literal["two-party", "coordinator", "coordinator-clear"]
+Scaling = Literal["standard", "unit", "none"]
 
 WHY_TWO_PARTIES = {
     "psu": "a union of more than two sets needs a protocol of its own; unions in pairs would reveal pairwise overlaps",
@@ -139,8 +141,9 @@ class Missing(Frozen):
 
 
 class Train(Frozen):
-    """The split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
+    """A split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
 
+    algorithm: Literal["split"] = "split"
     model: Literal["mlp", "wide_deep"] = "mlp"
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
@@ -152,6 +155,56 @@ class Train(Frozen):
     learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Missing = Missing()
+
+
+class Logistic(Frozen):
+    """Logistic regression under encryption, with dummies (see docs/logistic.md)."""
+
+    algorithm: Literal["logistic"]
+    flow: Flow = Field(
+        default="two-party",
+        description="who decrypts, and whether the active party sees scores: the active party and yes, a coordinator and yes "
+        "(coordinator-clear), or a coordinator and no (coordinator)",
+    )
+    labels: Literal["active", "passive"] = Field(default="active", description="which party has the label column")
+    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model against the rest each")
+    loss: Literal["exact", "taylor"] = Field(default="exact", description="logistic loss, or its second-order polynomial at 0")
+    mask: Literal["additive", "multiplicative"] = Field(
+        default="additive", description="how a gradient is hidden from the party that decrypts it"
+    )
+    scaling: Scaling = Field(default="standard", description="of each party's columns, over its whole table")
+    l2: float = Field(default=0.0, ge=0, le=1e3, allow_inf_nan=False, description="weight decay; the intercept has none")
+    learning_rate: float = Field(default=0.5, gt=0, le=1e3, allow_inf_nan=False)
+    iterations: int = Field(default=30, ge=1, le=10_000)
+    tolerance: float = Field(
+        default=0.0, ge=0, lt=1, allow_inf_nan=False, description="end when the loss changes by no more than this share; 0: never"
+    )
+    batch_size: int | None = Field(default=None, ge=1, le=100_000_000, description="shared rows an iteration; null: all of them")
+    key_bits: Literal[2048, 3072, 4096] = Field(default=3072, description="size of the Paillier key")
+    short_exponents: bool = Field(
+        default=False, description="quicker encryption that rests on a further assumption (see docs/logistic.md)"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
+
+    @property
+    def outputs(self) -> int:
+        """Models trained side by side: one for two classes, else one a class."""
+        return 1 if self.classes == 2 else self.classes
+
+    @model_validator(mode="after")
+    def _possible(self) -> Logistic:
+        if self.flow == "coordinator" and self.loss == "exact":
+            raise ValueError(
+                "flow: coordinator computes residuals under encryption, where the exact loss's sigmoid cannot be computed: "
+                "say loss: taylor, or flow: coordinator-clear, in which the active party sees scores"
+            )
+        if self.labels == "passive" and self.flow != "coordinator":
+            raise ValueError(
+                "labels: passive needs flow: coordinator, since whoever else held the key could decrypt residuals, which are labels"
+            )
+        if self.labels == "passive" and self.classes > 2:
+            raise ValueError("labels: passive is for two classes")
+        return self
 
 
 class Evaluate(Frozen):
@@ -171,13 +224,28 @@ class Evaluate(Frozen):
         return self
 
 
+def _algorithm(value: object) -> object:
+    """Which of the trainings a section describes: a split network unless it says otherwise."""
+    return value.get("algorithm", "split") if isinstance(value, Mapping) else getattr(value, "algorithm", "split")
+
+
+Training = Annotated[
+    Annotated[Train, Tag("split")] | Annotated[Logistic, Tag("logistic")],
+    Discriminator(
+        _algorithm,
+        custom_error_type="algorithm",
+        custom_error_message="train.algorithm is neither split nor logistic",
+    ),
+]
+
+
 class Job(Frozen):
     """One joint computation. Without ``train`` it only aligns."""
 
     name: Name
     parties: Parties
     align: Align = Align()
-    train: Train | None = None
+    train: Training | None = None
     evaluate: Evaluate = Evaluate()
 
     @model_validator(mode="after")
@@ -185,16 +253,57 @@ class Job(Frozen):
         if len(self.parties.passive) > 1:
             protocol = self.align.protocol
             raise ValueError(f"several passive parties with {protocol} are not built yet: {WHY_TWO_PARTIES[protocol]}")
-        if self.parties.coordinator:
-            raise ValueError("no protocol of this version needs a coordinator; leave parties.coordinator out")
+        needs_coordinator = isinstance(self.train, Logistic) and self.train.flow != "two-party"
+        if needs_coordinator and not self.parties.coordinator:
+            raise ValueError("this train.flow needs a third party that holds the key: name it in parties.coordinator")
+        if self.parties.coordinator and not needs_coordinator:
+            raise ValueError(
+                "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator or coordinator-clear only; "
+                "leave it out"
+            )
         if self.train:
-            self._can_train(self.train.missing)
+            if isinstance(self.train, Logistic):
+                self._can_regress(self.train)
+            else:
+                self._can_train(self.train.missing)
             if self.align.protocol == "apsi" and self.evaluate.share_with_passive:
                 raise ValueError(
                     "evaluate.share_with_passive must be false with apsi: metrics are counted over shared records, "
                     "so their values tell the passive party how many there are"
                 )
         return self
+
+    @property
+    def label_holder(self) -> str | None:
+        """The role whose table needs labels; None for a job that only aligns."""
+        if self.train is None:
+            return None
+        return self.train.labels if isinstance(self.train, Logistic) else "active"
+
+    @property
+    def classes(self) -> int:
+        """How many classes the labels have."""
+        return self.train.classes if isinstance(self.train, Logistic) else 2
+
+    def _can_regress(self, train: Logistic) -> None:
+        """Refuse what genuine-with-dummy training cannot do, or what would tell too much."""
+        if self.align.protocol == "psu":
+            raise ValueError(
+                "logistic regression does not train on a union: for rows that only the active party owns the passive one has "
+                "no score u_s to contribute. Say align.protocol: apsi, or psi"
+            )
+        if self.evaluate.repeats > 1:
+            raise ValueError(
+                "evaluate.repeats must be 1 with logistic: every repeat would show the passive party gradients over other "
+                "rows, and their differences more of the residuals"
+            )
+        if train.labels == "passive" and self.evaluate.test_fraction > 0:
+            raise ValueError(
+                "evaluate.test_fraction must be 0 with labels: passive: to measure on held-out rows the passive party would "
+                "have to know which of them the active party owns"
+            )
+        if self.evaluate.share_with_passive and train.labels == "passive":
+            raise ValueError("evaluate.share_with_passive has nothing to share with labels: passive")
 
     def _can_train(self, missing: Missing) -> None:
         """Refuse what would fail, or tell too much, only after a long alignment."""
@@ -263,11 +372,13 @@ __all__ = [
     "Evaluate",
     "IdForm",
     "Job",
+    "Logistic",
     "Missing",
     "Name",
     "ObfuscatedSet",
     "Parties",
     "Train",
+    "Training",
     "UsageError",
     "differing_fields",
     "load_job",
