@@ -106,6 +106,50 @@ def test_what_is_not_defined_is_none() -> None:
         assert metrics.auc(np.full(3, label), np.array([0.1, 0.2, 0.3])) is None
 
 
+def of_three_classes(rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Labels of three classes and probabilities that know something of them."""
+    rng = np.random.default_rng(rows)
+    labels = np.r_[0, 1, 2, rng.integers(0, 3, rows - 3)].astype(np.float32)
+    raw = np.round(rng.uniform(0.1, 1, (rows, 3)) + (labels[:, None] == np.arange(3)) * 0.5, 1)  # with ties
+    return labels, raw / raw.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("rows", [3, 10, 500])
+def test_metrics_of_several_classes_are_scikit_learns(rows: int) -> None:
+    oracle = pytest.importorskip("sklearn.metrics")
+    labels, p = of_three_classes(rows)
+    assert metrics.multiclass_accuracy(labels, p) == pytest.approx(oracle.accuracy_score(labels, p.argmax(axis=1)))
+    expected = oracle.roc_auc_score(labels, p, multi_class="ovr", average="macro")
+    assert metrics.macro_auc(labels, p) == pytest.approx(expected, abs=1e-12)
+
+
+def test_of_equal_probabilities_the_first_class_counts() -> None:
+    assert metrics.multiclass_accuracy(np.array([0, 1, 2]), np.full((3, 3), 1 / 3)) == pytest.approx(1 / 3)
+    assert metrics.multiclass_accuracy(np.array([2, 2]), np.array([[0, 0.5, 0.5], [0, 0.4, 0.6]])) == 0.5
+
+
+def test_macro_auc_weighs_classes_alike_and_leaves_out_absent_ones() -> None:
+    labels = np.array([0, 0, 0, 2, 2])
+    scores = np.array([[0.9, 0, 0.1], [0.8, 0, 0.7], [0.2, 0, 0.2], [0.4, 0, 0.5], [0.3, 0, 0.6]])
+    of_0, of_2 = metrics.auc(labels == 0, scores[:, 0]), metrics.auc(labels == 2, scores[:, 2])
+    assert (of_0, of_2) == (4 / 6, 4 / 6)
+    assert metrics.macro_auc(labels, scores) == pytest.approx(4 / 6)
+    scores[:, 2] *= -1
+    assert metrics.macro_auc(labels, scores) == pytest.approx((4 / 6 + 2 / 6) / 2)
+
+
+def test_metrics_of_several_classes_are_none_where_not_defined() -> None:
+    assert metrics.multiclass_accuracy(np.array([]), np.empty((0, 3))) is None
+    assert metrics.macro_auc(np.array([]), np.empty((0, 3))) is None
+    assert metrics.macro_auc(np.array([1, 1]), np.full((2, 3), 0.3)) is None
+
+
+@pytest.mark.parametrize("metric", [metrics.multiclass_accuracy, metrics.macro_auc])
+def test_nan_is_refused_of_several_classes(metric: metrics.Metric) -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        metric(np.array([0, 1]), np.array([[0.1, 0.9], [np.nan, 0.2]]))
+
+
 @pytest.mark.parametrize("name", [*metrics.RANKING, *metrics.PROBABILISTIC])
 def test_nan_is_refused(name: str) -> None:
     broken = np.array([0.1, np.nan, 0.2, 0.3])

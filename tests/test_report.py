@@ -17,7 +17,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.job import Job
 from vfl_node.ledger import Learnt
 from vfl_node.report import Report
-from vfl_node.training.task import Epoch, TrainingResult
+from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Traffic
 
 ROOT = Path(__file__).parents[1]
@@ -52,7 +52,10 @@ RESULT = TrainingResult(
     local_calibration_curve=[(0.2, 0.1, 50), (0.7, 0.9, 53)],
     weights={},
     encoder="",
-    learnt=(Learnt("embeddings", 1479, "an embedding of each shared row"),),
+    learnt={
+        "clinic": (Learnt("embeddings", 1479, "an embedding of each shared row"),),
+        "lab": (Learnt("gradients", 1365, "a gradient for each row of every batch"), Learnt("figures", 0, "none")),
+    },
 )
 
 REPEATED = replace(
@@ -70,15 +73,52 @@ UNTOLD = replace(
     population=None,
     calibration_curve=[],
     local_calibration_curve=[],
-    learnt=(
-        Learnt("gradients", 1365, "a gradient for each row of every batch"),
-        Learnt("figures", 0, "neither loss nor metrics"),
-    ),
 )
 
 
 PSI = {"protocol": "psi"}
 APSI = {"protocol": "apsi", "obfuscation": {"size": 480}}
+
+
+def regression(*, party: str = "clinic", align: dict[str, Any] = APSI, rows: int | None = 480, **train: Any) -> Report:
+    """Logistic regression of clinic and lab, with carol where the flow needs one, as ``party`` reports it."""
+    flow = train.get("flow", "two-party")
+    parties = {"active": "clinic", "passive": "lab"} | ({} if flow == "two-party" else {"coordinator": "carol"})
+    evaluate = {"test_fraction": 0 if train.get("labels") == "passive" else 0.2}
+    document = {"name": "trial", "parties": parties, "align": align, "evaluate": evaluate}
+    job = Job.model_validate(document | {"train": {"algorithm": "logistic", "iterations": 3, **train}})
+    several = job.classes > 2
+    told = party == "clinic" and job.label_holder == "active"
+    result = replace(
+        RESULT if told else UNTOLD,
+        epochs=tuple(replace(epoch, auc=None, loss=epoch.loss if told else None) for epoch in RESULT.epochs),
+        steps=3,
+        metrics=VALUES | ({"ace": None, "nll": None} if several else {}) if told else None,
+        local_metrics=ALONE | ({"ace": None, "nll": None} if several else {}) if told else None,
+        calibration_curve=RESULT.calibration_curve if told and not several else [],
+        local_calibration_curve=RESULT.local_calibration_curve if told and not several else [],
+        learnt={name: (Learnt("rounds", 3, f"how long {name} trained"),) for name in job.parties.all},
+        logistic=LogisticFigures(
+            flow=flow,
+            rows=rows,
+            features={"clinic": 8, "lab": 12} if party != "lab" else {"lab": 12},
+            rounds=3,
+            decryptions={"lab": 36} | ({"clinic": 24} if flow == "coordinator" and party != "lab" else {}),
+            dropped=("constant", "empty") if party == "lab" else (),
+            warnings=("480 shared rows are fewer than 20 for each of 40 columns.",) if party == "clinic" else (),
+        ),
+    )
+    if party == "carol":
+        phases = {
+            "preflight (clinic)": Traffic(1, 2, 3, 4),
+            "train (clinic)": Traffic(5, 6, 7, 8),
+            "train (lab)": Traffic(9, 10),
+        }
+        return build(job, party=party, training=result, alignment=None, align_seconds=None, traffic=phases)
+    phases = {"align": Traffic(3000, 4000, 5, 6), "train": Traffic(50_000, 60_000, 7, 8)}
+    if flow != "two-party":
+        phases["train (coordinator)"] = Traffic(700, 800, 9, 10)
+    return build(job, party=party, training=result, traffic=phases)
 
 
 def aligned(job: Job, party: str) -> Alignment:
@@ -109,7 +149,7 @@ def build(job: Job | None = None, *, party: str = "clinic", training: TrainingRe
         "job": job,
         "job_id": "trial-0a1b2c3d",
         "party": party,
-        "alignment": aligned(job, party),
+        "alignment": aligned(job, party) if party in ("clinic", "lab") else None,
         "align_seconds": 0.5,
         "traffic": {"preflight": Traffic(10, 20, 1, 2), "align": Traffic(3000, 4000, 5, 6)},
         "training": training if job.train else None,
@@ -150,6 +190,19 @@ REPORTS = {
     "dummies": lambda: build(a_job(align={"dummies": 20})),
     "dummies, align only": lambda: build(a_job(align={"dummies": 20, "padding": 1}, train=False)),
     "align only": lambda: build(a_job(train=False)),
+    "logistic, active": lambda: regression(),
+    "logistic, active, intersection": lambda: regression(align=PSI),
+    "logistic, passive": lambda: regression(party="lab"),
+    "logistic, several classes": lambda: regression(classes=10),
+    "three parties, active": lambda: regression(flow="coordinator", loss="taylor"),
+    "three parties, passive": lambda: regression(party="lab", flow="coordinator", loss="taylor"),
+    "three parties, coordinator": lambda: regression(party="carol", flow="coordinator", loss="taylor", rows=None),
+    "scores in clear, active": lambda: regression(flow="coordinator-clear"),
+    "scores in clear, coordinator": lambda: regression(party="carol", flow="coordinator-clear"),
+    "labels at the passive party, active": lambda: regression(flow="coordinator", loss="taylor", labels="passive"),
+    "labels at the passive party, passive": lambda: regression(
+        party="lab", flow="coordinator", loss="taylor", labels="passive"
+    ),
     "empty set": lambda: build(a_job(train=False), alignment=Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, 4, 0)),
 }
 cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
@@ -266,17 +319,72 @@ def test_learnt_is_that_of_alignment_and_training_for_both_parties(party: str, a
     job = a_job(align=align)
     built = build(job, party=party, training=RESULT if party == "clinic" else UNTOLD)
     assert list(built.learnt) == [party, "lab" if party == "clinic" else "clinic"]
-    own, theirs = built.learnt.values()
-    view, trained = aligned(job, party), RESULT if party == "clinic" else UNTOLD
-    assert [asdict(entry) for entry in view.learnt + trained.learnt] == [entry.model_dump() for entry in own]
-    assert [entry.model_dump() for entry in theirs[:2]] == [asdict(entry) for entry in view.peer_learnt]
-    found = {entry.what: entry.count for entry in theirs[2:]}
-    if party == "clinic":
-        lacks = {"psu": 57, "psi": 0, "apsi": 27}[job.align.protocol] if align in ({}, PSI, APSI) else None
-        assert found == {"gradients": 3 * 455, "figures": 0} | ({} if lacks == 0 else {"membership": lacks})
-    else:
-        lacks = {"psu": 59, "psi": 0, "apsi": 0}[job.align.protocol] if align in ({}, PSI, APSI) else None
-        assert found == {"embeddings": 3 * 455 + 114} | ({} if lacks == 0 else {"membership": lacks})
+    view, trained = aligned(job, party), RESULT.learnt
+    for name, entries in ((party, view.learnt), (list(built.learnt)[1], view.peer_learnt)):
+        assert [entry.model_dump() for entry in built.learnt[name]] == [asdict(entry) for entry in entries + trained[name]]
+
+
+def test_learnt_has_every_party_of_the_job() -> None:
+    built = regression(flow="coordinator", loss="taylor")
+    assert list(built.learnt) == ["clinic", "lab", "carol"]
+    assert [entry.what for entry in built.learnt["clinic"]] == ["set size", "rounds"]
+    assert [entry.what for entry in built.learnt["lab"]] == ["set size", "intersection", "rounds"]
+    assert [entry.what for entry in built.learnt["carol"]] == ["rounds"]
+    whole = json.loads(built.to_json())
+    for learnt in ({name: [] for name in ("clinic", "lab")}, whole["learnt"] | {"dave": []}):
+        with pytest.raises(ValidationError, match="each party of the job"):
+            Report.model_validate(whole | {"learnt": learnt})
+    with pytest.raises(KeyError, match="lab"):  # a trainer that says nothing of a party is wrong, and not read as "nothing"
+        build(training=replace(RESULT, learnt={"clinic": ()}))
+
+
+def test_alignment_is_null_at_the_coordinator_and_nowhere_else() -> None:
+    coordinator = json.loads(regression(party="carol", flow="coordinator-clear").to_json())
+    assert (coordinator["role"], coordinator["alignment"], coordinator["metrics"]) == ("coordinator", None, None)
+    assert list(coordinator["learnt"]) == ["carol", "clinic", "lab"]
+    for party in ("clinic", "lab"):
+        other = json.loads(build(party=party).to_json())
+        with pytest.raises(ValidationError, match="nowhere else"):
+            Report.model_validate(coordinator | {"alignment": other["alignment"]})
+        with pytest.raises(ValidationError, match="nowhere else"):
+            Report.model_validate(other | {"alignment": None})
+        with pytest.raises(ValidationError, match="nowhere else"):
+            build(party=party, alignment=None, align_seconds=None)
+
+
+def test_figures_of_a_logistic_regression() -> None:
+    own = {"flow": "two-party", "rows": 480, "rounds": 3, "decryptions": {"lab": 36}}
+    active, passive = (json.loads(regression(party=party).to_json())["training"] for party in ("clinic", "lab"))
+    warning = "480 shared rows are fewer than 20 for each of 40 columns."
+    for found, features, dropped, warnings in (
+        (active, {"clinic": 8, "lab": 12}, [], [warning]),
+        (passive, {"clinic": None, "lab": 12}, ["constant", "empty"], []),
+    ):
+        expected = own | {"algorithm": "logistic", "features": features, "dropped": dropped, "warnings": warnings}
+        assert {key: found[key] for key in expected} == expected
+    assert [epoch["loss"] for epoch in active["epochs"]] == [0.7, 0.5, 0.4]
+    assert [epoch["loss"] for epoch in passive["epochs"]] == [None] * 3
+    split = json.loads(build().to_json())["training"]
+    assert {key: split[key] for key in (*own, "algorithm", "features", "dropped", "warnings")} == dict.fromkeys(
+        (*own, "features", "dropped")
+    ) | {"algorithm": "split", "warnings": []}
+
+
+def test_figures_of_one_algorithm_are_refused_in_another() -> None:
+    logistic, split = (json.loads(of.to_json()) for of in (regression(), build()))
+    for whole, change in (
+        (logistic, {"rounds": None}),
+        (logistic, {"algorithm": "split"}),
+        (split, {"rounds": 3}),
+        (split, {"algorithm": "logistic"}),
+        (split, {"algorithm": "forest"}),
+        (logistic, {"flow": "four-party"}),
+        (logistic, {"decryptions": {"lab": -1}}),
+        (logistic, {"surprise": 1}),
+    ):
+        assert Report.model_validate(whole).training
+        with pytest.raises(ValidationError, match="training"):
+            Report.model_validate(whole | {"training": whole["training"] | change})
 
 
 def test_every_keyword_of_the_ledger_is_documented() -> None:
@@ -284,12 +392,6 @@ def test_every_keyword_of_the_ledger_is_documented() -> None:
     ledger = (ROOT / "docs/report.md").read_text().split("## The ledger")[1]
     documented = set(re.findall(r"^\| `([^`]+)` \| [^|`]", ledger, flags=re.M))
     assert set(re.findall(r'Learnt\(\s*"([^"]+)"', sources)) == documented
-
-
-def test_learnt_figures_are_counted_where_they_are_shared() -> None:
-    for metrics, count in ((["auc", "nll"], 3 * 2 + 2), (["nll"], 3 + 1)):
-        learnt = build(a_job(share_with_passive=True, metrics=metrics)).learnt["lab"]
-        assert {entry.what: entry.count for entry in learnt}["figures"] == count
 
 
 @cases
@@ -315,12 +417,14 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
 
 def test_hostile_text_stays_text() -> None:
     learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Learnt(HOSTILE, None, HOSTILE),))
-    hostile = replace(RESULT, device=HOSTILE, learnt=(Learnt("embeddings", 1, HOSTILE),))
+    said = dict.fromkeys(("clinic", "lab"), (Learnt("embeddings", 1, HOSTILE),))
+    figures = LogisticFigures("two-party", 1, {}, 1, {}, dropped=(HOSTILE,), warnings=(HOSTILE,))
+    hostile = replace(RESULT, device=HOSTILE, learnt=said, logistic=figures)
     traffic = {"align": Traffic(), HOSTILE: Traffic(1, 2, 3, 4)}
     html = page(build(alignment=learnt, training=hostile, traffic=traffic, versions={HOSTILE: HOSTILE}))
     tags = parsed(html)
     assert not {"script", "img"} & {tag for tag, _ in tags}
-    assert html.count("&lt;img src=x") >= 6
+    assert html.count("&lt;img src=x") >= 9
 
 
 def test_page_of_the_active_party_leads_with_both_models_and_their_difference() -> None:
@@ -386,6 +490,63 @@ def test_page_draws_the_calibration_of_both_models() -> None:
     assert "dashed" not in text(single)
 
 
+def test_page_draws_the_loss_of_each_iteration() -> None:
+    html = page(regression())
+    assert "mean loss by iteration: from 0.7 at 1 to 0.4 at 3." in html
+    assert "epoch" not in html
+    assert "iteration" not in page(build())
+
+
+def test_page_warns_before_the_result() -> None:
+    seen = text(page(regression()))
+    assert "Warnings 480 shared rows are fewer than 20" in seen
+    assert seen.index("Warnings") < seen.index("0.991 federated")
+    for without in (regression(party="lab"), build()):
+        assert "Warnings" not in text(page(without))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("logistic, active", "clinic has the key: it decrypts lab's gradients, which lab masks, and sees lab's scores."),
+        ("logistic, passive", "Columns, encoded clinic hidden, lab 12 Columns left out constant , empty Rounds 3"),
+        (
+            "logistic, passive",
+            "3 iterations 36 values decrypted for lab 480 rows in the obfuscated set Metrics were not shared",
+        ),
+        ("logistic, several classes", "mean over the classes, each against the rest"),
+        ("three parties, active", "clinic, the active party trial with lab and carol · finished"),
+        ("three parties, active", "carol has the key: it decrypts gradients, which each party masks."),
+        ("scores in clear, active", "it decrypts lab's gradients, which lab masks. clinic sees lab's scores."),
+        ("three parties, coordinator", "Report of carol, the coordinator trial with clinic and lab"),
+        ("three parties, coordinator", "36 values decrypted for lab 24 values decrypted for clinic carol holds the key"),
+        ("three parties, coordinator", "Shared rows hidden Columns, encoded clinic 8, lab 12 Rounds 3"),
+        ("three parties, coordinator", "carol took no part in the alignment; what the others learnt by it"),
+        ("three parties, coordinator", "clinic (active), lab (passive), carol (coordinator)"),
+        ("labels at the passive party, active", "This job measures no metrics: lab has the labels"),
+        ("labels at the passive party, active", "453 of them are clinic's too; the other 27 do not count."),
+        ("labels at the passive party, passive", "This job measures no metrics: lab has the labels"),
+    ],
+)
+def test_page_of_a_logistic_regression(name: str, words: str) -> None:
+    assert words in text(page(REPORTS[name]()))
+
+
+def test_page_of_the_coordinator_has_no_records() -> None:
+    html = page(REPORTS["three parties, coordinator"]())
+    assert "Whose records" not in html
+    assert 'id="sets-text"' not in html
+    assert "train (clinic): sent 5 B · received 6 B; train (lab): sent 9 B · received 10 B." in html
+    assert "Whose records" in page(REPORTS["three parties, active"]())
+
+
+def test_page_reads_several_classes_as_what_they_are() -> None:
+    assert "at threshold 0.5" in text(page(regression()))
+    several = text(page(regression(classes=10)))
+    assert "at threshold 0.5" not in several
+    assert "NLL" not in several
+
+
 def drawn(html: str) -> str:
     """What a screen reader says of the figure of sets."""
     return re.search(r'id="sets-text">(.*?)</desc>', html)[1]
@@ -443,12 +604,19 @@ def test_page_has_a_ledger_of_each_party() -> None:
 
 
 @cases
+def test_page_has_a_ledger_for_each_party_of_the_job(make) -> None:
+    built = make()
+    titles = re.findall(r'<h3 class="key[^"]*">(.*?)</h3>', page(built))
+    assert titles == [f"{built.party} (this party)", *(name for name in built.parties.all if name != built.party)]
+
+
+@cases
 def test_page_claims_no_more_than_may_be_said(make) -> None:
     built = make()
     seen = text(page(built))
-    if built.alignment.protocol == "psu" and built.alignment.union is not None:
+    if built.alignment and built.alignment.protocol == "psu" and built.alignment.union is not None:
         assert "Alignment reveals the size of each party's set and of their union." in seen
-    elif built.alignment.protocol == "psi":
+    elif built.alignment and built.alignment.protocol == "psi":
         assert "to both which records they share" in seen
     assert ("Training leaks more, and the product measures how much." in seen) == (built.training is not None)
     assert not re.search(

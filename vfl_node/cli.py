@@ -44,6 +44,7 @@ class RoleName(str, Enum):
 
     active = "active"
     passive = "passive"
+    coordinator = "coordinator"
 
 
 ConfigOption = Annotated[Optional[Path], typer.Option("--config", help="The node's configuration file.")]  # noqa: UP045
@@ -114,7 +115,7 @@ def certify(
 @app.command()
 def run(
     job: Annotated[Path, typer.Argument(help="The job file.")],
-    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or a party's name. Repeat per party.")],
+    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or a party's name. Repeat per data party.")],
     folder: Annotated[Path, typer.Option("--out", help="Where reports and models go.")],
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
@@ -159,6 +160,8 @@ def estimate(
     from vfl_node.node import estimate as estimates
 
     spec, settings = load_job(job), load_settings(config) if config else None
+    if settings and settings.role == "coordinator":
+        raise UsageError("a coordinator takes no part in aligning", hint="leave --config out, or give another node's")
     plan = estimates.plan(spec, settings, active=active, passive=passive, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     found = estimates.estimate(plan)
     if as_json:
@@ -249,7 +252,8 @@ def _follow(client: Any, job_id: str) -> None:
 
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
     """``PARTY=FILE`` options as party name → file."""
-    roles = {"active": job.parties.active, "passive": job.parties.passive[0]}
+    coordinator = job.parties.coordinator
+    roles = {"active": job.parties.active, "passive": job.parties.passive[0], "coordinator": coordinator}
     files: dict[str, Path] = {}
     for option in options:
         key, equals, path = option.partition("=")
@@ -260,12 +264,14 @@ def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
             raise UsageError(
                 f"--data names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
             )
+        if name == coordinator:
+            raise UsageError(f"--data {option}: {name} is the job's coordinator, which has no data", hint="leave it out")
         if name in files:
             raise UsageError(f"--data is given twice for {name}")
         files[name] = Path(path)
         if not files[name].is_file():
             raise UsageError(f"no file {path} (data of {name})", code="E_FILE")
-    if missing := [name for name in job.parties.all if name not in files]:
+    if missing := [name for name in job.parties.all if name not in files and name != coordinator]:
         raise UsageError(f"no --data for {missing[0]}", hint=f"--data {missing[0]}=FILE.csv")
     return files
 

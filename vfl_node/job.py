@@ -167,7 +167,7 @@ class Logistic(Frozen):
         "(coordinator-clear), or a coordinator and no (coordinator)",
     )
     labels: Literal["active", "passive"] = Field(default="active", description="which party has the label column")
-    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model against the rest each")
+    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model a class")
     loss: Literal["exact", "taylor"] = Field(default="exact", description="logistic loss, or its second-order polynomial at 0")
     mask: Literal["additive", "multiplicative"] = Field(
         default="additive", description="how a gradient is hidden from the party that decrypts it"
@@ -177,9 +177,15 @@ class Logistic(Frozen):
     learning_rate: float = Field(default=0.5, gt=0, le=1e3, allow_inf_nan=False)
     iterations: int = Field(default=30, ge=1, le=10_000)
     tolerance: float = Field(
-        default=0.0, ge=0, lt=1, allow_inf_nan=False, description="end when the loss changes by no more than this share; 0: never"
+        default=0.0, ge=0, lt=1, allow_inf_nan=False, description="end when the loss changes by no more than this; 0: never"
     )
-    batch_size: int | None = Field(default=None, ge=1, le=100_000_000, description="shared rows an iteration; null: all of them")
+    batch_size: int | None = Field(default=None, ge=1, le=100_000_000, description="shared rows an iteration; null: all")
+    least_rows: int = Field(
+        default=20,
+        ge=0,
+        description="a column in which fewer shared rows differ from the rest is left out, since its gradient would show their "
+        "residuals; 0: all columns stay",
+    )
     key_bits: Literal[2048, 3072, 4096] = Field(default=3072, description="size of the Paillier key")
     short_exponents: bool = Field(
         default=False, description="quicker encryption that rests on a further assumption (see docs/logistic.md)"
@@ -200,10 +206,17 @@ class Logistic(Frozen):
             )
         if self.labels == "passive" and self.flow != "coordinator":
             raise ValueError(
-                "labels: passive needs flow: coordinator, since whoever else held the key could decrypt residuals, which are labels"
+                "labels: passive needs flow: coordinator: whoever else held the key could decrypt residuals, which are labels"
             )
-        if self.labels == "passive" and self.classes > 2:
+        if self.classes > 2 and self.labels == "passive":
             raise ValueError("labels: passive is for two classes")
+        if self.classes > 2 and self.mask == "multiplicative":
+            raise ValueError(
+                "mask: multiplicative is for two classes: with more their residuals share a ciphertext, and one factor would "
+                "show the ratios of their gradients"
+            )
+        if self.classes > 2 and self.flow == "coordinator" and self.tolerance > 0:
+            raise ValueError("tolerance must be 0 with flow: coordinator and several classes: their losses are not computed")
         return self
 
 

@@ -1,6 +1,7 @@
 """How good predictions are: ranking, calibration, and the interval over repeated splits.
 
 Labels are 0 and 1, scores and probabilities numbers without NaN; all arrays have N entries.
+With K classes labels are 0 to K − 1, and scores and probabilities have a column for each.
 A metric that is not defined (no rows, or one class only) is None.
 """
 
@@ -78,6 +79,24 @@ def calibration_curve(labels: Array, probabilities: Array, ranges: int = RANGES)
     effective = 1 if p[0] == p[-1] else min(ranges, len(p))
     cuts = [*range(0, effective * (len(p) // effective), len(p) // effective), len(p)]
     return [(float(p[a:b].mean()), float(positive[a:b].mean()), b - a) for a, b in pairwise(cuts)]
+
+
+def multiclass_accuracy(labels: Array, probabilities: Array) -> float | None:
+    """Share of the N rows whose class has the highest of the K ``probabilities``, [N, K]; of equal ones the first counts."""
+    if len(labels) == 0:
+        return None
+    return float((_numbers(probabilities).argmax(axis=1) == np.asarray(labels)).mean())
+
+
+def macro_auc(labels: Array, scores: Array) -> float | None:
+    """Mean of each class's :func:`auc` against the rest by its column of ``scores``, [N, K].
+
+    Classes for which it is not defined, since no row or every row is theirs, are left out.
+    """
+    columns = _numbers(scores).T
+    found = [auc(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
+    defined = [value for value in found if value is not None]
+    return math.fsum(defined) / len(defined) if defined else None
 
 
 Metric = Callable[[Array, Array], float | None]

@@ -15,17 +15,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, StringConstraints
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 import vfl_node
 from vfl_node import report_page
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import Frozen
 from vfl_node.files import write_whole
-from vfl_node.job import Job, Name, Parties
+from vfl_node.job import Flow, Job, Name, Parties
 from vfl_node.ledger import Learnt
 from vfl_node.settings import Role
-from vfl_node.training.split import active_learns, passive_learns
 from vfl_node.training.task import TrainingResult
 from vfl_node.transport.channel import Traffic
 
@@ -68,26 +67,46 @@ class AlignmentSizes(Section):
 
 
 class EpochFigures(Section):
-    """One epoch of the first repeat."""
+    """One epoch of the first repeat, or one iteration of a logistic regression."""
 
     loss: float | None = Field(
-        description="mean over its rows, synthetic labels taken as true; null if not shared with this party"
+        description="mean over its rows, synthetic labels taken as true; null if not known to this party; of a logistic "
+        "regression over those of its rows that the active party owns"
     )
     auc: float | None = Field(
         description="of the federated model on the training rows that the active party owns, as they were met during the "
-        "epoch; null if not asked for, not defined or not shared with this party"
+        "epoch; null if not asked for, not defined or not known to this party"
     )
     seconds: float = Field(ge=0)
     bytes: Count = Field(description="sent and received")
 
 
 class TrainingFigures(Section):
-    """How training went."""
+    """How training went. What a split network does not have is null."""
 
+    algorithm: Literal["split", "logistic"]
     epochs: tuple[EpochFigures, ...]
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
     device: str
+    flow: Flow | None = Field(default=None, description="logistic: who decrypts, and what the active party sees of scores")
+    rows: Count | None = Field(default=None, description="logistic: shared rows trained on; null if not known to this party")
+    features: dict[Name, Count | None] | None = Field(
+        default=None, description="logistic: party → encoded columns; null for a party of which this one does not know it"
+    )
+    rounds: Count | None = Field(default=None, description="logistic: gradients computed under encryption")
+    decryptions: dict[Name, Count] | None = Field(
+        default=None, description="logistic: party → values decrypted for it, as far as this party knows"
+    )
+    dropped: tuple[str, ...] | None = Field(default=None, description="logistic: this party's own columns left out")
+    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
+
+    @model_validator(mode="after")
+    def _of_one_algorithm(self) -> TrainingFigures:
+        figures = (self.flow, self.features, self.rounds, self.decryptions, self.dropped)
+        if any((figure is None) == (self.algorithm == "logistic") for figure in figures):
+            raise ValueError("flow, features, rounds, decryptions and dropped are of a logistic regression, and all of them")
+        return self
 
 
 class Interval(Section):
@@ -139,7 +158,7 @@ class PhaseTraffic(Section):
 class Report(Section):
     """``report.json``."""
 
-    format: Literal[2] = Field(default=2, description="changes when a key changes its meaning")
+    format: Literal[3] = Field(default=3, description="changes when a key changes its meaning")
     job: JobRun
     manifest_digest: str = Field(description="as in job")
     party: Name = Field(description="whose report this is")
@@ -147,14 +166,22 @@ class Report(Section):
     parties: Parties
     started: UtcTime
     finished: UtcTime
-    alignment: AlignmentSizes
+    alignment: AlignmentSizes | None = Field(description="null at the coordinator, which takes no part in it")
     training: TrainingFigures | None = Field(description="null for a job that only aligns")
-    metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party")
+    metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
     local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
     gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
     phases: dict[str, PhaseTraffic]
     learnt: dict[Name, tuple[Entry, ...]] = Field(description="party → what it learnt from the protocols")
     versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Report:
+        if (self.alignment is None) != (self.role == "coordinator"):
+            raise ValueError("alignment is null at the coordinator and nowhere else")
+        if set(self.learnt) != set(self.parties.all):
+            raise ValueError("learnt has one list for each party of the job")
+        return self
 
     def to_json(self) -> str:
         """Indented JSON with sorted keys; finite numbers only."""
@@ -166,8 +193,8 @@ def build(
     job: Job,
     job_id: str,
     party: str,
-    alignment: Alignment,
-    align_seconds: float,
+    alignment: Alignment | None,
+    align_seconds: float | None,
     traffic: Mapping[str, Traffic],
     training: TrainingResult | None,
     started: str,
@@ -180,9 +207,10 @@ def build(
         job: the job as agreed.
         job_id: of this run.
         party: this party's name.
-        alignment: as this party sees it.
-        align_seconds: wall time of the alignment.
-        traffic: phase → bytes and messages; ``align`` is among them.
+        alignment: as this party sees it; None at the coordinator.
+        align_seconds: wall time of the alignment; likewise.
+        traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
+            coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
         training: None for a job that only aligns.
         started: ISO 8601 in UTC, ending in ``+00:00``.
         finished: the same.
@@ -191,30 +219,16 @@ def build(
     Raises:
         pydantic.ValidationError: a value that the format does not allow, such as NaN.
     """
-    role: Role = "active" if party == job.parties.active else "passive"
-    aligning = traffic["align"]
     digest = job.digest()
     return Report(
         job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.model_dump(mode="json")),
         manifest_digest=digest,
         party=party,
-        role=role,
+        role=_role(job.parties, party),
         parties=job.parties,
         started=started,
         finished=finished,
-        alignment=AlignmentSizes(
-            protocol=job.align.protocol,
-            group=alignment.group,
-            ours=alignment.ours,
-            theirs=alignment.theirs,
-            padded=alignment.padded,
-            rows=len(alignment),
-            union=alignment.union,
-            intersection=alignment.intersection,
-            seconds=align_seconds,
-            bytes_sent=aligning.bytes_sent,
-            bytes_received=aligning.bytes_received,
-        ),
+        alignment=_sizes(job, alignment, align_seconds, traffic),
         training=_training(job, training) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
@@ -249,9 +263,43 @@ def json_schema() -> dict[str, Any]:
     return Report.model_json_schema(mode="serialization")
 
 
+def _role(parties: Parties, party: str) -> Role:
+    if party == parties.coordinator:
+        return "coordinator"
+    return "active" if party == parties.active else "passive"
+
+
+def _sizes(
+    job: Job, alignment: Alignment | None, seconds: float | None, traffic: Mapping[str, Traffic]
+) -> AlignmentSizes | None:
+    if alignment is None or seconds is None:
+        return None
+    return AlignmentSizes(
+        protocol=job.align.protocol,
+        group=alignment.group,
+        ours=alignment.ours,
+        theirs=alignment.theirs,
+        padded=alignment.padded,
+        rows=len(alignment),
+        union=alignment.union,
+        intersection=alignment.intersection,
+        seconds=seconds,
+        bytes_sent=traffic["align"].bytes_sent,
+        bytes_received=traffic["align"].bytes_received,
+    )
+
+
 def _training(job: Job, result: TrainingResult) -> TrainingFigures:
-    epochs = tuple(EpochFigures(**asdict(epoch)) for epoch in result.epochs)
-    return TrainingFigures(epochs=epochs, steps=result.steps, repeats=job.evaluate.repeats, device=result.device)
+    of = result.logistic
+    features = {name: of.features.get(name) for name in (job.parties.active, *job.parties.passive)} if of else None
+    return TrainingFigures(
+        algorithm="logistic" if of else "split",
+        epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in result.epochs),
+        steps=result.steps,
+        repeats=job.evaluate.repeats,
+        device=result.device,
+        **(asdict(of) | {"features": features} if of else {}),
+    )
 
 
 def _metrics(job: Job, result: TrainingResult, *, local: bool) -> Metrics | None:
@@ -279,24 +327,15 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
     return found or None
 
 
-def _learnt(job: Job, party: str, alignment: Alignment, training: TrainingResult | None) -> dict[str, tuple[Entry, ...]]:
-    """This party's entries as its protocols gave them; the peer's as far as this party can know them."""
-    peer = next(name for name in job.parties.all if name != party)
-    ours, theirs = alignment.learnt, alignment.peer_learnt
-    if job.train and training:
-        ours += training.learnt
-        learns = active_learns if peer == job.parties.active else passive_learns
-        theirs += learns(party, training.rows, _missing(alignment), job.train, job.evaluate)
-    return {party: _entries(ours), peer: _entries(theirs)}
-
-
-def _missing(alignment: Alignment) -> int | None:
-    """How many shared rows this party does not own; None where rows that stand for no record may be among them."""
-    return None if alignment.missing and alignment.missing_at_peer is None else alignment.missing
-
-
-def _entries(learnt: tuple[Learnt, ...]) -> tuple[Entry, ...]:
-    return tuple(Entry(**asdict(entry)) for entry in learnt)
+def _learnt(job: Job, party: str, alignment: Alignment | None, training: TrainingResult | None) -> dict[str, tuple[Entry, ...]]:
+    """This party's entries as its protocols gave them; another's as far as this party can know them."""
+    others = [name for name in job.parties.all if name != party]
+    found: dict[str, tuple[Learnt, ...]] = dict.fromkeys((party, *others), ())
+    if alignment:
+        found |= {party: alignment.learnt, others[0]: alignment.peer_learnt}
+    if training:
+        found = {name: entries + training.learnt[name] for name, entries in found.items()}
+    return {name: tuple(Entry(**asdict(entry)) for entry in entries) for name, entries in found.items()}
 
 
 if __name__ == "__main__":

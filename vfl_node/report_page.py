@@ -26,11 +26,26 @@ METRICS = {
 }
 """Metric → (title, how to read it, largest value that has a meaning), in the order of the page."""
 
+MANY_CLASSES = {
+    "auc": ("AUC", "mean over the classes, each against the rest; higher is better, 0.5 is chance", 1.0),
+    "accuracy": ("Accuracy", "the likeliest class is the right one; higher is better", 1.0),
+}
+"""The same, where labels have more than two classes."""
+
 PROTOCOLS = {
     "psu": "private set union",
     "psi": "private set intersection",
     "apsi": "asymmetric private set intersection",
 }
+
+FLOWS = {
+    "two-party": "{active} has the key: it decrypts {passive}'s gradients, which {passive} masks, and sees {passive}'s scores.",
+    "coordinator": "{coordinator} has the key: it decrypts gradients, which each party masks. Scores of rows trained on travel "
+    "encrypted.",
+    "coordinator-clear": "{coordinator} has the key: it decrypts {passive}'s gradients, which {passive} masks. {active} sees "
+    "{passive}'s scores.",
+}
+"""Flow of a logistic regression → who sees what while it trains."""
 
 
 def render(report: dict[str, Any]) -> str:
@@ -46,18 +61,26 @@ def render(report: dict[str, Any]) -> str:
         "time": human_time,
     }
     style = environment.get_template("style.css.j2").render()
-    peer = next(name for name in report["learnt"] if name != report["party"])
+    train, parties, alignment = report["job"]["spec"]["train"] or {}, report["parties"], report["alignment"]
+    names = [parties["active"], *parties["passive"], *filter(None, [parties["coordinator"]])]
+    others = [name for name in names if name != report["party"]]
+    flow, iteration = train.get("flow"), "iteration" if "flow" in train else "epoch"
+    about = METRICS | (MANY_CLASSES if train.get("classes", 2) > 2 else {})
     return environment.get_template("report.html.j2").render(
         report=report,
-        peer=peer,
-        metric_names={name: METRICS[name] for name in METRICS if (report["metrics"] or {}).get(name) is not None},
+        others=others,
+        peer=others[0],
+        metric_names={name: about[name] for name in about if (report["metrics"] or {}).get(name) is not None},
         seconds=(datetime.fromisoformat(report["finished"]) - datetime.fromisoformat(report["started"])).total_seconds(),
-        curves=_curves(report),
+        label_holder=train.get("labels", "active"),
+        iteration=iteration,
+        flow=flow and FLOWS[flow].format(**parties | {"passive": parties["passive"][0]}),
+        curves=_curves(report, iteration),
         comparisons=_comparisons(report),
         calibration=_calibration(report),
-        protocol=PROTOCOLS[report["alignment"]["protocol"]],
-        sizes=_sizes(report, peer),
-        sets=_sets(report, peer),
+        protocol=alignment and PROTOCOLS[alignment["protocol"]],
+        sizes=_sizes(report, others[0]) if alignment else [],
+        sets=_sets(report, others[0]) if alignment else None,
         traffic=_traffic(report),
         style=Markup(style),  # noqa: S704 - our own file
         style_source=csp_source(style),
@@ -102,14 +125,14 @@ def signed(value: float) -> str:
     return f"{value:+.3f}".replace("-", "−")
 
 
-def _curves(report: dict[str, Any]) -> dict[str, Markup]:
-    """Loss and AUC by epoch, as far as this party knows them; the AUC's axis ends at 1 and shows a tenth at least."""
+def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
+    """Loss and AUC by iteration, as far as this party knows them; the AUC's axis ends at 1 and shows a tenth at least."""
     epochs = report["training"]["epochs"] if report["training"] else []
     drawn = {}
     for name, label, reach in (("loss", "mean loss", ()), ("auc", "AUC on training rows", (0.9, 1.0))):
         points = [(float(number), epoch[name]) for number, epoch in enumerate(epochs, 1) if epoch[name] is not None]
         if points:
-            drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label="epoch", y_label=label, reach=reach)
+            drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label=iteration, y_label=label, reach=reach)
     return drawn
 
 

@@ -14,9 +14,9 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, load
 from vfl_node.errors import UsageError
-from vfl_node.job import Name, Protocol
+from vfl_node.job import Name, Parties, Protocol
 
-Role = Literal["active", "passive"]
+Role = Literal["active", "passive", "coordinator"]
 Kind = Literal["numeric", "categorical", "ignore"]
 Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
 
@@ -28,7 +28,7 @@ class Data(Frozen):
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list where several together do"
     )
-    label: str | None = Field(default=None, description="column with labels 0 and 1 (active party only; default 'label')")
+    label: str | None = Field(default=None, description="column with labels, read where a job needs them (default 'label')")
     columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
 
     @field_validator("id")
@@ -135,8 +135,10 @@ class Settings(Frozen):
             raise ValueError("set tls (or insecure_loopback: true for a trial on one machine)")
         if self.tls is None and (bad := [a for a in self._addresses() if not is_loopback(a)]):
             raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
-        if self.role == "passive" and self.obfuscation != Obfuscation():
+        if self.role != "active" and self.obfuscation != Obfuscation():
             raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
+        if self.role == "coordinator" and self.data is not None:
+            raise ValueError("a coordinator has no data: leave it out")
         return self
 
     @property
@@ -147,6 +149,15 @@ class Settings(Frozen):
     def _addresses(self) -> list[str]:
         addresses = [peer.address for peer in self.peers.values()]
         return [address for address in (self.listen, *addresses) if address]
+
+
+def role_in(parties: Parties, name: str) -> Role | None:
+    """The role that a job gives to ``name``; None where it does not name it."""
+    if name == parties.active:
+        return "active"
+    if name == parties.coordinator:
+        return "coordinator"
+    return "passive" if name in parties.passive else None
 
 
 def is_loopback(address: str) -> bool:
@@ -174,4 +185,16 @@ def load_settings(path: Path) -> Settings:
     return settings.model_copy(update=update)
 
 
-__all__ = ["Data", "Limits", "Obfuscation", "Peer", "Settings", "Tls", "UsageError", "is_loopback", "load_settings"]
+__all__ = [
+    "Data",
+    "Limits",
+    "Obfuscation",
+    "Peer",
+    "Role",
+    "Settings",
+    "Tls",
+    "UsageError",
+    "is_loopback",
+    "load_settings",
+    "role_in",
+]

@@ -35,11 +35,12 @@ def read(
     *,
     id_form: IdForm | tuple[IdForm, ...] = "text",
     needs_label: bool = False,
+    classes: int = 2,
     **settings: Any,
 ) -> Table:
     if content is not None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_table(Data(path=path, **settings), id_form=id_form, needs_label=needs_label, party="lab")
+    return read_table(Data(path=path, **settings), id_form=id_form, needs_label=needs_label, party="lab", classes=classes)
 
 
 def numbers(table: Table, name: str) -> list[float]:
@@ -178,6 +179,43 @@ def test_without_need_a_configured_label_is_neither_label_nor_feature(file: Path
     assert list(table.columns) == ["age"]
     assert table.labels is None
     assert list(read(file, label="absent").columns) == ["ill", "age"]
+
+
+def digits(*labels: str) -> str:
+    return "id,label\n" + "".join(f"canary-{i},{label}\n" for i, label in enumerate(labels))
+
+
+def test_labels_of_several_classes(file: Path) -> None:
+    table = read(file, digits("3", "0.0", " 9 ", "3.0"), needs_label=True, classes=10)
+    assert table.labels is not None
+    assert table.labels.dtype == np.float32
+    assert table.labels.tolist() == [3, 0, 9, 3]  # most classes do not occur
+
+
+@pytest.mark.parametrize("label", ["10", "10.0", "-1", "2.5", "03", "3.", "3.00", "3e0", "", "canary"])
+def test_a_label_beyond_the_classes_is_named_and_not_shown(file: Path, label: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(file, digits("0", "9", label), needs_label=True, classes=10)
+    assert caught.value.code == "E_LABEL"
+    assert caught.value.message == f"lab: {file}:4:label: the label is no whole number from 0 to 9 (1 such cell of 3)"
+    assert caught.value.hint == "write every label as a whole number from 0 to 9; leave out rows without one"
+
+
+@pytest.mark.parametrize(("classes", "hint"), [(2, "records of both classes"), (3, "records of two classes at least")])
+def test_one_class_alone_is_refused(file: Path, classes: int, hint: str) -> None:
+    with pytest.raises(DataError) as caught:
+        read(file, digits("1", "1.0"), needs_label=True, classes=classes)
+    assert caught.value.code == "E_ONE_CLASS"
+    assert caught.value.hint.endswith(hint)
+
+
+def test_a_third_class_needs_a_job_of_three(file: Path) -> None:
+    content = digits("0", "1", "2")
+    assert read(file, content, needs_label=True, classes=3).labels is not None
+    with pytest.raises(DataError) as caught:
+        read(file, content, needs_label=True)
+    assert "the label is neither 0 nor 1 (1 such cell of 3)" in caught.value.message
+    assert caught.value.hint == "write every label as 0 or 1; leave out rows without one"
 
 
 def test_more_rows_than_a_block(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,8 +147,8 @@ class Run:
         a, b = memory_channels("clinic", "lab")
         for channel in (a, b):
             channel.send = self._spied(channel.send)  # type: ignore[method-assign]
-        clinic = self._task(parties.clinic_view, parties.clinic, self.checkpoints[0], self.pins[0])
-        lab = self._task(parties.lab_view, parties.lab, self.checkpoints[1], self.pins[1])
+        clinic = self._task("clinic", parties.clinic_view, parties.clinic, self.checkpoints[0], self.pins[0])
+        lab = self._task("lab", parties.lab_view, parties.lab, self.checkpoints[1], self.pins[1])
         return run_together(
             (train_active(a, clinic, Randomness(self.clinic_seed), resume_from=self.resume_from), a),
             (train_passive(b, lab, Randomness(self.lab_seed), resume_from=self.resume_from), b),
@@ -166,7 +166,7 @@ class Run:
                 raise result
         return results[0], results[1]
 
-    def _task(self, view: Alignment, own: Table, checkpoints: Checkpoints, pins: Pins) -> Task:
+    def _task(self, party: str, view: Alignment, own: Table, checkpoints: Checkpoints, pins: Pins) -> Task:
         ticks = count()
         return Task(
             view,
@@ -174,6 +174,7 @@ class Run:
             self.train,
             self.evaluate,
             clock=lambda: float(next(ticks)),
+            party=party,
             checkpoints=checkpoints,
             pins=pins,
         )

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import yaml
 
@@ -27,6 +27,7 @@ from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
 from vfl_node.node.store import clear_artefacts, copy_artefacts
+from vfl_node.settings import Role, role_in
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -41,7 +42,7 @@ class LocalFederation:
 
     Args:
         job: the job; party names come from it.
-        data: party name → CSV file.
+        data: party name → CSV file; a coordinator has none.
         columns: ``{"id": …, "label": …}`` where they differ from the defaults.
         threads: threads per node.
         logs: folder for one JSON-lines log per party.
@@ -60,16 +61,21 @@ class LocalFederation:
     def __enter__(self) -> LocalFederation:
         try:
             self._logs.mkdir(parents=True, exist_ok=True)
-            active = self._job.parties.active
-            folders = {name: self._folder / name for name in self._job.parties.all}
+            parties = self._job.parties
+            folders = {name: self._folder / name for name in parties.all}
             for name, folder in folders.items():
-                init(name, "active" if name == active else "passive", folder)
+                init(name, cast(Role, role_in(parties, name)), folder)
             certify(list(folders.values()), self._folder / "authority")
-            self._start(active, {"listen": "127.0.0.1:0", "peers": {name: {} for name in self._job.parties.passive}})
-            address = self._await_up(active)["listen"]
-            for name in self._job.parties.passive:
-                self._start(name, {"peers": {active: {"address": address}}, "accept_jobs_from": [active]})
-            for name in self._job.parties.passive:
+            # The coordinator listens, the active party dials it and listens, passive ones dial both.
+            listening = [parties.coordinator, parties.active] if parties.coordinator else [parties.active]
+            known: dict[str, dict[str, str]] = {}
+            for name in [*listening, *parties.passive]:
+                peers = {peer: known.get(peer, {}) for peer in parties.all if peer != name}
+                accepted = {"accept_jobs_from": [parties.active]} if name != parties.active else {}
+                self._start(name, {"peers": peers, **accepted} | ({"listen": "127.0.0.1:0"} if name in listening else {}))
+                if name in listening:
+                    known[name] = {"address": self._await_up(name)["listen"]}
+            for name in parties.passive:
                 self._await_up(name)
         except BaseException:
             self.__exit__(None, None, None)
@@ -100,14 +106,14 @@ class LocalFederation:
         Raises:
             VflError: the job failed, or a party's process ended.
         """
-        active = self._job.parties.active
-        clear_artefacts([out, *(out / name for name in self._job.parties.passive)])
+        active, *others = self._job.parties.all
+        clear_artefacts([out, *(out / name for name in others)])
         submitted = self._clients[active].submit(yaml.safe_dump(self._job.model_dump(mode="json")))
         view = self._follow(active, submitted, on_view)
         if view["state"] != "done":
             error = view["error"] or {"code": "E_JOB", "message": f"the job ended as {view['state']}", "hint": ""}
             raise VflError(self._story(error["message"], view["id"]), code=error["code"], hint=error["hint"] or "")
-        for name in self._job.parties.passive:
+        for name in others:
             self._follow(name, view, lambda _: None)
         for name in self._job.parties.all:
             source = self._folder / name / "state" / "jobs" / view["id"] / "artefacts"
@@ -119,13 +125,14 @@ class LocalFederation:
         config = yaml.safe_load((folder / "node.yaml").read_text())
         config.pop("listen", None)
         config |= {
-            "data": {"path": str(self._data[name].resolve()), **self._columns_of(name)},
             "http": "127.0.0.1:0",
             "threads": self._threads,
             "peer_wait_s": PEER_WAIT_S,
-            "limits": {"min_set_size": 1},  # one owner holds both tables
+            "limits": {"min_set_size": 1},  # one owner holds all tables
             **settings,
         }
+        if config["role"] != "coordinator":
+            config["data"] = {"path": str(self._data[name].resolve()), **self._columns_of(name)}
         (folder / "node.yaml").write_text(yaml.safe_dump(config))
         with (self._logs / f"{name}.log").open("wb") as log:
             self._processes[name] = subprocess.Popen(
@@ -138,7 +145,7 @@ class LocalFederation:
             )
 
     def _columns_of(self, name: str) -> dict[str, str]:
-        wanted = ("id", "label") if name == self._job.parties.active else ("id",)
+        wanted = ("id", "label") if role_in(self._job.parties, name) in (self._job.label_holder, "active") else ("id",)
         return {key: value for key, value in self._columns.items() if key in wanted}
 
     def _await_up(self, name: str) -> dict[str, Any]:
@@ -179,7 +186,7 @@ class LocalFederation:
 
     def _story(self, message: str, job_id: str) -> str:
         """The active party's account, and the cause where it lies with another party of this machine."""
-        for name in self._job.parties.passive:
+        for name in self._job.parties.all[1:]:
             try:
                 error = self._clients[name].job(job_id)["error"]
             except VflError:

@@ -16,8 +16,8 @@ from vfl_node.errors import Cancelled, Paused, PeerError, PolicyError, UsageErro
 from vfl_node.job import Job, parse_job
 from vfl_node.node.peers import Peers
 from vfl_node.node.store import UNFINISHED, Record, Store
-from vfl_node.node.work import Work, peer_of
-from vfl_node.settings import Settings
+from vfl_node.node.work import Work, peers_of
+from vfl_node.settings import Settings, role_in
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 
 log = structlog.get_logger()
@@ -64,9 +64,15 @@ class Jobs:
         """Register a job of this node's owner and offer it to the peers.
 
         Raises:
-            UsageError: the job does not name this node in its role, or names an unknown peer.
+            UsageError: the job does not name this node in its role, or names an unknown peer; this node is a coordinator.
         """
         self._check_roles(job)
+        if self._settings.role == "coordinator":
+            raise UsageError(
+                "this node is a coordinator, which has no data and submits no jobs",
+                code="E_ROLE",
+                hint=f"have it submitted at {' or '.join((job.parties.active, *job.parties.passive))}",
+            )
         if self._settings.data is None:
             raise UsageError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
         with self._lock:
@@ -77,7 +83,7 @@ class Jobs:
         return record
 
     def resume(self, job_id: str) -> Record:
-        """Go on with a job that failed because its peer was lost; the peer goes on when it is asked.
+        """Go on with a job that failed because a peer was lost; the peers go on when they are asked.
 
         Raises:
             UsageError: no such job, or one that cannot go on.
@@ -94,7 +100,7 @@ class Jobs:
         return record
 
     def cancel(self, job_id: str) -> Record:
-        """End a job here and at the peer.
+        """End a job here and at its peers.
 
         Raises:
             UsageError: no such job, or it has ended.
@@ -104,7 +110,8 @@ class Jobs:
         if work is not None:
             work.stop.ask(Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job"))
             if self._peers:
-                self._peers.tell(peer_of(record, self._settings.name), Notice(cancel=Cancel(job_id=job_id)))
+                for peer in peers_of(record, self._settings.name):
+                    self._peers.tell(peer, Notice(cancel=Cancel(job_id=job_id)))
         elif record.resumable:  # nobody waits for it any more: what it kept is destroyed
             record = self._store.update(record, state="cancelled")
             self._store.job_folder(record).destroy_secrets()
@@ -126,7 +133,7 @@ class Jobs:
         if notice.WhichOneof("body") == "cancel":
             work = self._work(notice.cancel.job_id)
             if work is not None and peer in work.record.parties:
-                work.stop.ask(PeerError(f"{peer}'s owner cancelled the job", code="E_CANCELLED"))
+                work.stop.ask(PeerError(f"{peer} cancelled the job", code="E_CANCELLED", for_peer=f"{peer} cancelled the job"))
             return None
         offer = notice.offer
         try:
@@ -181,11 +188,11 @@ class Jobs:
 
     def _check_roles(self, job: Job) -> None:
         own, role = self._settings.name, self._settings.role
-        if own not in ((job.parties.active,) if role == "active" else job.parties.passive):
+        if role_in(job.parties, own) != role:
             raise UsageError(
                 f"job {job.name!r} does not name {own!r} as {role}",
                 code="E_ROLE",
-                hint=f"its parties are active: {job.parties.active}, passive: {', '.join(job.parties.passive)}",
+                hint="its parties are " + ", ".join(f"{role_in(job.parties, name)}: {name}" for name in job.parties.all),
                 for_peer=f"the job does not name it as {role}",
             )
         if job.align.protocol not in self._settings.limits.protocols:

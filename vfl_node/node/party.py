@@ -7,38 +7,54 @@
     aligned     both know that both have kept it; only now may the lists go
     train       my half of the model, and how good the whole is (vfl_node.training)
     keep        model and report on this party's disk
-    finish      both know that both have kept theirs; only now may either forget its secrets
+    finish      all know that all have kept theirs; only now may any forget its secrets
 
-The same coroutine runs over gRPC in a node's job thread and in memory in a simulation.
+A coordinator has a conversation of its own with each data party, and in it only: preflight,
+decrypt, keep, finish.
+
+The same coroutines run over gRPC in a node's job threads and in memory in a simulation.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import threading
 import time
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from vfl_node import report
 from vfl_node.alignment.alignment import Alignment, Memory, Party
 from vfl_node.alignment.protocols import align
+from vfl_node.crypto.paillier import keys
+from vfl_node.crypto.processes import Processes, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers, Workers
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.job import Job
+from vfl_node.job import Job, Logistic
 from vfl_node.models import storage
-from vfl_node.node.preflight import preflight
+from vfl_node.node.preflight import Agreement, preflight
 from vfl_node.node.store import JobFolder, now
 from vfl_node.progress import Progress
 from vfl_node.settings import Limits, Obfuscation, Role, Settings
 from vfl_node.training.checkpoints import FileCheckpoints
+from vfl_node.training.logistic import coordinator
+from vfl_node.training.logistic.decryption import FileJournal
+from vfl_node.training.logistic.regression import Regression, regress
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
 
 ALIGNED, KEPT = "aligned", "kept"
 """The first and last points a job can resume from; between them lie the training checkpoints."""
+
+NO_INPUT = hashlib.sha256(b"no input").digest()
+"""Stands for the table that a coordinator has not."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +66,15 @@ class Part:
         job_id: of this run.
         name: this party.
         role: its role.
-        table: its records.
+        table: its records; None at a coordinator.
         randomness: its own for this job; the same on every attempt.
         folder: where it keeps what the job needs and leaves.
         progress: whom to tell.
         attempt: how often it has begun this job.
         device: where tensors are.
         workers: who computes group operations.
-        memory: what this node remembers of the peer.
+        processes: who computes on ciphertexts.
+        memory: what this node remembers of the other data party; None at a coordinator.
         limits: how small and how large sets may be.
         obfuscation: this owner's own wishes for an obfuscated set.
     """
@@ -66,14 +83,15 @@ class Part:
     job_id: str
     name: str
     role: Role
-    table: Table
+    table: Table | None
     randomness: Randomness
     folder: JobFolder
     progress: Progress
     attempt: int
     device: torch.device
     workers: Workers
-    memory: Memory
+    processes: Processes
+    memory: Memory | None
     limits: Limits
     obfuscation: Obfuscation
 
@@ -83,12 +101,12 @@ class Part:
         settings: Settings,
         job: Job,
         job_id: str,
-        table: Table,
+        table: Table | None,
         randomness: Randomness,
         folder: JobFolder,
         progress: Progress,
         attempt: int,
-        memory: Memory,
+        memory: Memory | None,
     ) -> Part:
         """The part of the party with these settings, on its device and threads."""
         return cls(
@@ -103,49 +121,121 @@ class Part:
             attempt=attempt,
             device=choose_device(settings.device),
             workers=ThreadWorkers(settings.group_workers),
+            processes=ProcessWorkers(settings.group_workers),
             memory=memory,
             limits=settings.limits,
             obfuscation=settings.obfuscation,
         )
 
 
-async def play(part: Part, channel: Channel) -> None:
-    """Play ``part`` to its end; report and model lie in its folder's ``artefacts`` then.
+def conversations(part: Part, channels: Mapping[str, Channel]) -> list[Coroutine[Any, Any, None]]:
+    """What runs side by side in one attempt: one coroutine of a data party, one for each peer at a coordinator.
+
+    Args:
+        part: what this party brings.
+        channels: peer → the conversation with it, in the order of the job's parties.
+    """
+    parties = part.job.parties
+    if part.role == "coordinator":
+        keeping = threading.Lock()
+        part.progress.phase("decrypt", 0, "requests")
+        return [_attend(part, peer, channel, keeping) for peer, channel in channels.items()]
+    other = next(name for name in (parties.active, *parties.passive) if name != part.name)
+    return [_play(part, channels[other], channels[parties.coordinator] if parties.coordinator else None)]
+
+
+async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
+    """Play a data party's ``part`` to its end; report and model lie in its folder's ``artefacts`` then.
+
+    Args:
+        part: what it brings.
+        channel: the conversation with the other data party.
+        helper: the conversation with the coordinator, where the job has one.
 
     Raises:
-        VflError: this party's or the peer's error.
+        VflError: this party's or a peer's error.
 
     Leaks: what the job's alignment and training leak; the report says it in words.
     """
+    assert part.table is not None
     started = now()
     checkpoints = FileCheckpoints(part.folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if part.folder.load_alignment() else []
     if part.folder.kept:
         points.append(KEPT)
-    agreed = await preflight(
-        channel,
-        part.job,
-        own=part.name,
-        attempt=part.attempt,
-        checkpoints=points,
-        input_digest=part.table.digest(),
-        salt=part.randomness.derive("input commitment").bytes(32),
-        inputs=part.folder,
-    )
+    agreed = await _meet(part, channel, points, part.table.digest())
+    if helper:
+        await _meet(part, helper, [KEPT] if agreed.checkpoint == KEPT else [], part.table.digest())
     if agreed.checkpoint != KEPT:
         alignment, seconds, traffic = await _aligned(part, channel, resume=agreed.checkpoint is not None)
         training = None
         if part.job.train:
             _check_enough_to_train(part, alignment)
             resume_from = None if agreed.checkpoint == ALIGNED else agreed.checkpoint
-            training = await _trained(part, channel, alignment, checkpoints, resume_from)
-        keep(part, alignment, seconds, {**channel.traffic, "align": traffic}, training, started)
+            training = await _trained(part, channel, helper, alignment, checkpoints, resume_from)
+        moved = {**channel.traffic, "align": traffic}
+        if helper:
+            moved |= {f"{phase} (coordinator)": of for phase, of in helper.traffic.items()}
+        keep(part, alignment, seconds, moved, training, started)
+    for conversation in (channel, helper):
+        if conversation:
+            async with conversation.phase("finish"):
+                pass
+
+
+async def _attend(part: Part, peer: str, channel: Channel, keeping: contextlib.AbstractContextManager[Any]) -> None:
+    """The coordinator's conversation with one data party.
+
+    Args:
+        part: what the coordinator brings.
+        peer: the data party.
+        channel: the conversation with it.
+        keeping: held while the report is written, which every conversation renews.
+    """
+    assert isinstance(part.job.train, Logistic)
+    started = now()
+    agreed = await _meet(part, channel, [KEPT], NO_INPUT)
+    parties = part.job.parties
+    journals = {name: FileJournal(part.folder.path / f"decryptions-{name}.json") for name in (parties.active, *parties.passive)}
+    if agreed.checkpoint != KEPT:
+        with keeping:
+            private = keys.generate(part.job.train.key_bits, part.randomness.derive("paillier key"))
+        await coordinator.coordinate(
+            channel,
+            part.job.train,
+            "active" if peer == parties.active else "passive",
+            private,
+            workers=part.processes,
+            journal=journals[peer],
+            pins=part.folder,
+            progress=part.progress,
+        )
+    with keeping:
+        counts = {name: journal.read() for name, journal in journals.items()}
+        moved = {f"{phase} ({peer})": of for phase, of in channel.traffic.items()}
+        keep(part, None, None, moved, coordinator.result(part.job, counts), started)
     async with channel.phase("finish"):
         pass
 
 
+async def _meet(part: Part, channel: Channel, points: list[str], input_digest: bytes) -> Agreement:
+    return await preflight(
+        channel,
+        part.job,
+        own=part.name,
+        attempt=part.attempt,
+        checkpoints=points,
+        input_digest=input_digest,
+        salt=part.randomness.derive("input commitment").bytes(32),
+        inputs=part.folder,
+    )
+
+
 async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Alignment, float, Traffic]:
     """The alignment, its wall time and traffic: stored by an earlier attempt, or made now."""
+    assert part.table is not None
+    assert part.memory is not None
+    assert part.role != "coordinator"
     made = part.folder.load_alignment()
     if made is None or not resume:
         party = Party(
@@ -189,28 +279,54 @@ def _check_enough_to_train(part: Part, alignment: Alignment) -> None:
 
 
 async def _trained(
-    part: Part, channel: Channel, alignment: Alignment, checkpoints: FileCheckpoints, resume_from: str | None
+    part: Part,
+    channel: Channel,
+    helper: Channel | None,
+    alignment: Alignment,
+    checkpoints: FileCheckpoints,
+    resume_from: str | None,
 ) -> TrainingResult:
-    assert part.job.train is not None
+    job, randomness = part.job, part.randomness.derive("train")
+    assert part.table is not None
+    assert part.role != "coordinator"
+    if isinstance(job.train, Logistic):
+        regression = Regression(
+            parties=job.parties,
+            role=part.role,
+            alignment=alignment,
+            table=part.table,
+            train=job.train,
+            evaluate=job.evaluate,
+            attempt=part.attempt,
+            workers=part.processes,
+            journal=FileJournal(part.folder.path / f"decryptions-{channel.peer}.json"),
+            checkpoints=checkpoints,
+            pins=part.folder,
+            clock=time.monotonic,
+            progress=part.progress,
+        )
+        return await regress(channel, helper, regression, randomness, resume_from=resume_from)
+    assert job.train is not None
     task = Task(
         alignment=alignment,
         table=part.table,
-        train=part.job.train,
-        evaluate=part.job.evaluate,
+        train=job.train,
+        evaluate=job.evaluate,
         clock=time.monotonic,
+        party=part.name,
         device=part.device,
         checkpoints=checkpoints,
         pins=part.folder,
         progress=part.progress,
     )
     train = train_active if part.role == "active" else train_passive
-    return await train(channel, task, part.randomness.derive("train"), resume_from=resume_from)
+    return await train(channel, task, randomness, resume_from=resume_from)
 
 
 def keep(
     part: Part,
-    alignment: Alignment,
-    align_seconds: float,
+    alignment: Alignment | None,
+    align_seconds: float | None,
     traffic: dict[str, Traffic],
     training: TrainingResult | None,
     started: str,
@@ -218,7 +334,7 @@ def keep(
     """Write this party's artefacts: its half of the model, and the report last."""
     folder = part.folder.artefacts
     folder.mkdir(mode=0o700, exist_ok=True)
-    if training:
+    if training and training.weights:
         head = {"job": part.job_id, "manifest_digest": part.job.digest(), "party": part.name, "encoder": training.encoder}
         storage.save(folder / "model.safetensors", training.weights, head)
     made = report.build(

@@ -13,12 +13,12 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Protocol
 
 import structlog
 
 import vfl_node
 from vfl_node.errors import PeerError, PeerLost, PolicyError, VflError, peer_text
-from vfl_node.node.live import Stop
 from vfl_node.node.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
@@ -34,6 +34,16 @@ SILENCE_S = 15.0
 """A link without a word for this long is dead: the peer's process hangs, or its machine is gone."""
 
 RETRY_S = (0.2, 0.5, 1.0, 2.0, 3.0)
+
+
+class Waiting(Protocol):
+    """Whoever waits for a peer, and what may end the wait (:class:`vfl_node.node.live.Stop`, a meeting)."""
+
+    def check(self) -> None:
+        """Raise if there is no more use in waiting."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
 
 
 @dataclass
@@ -132,14 +142,15 @@ class Peers:
             cause = f": {state.cause}" if state.cause and state.link is None else ""
             return f"{peer} ({where}), {'connected' if state.link else 'absent'} since {since}{cause}"
 
-    def ask(self, peer: str, notice: Notice, *, key: str, stop: Stop, deadline: float) -> Notice:
+    def ask(self, peer: str, notice: Notice, *, key: str, waiting: Waiting, deadline: float) -> Notice:
         """Send an offer once the link is up and wait for the reply to ``key``.
 
         Raises:
             PeerLost: no reply until ``deadline`` (monotonic seconds; ``E_PEER_ABSENT``).
+            VflError: what ``waiting`` raises.
         """
         while True:
-            stop.check()
+            waiting.check()
             with self._changed:
                 state = self._states[peer]
                 link = state.link
@@ -147,7 +158,7 @@ class Peers:
             if link is not None:
                 try:
                     link.send(notice)
-                    reply = self._reply(peer, key, link, stop, deadline)
+                    reply = self._reply(peer, key, link, waiting, deadline)
                     if reply is not None:
                         return reply
                 except PeerLost:
@@ -158,7 +169,7 @@ class Peers:
                     code="E_PEER_ABSENT",
                     hint="is that node running, and are its address and certificate right?",
                 )
-            stop.wait(0.1)
+            waiting.wait(0.1)
 
     def tell(self, peer: str, notice: Notice) -> None:
         """Send a notice if the link is up; best effort."""
@@ -170,11 +181,12 @@ class Peers:
             except PeerLost:
                 log.info("notice not delivered", peer=peer)
 
-    def conversation(self, peer: str, job_id: str, *, stop: Stop, deadline: float) -> StreamPipe:
+    def conversation(self, peer: str, job_id: str, *, waiting: Waiting, deadline: float) -> StreamPipe:
         """Open or wait for the conversation about ``job_id``.
 
         Raises:
             PeerLost: none until ``deadline`` (``E_PEER_ABSENT``).
+            VflError: what ``waiting`` raises.
         """
         key = (peer, job_id)
         with self._changed:
@@ -182,7 +194,7 @@ class Peers:
         try:
             attempt = 0
             while True:
-                stop.check()
+                waiting.check()
                 pipe, cause = self._open(peer, job_id, key)
                 if pipe is not None:
                     with self._changed:
@@ -194,11 +206,14 @@ class Peers:
                         code="E_PEER_ABSENT",
                         hint="is that node running, and does it accept jobs from this one?",
                     )
-                stop.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)] if peer in self._dialers else 0.02)
+                waiting.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)] if peer in self._dialers else 0.02)
                 attempt += 1
         finally:
             with self._changed:
                 self._wanted.discard(key)
+                late = self._arrived.pop(key, None)  # it called while we did, or while the wait ended
+            if late is not None:
+                late.close()
 
     def _open(self, peer: str, job_id: str, key: tuple[str, str]) -> tuple[StreamPipe | None, str]:
         """One try: what has arrived, or a call of our own where we dial."""
@@ -213,8 +228,7 @@ class Peers:
             return self._dialers[peer].converse(job_id, timeout_s=CONNECT_S), ""
         except PeerError as error:
             with self._changed:  # it may have called meanwhile
-                pipe = self._arrived.pop(key, None)
-            return pipe, f": {error.message}"
+                return self._arrived.pop(key, None), f": {error.message}"
 
     def _accept_conversation(self, peer: str, job_id: str, pipe: StreamPipe) -> None:
         """A peer opened a conversation; the handler's thread stays until it is over."""
@@ -332,11 +346,11 @@ class Peers:
             if reply is not None:
                 link.send(reply)
 
-    def _reply(self, peer: str, key: str, link: LinkStream, stop: Stop, deadline: float) -> Notice | None:
+    def _reply(self, peer: str, key: str, link: LinkStream, waiting: Waiting, deadline: float) -> Notice | None:
         state = self._states[peer]
         with self._changed:
             while key not in state.replies and state.link is link and time.monotonic() < deadline:
-                stop.check()
+                waiting.check()
                 self._changed.wait(0.1)
             return state.replies.pop(key, None)
 

@@ -15,17 +15,9 @@ CONFIG = """\
 # Settings of one node. Nothing in this file is ever sent to another party.
 # Relative paths are relative to this file.
 name: {name}              # as in the job file and in this node's certificate
-role: {role}            # active holds the labels, passive holds features only
+role: {role}            # {meaning}
 federation: {federation}         # trust domain in every certificate
-
-data:
-  path: {name}.csv        # CSV with a header line
-  id: id                  # column that identifies a record; compared in the form the job names
-{label}  # columns:              # kinds are detected; declare them to be sure
-  #   age: numeric
-  #   ward: categorical
-  #   remark: ignore
-
+{data}
 listen: {listen}    # gRPC port for peers; leave it out if this node only dials
 http: 127.0.0.1:{http}    # health, metrics, jobs; keep it on loopback
 
@@ -46,6 +38,25 @@ threads: 1                # for tensors; group operations use every core unless 
 peer_wait_s: 3600         # how long a job waits for a lost or absent peer
 """
 
+DATA = """
+data:
+  path: {name}.csv        # CSV with a header line
+  id: id                  # column that identifies a record; compared in the form the job names
+{label}  # columns:              # kinds are detected; declare them to be sure
+  #   age: numeric
+  #   ward: categorical
+  #   remark: ignore
+"""
+
+LABEL = "  label: label            # column with labels 0 and 1\n"
+
+OF_ROLE: dict[Role, tuple[str, int, int, str]] = {
+    "active": ("active holds the labels, passive holds features only", 7443, 8080, "lab"),
+    "passive": ("active holds the labels, passive holds features only", 7444, 8081, "clinic"),
+    "coordinator": ("it has no data; it holds the key where a job wants a third party to", 7445, 8082, "clinic"),
+}
+"""What its settings say of a role: its meaning, its two ports, and a peer."""
+
 
 def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> list[Path]:
     """Write ``node.yaml``, ``node.key`` (0600) and ``node.csr`` into ``folder``; returns the files.
@@ -59,16 +70,18 @@ def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> l
             raise UsageError(f"{path} exists already", code="E_EXISTS", hint="choose another folder, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
     key, request = tls.make_key_and_request(name, federation)
-    active = role == "active"
+    meaning, port, http, other = OF_ROLE[role]
+    data = DATA.format(name=name, label=LABEL if role == "active" else "") if role != "coordinator" else ""
     paths[0].write_text(
         CONFIG.format(
             name=name,
             role=role,
+            meaning=meaning,
             federation=federation,
-            label="  label: label            # column with labels 0 and 1\n" if active else "",
-            listen="0.0.0.0:7443" if active else "0.0.0.0:7444",
-            http=8080 if active else 8081,
-            other="lab" if active else "clinic",
+            data=data,
+            listen=f"0.0.0.0:{port}",
+            http=http,
+            other=other,
         )
     )
     tls.write_private(paths[1], key)

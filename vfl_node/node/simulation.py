@@ -1,6 +1,6 @@
-"""Both parties in one process, over the in-memory channel: the same code, for research and tests.
+"""All parties in one process, over in-memory channels: the same code, for research and tests.
 
-Steps alternate on one thread, so a run is deterministic given the parties' randomness; with
+Their steps alternate on one thread, so a run is deterministic given the parties' randomness; with
 the same randomness and thread count the models have the same bits as over gRPC (on a CPU).
 """
 
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -20,10 +20,10 @@ from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
 from vfl_node.node.live import LiveProgress, Stop
-from vfl_node.node.party import Part, play
+from vfl_node.node.party import Part, conversations
 from vfl_node.node.store import JobFolder, clear_artefacts, copy_artefacts
-from vfl_node.settings import Data, Limits, Role, Settings
-from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.settings import Data, Limits, Role, Settings, role_in
+from vfl_node.transport.channel import Channel, memory_network, run_together
 
 
 def simulate(
@@ -37,17 +37,17 @@ def simulate(
     on_view: Callable[[dict[str, Any]], None] | None = None,
     wrap: Callable[[str, Channel], Channel] | None = None,
 ) -> dict[str, Path]:
-    """Run ``job`` with both parties in this process.
+    """Run ``job`` with all its parties in this process.
 
     Args:
         job: the job.
-        files: party name → CSV file.
+        files: party name → CSV file; a coordinator has none.
         out: the active party's artefacts; the others' lie in ``out/<party>``.
         columns: names of the id and label columns where they differ from the defaults.
         threads: threads for tensors and group operations.
         randomness: party name → its private randomness; the operating system's by default.
         on_view: called with the active party's progress as it moves on.
-        wrap: replaces a party's channel, so that a test can listen in.
+        wrap: replaces each of a party's channels, so that a test can listen in.
 
     Returns:
         Party name → folder of its artefacts.
@@ -61,8 +61,9 @@ def simulate(
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
         parts = []
         for name in job.parties.all:
-            role: Role = "active" if name == job.parties.active else "passive"
-            data = Data(path=files[name], id=columns.get("id", "id"), label=columns.get("label") if role == "active" else None)
+            role = cast(Role, role_in(job.parties, name))
+            label = columns.get("label") if role in (job.label_holder, "active") else None
+            data = Data(path=files[name], id=columns.get("id", "id"), label=label) if role != "coordinator" else None
             settings = Settings(
                 name=name,
                 role=role,
@@ -71,21 +72,31 @@ def simulate(
                 threads=threads,
                 group_threads=threads,
                 device="cpu",
-                limits=Limits(min_set_size=1),  # one owner holds both tables
+                limits=Limits(min_set_size=1),  # one owner holds all tables
             )
-            needs_label = role == "active" and job.train is not None
-            table = read_table(data, id_form=job.align.id_form, needs_label=needs_label, party=name)
+            needs_label = role == job.label_holder
+            table = (
+                read_table(data, id_form=job.align.id_form, needs_label=needs_label, party=name, classes=job.classes)
+                if data
+                else None
+            )
             progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             own = (randomness or {}).get(name) or Randomness(folder.seed())
-            memory = MemoryOfOneRun(own.derive("memory of the peer"))
+            memory = MemoryOfOneRun(own.derive("memory of the peer")) if data else None
             parts.append(Part.on_this_machine(settings, job, job.name, table, own, folder, progress, 1, memory))
         clear_artefacts(list(folders.values()))
-        channels = [
-            wrap(part.name, channel) if wrap else channel
-            for part, channel in zip(parts, memory_channels(*job.parties.all, job_id=job.name), strict=True)
-        ]
-        results = run_together(*((play(part, channel), channel) for part, channel in zip(parts, channels, strict=True)))
+        protocols: list[tuple[Coroutine[Any, Any, None], Collection[Channel]]] = []
+        for part, held in zip(parts, memory_network(*job.parties.all, job_id=job.name).values(), strict=True):
+            channels = {peer: wrap(part.name, channel) if wrap else channel for peer, channel in held.items()}
+            played = conversations(part, channels)
+            each = [list(channels.values())] if len(played) == 1 else [[channel] for channel in channels.values()]
+            protocols += zip(played, each, strict=True)
+        try:
+            results = run_together(*protocols)
+        finally:
+            for part in parts:
+                part.processes.close()
         errors = [result for result in results if isinstance(result, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, PeerLost)):  # the cause before its echo
             raise error

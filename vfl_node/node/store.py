@@ -60,7 +60,8 @@ class Record:
     def parties(self) -> list[str]:
         """Their names, also of a job that this version cannot read any more."""
         parties = json.loads(self.spec).get("parties", {})
-        return [parties.get("active"), *parties.get("passive", [])]
+        coordinator = parties.get("coordinator")
+        return [parties.get("active"), *parties.get("passive", []), *([coordinator] if coordinator else [])]
 
     @property
     def job(self) -> Job:

@@ -1,8 +1,8 @@
-"""The life of one job at one node: read the table, meet the peer, play the part, wait for a lost peer.
+"""The life of one job at one node: read the table, meet the other parties, play the part, wait for a lost one.
 
-A lost peer is waited for and the conversation begun again from what both have stored; because
-every secret of this party derives from the job's stored seed, a repeated attempt sends the
-same bytes.
+A lost party is waited for and all conversations are begun again from what everyone has stored;
+because every secret of this party derives from the job's stored seed, a repeated attempt sends
+the same bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -18,21 +19,20 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table, read_table
 from vfl_node.errors import Cancelled, DataError, Paused, PeerError, PeerLost, StateError, VflError, peer_text
 from vfl_node.node.live import LiveProgress, Stop
-from vfl_node.node.party import Part, play
+from vfl_node.node.meeting import Meeting
+from vfl_node.node.party import Part, conversations
 from vfl_node.node.peers import Peers
 from vfl_node.node.store import UNFINISHED, Record, State, Store, now
 from vfl_node.settings import Settings
-from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer
-from vfl_node.transport.streams import StreamPipe
 
 log = structlog.get_logger()
 
 TELL_PEER_S = 15.0
-"""How long a job that cannot start tries to reach its peer to say so."""
+"""How long a job that cannot start tries to reach its peers to say so."""
 
 STEADY_S = 1.0
-"""A conversation that lasted this long got somewhere: when it breaks, a new wait begins."""
+"""An attempt that lasted this long got somewhere: when it breaks off, a new wait begins."""
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.1, 30.0
 """How long to wait before meeting a lost peer again; twice as long each time that it ends soon, as on a full disk."""
@@ -55,7 +55,7 @@ class Work:
         self._store = store
         self._peers = peers
         self._job = record.job
-        self._peer = peer_of(record, settings.name)
+        self._others = peers_of(record, settings.name)
         self._folder = store.job_folder(record)
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
 
@@ -95,103 +95,101 @@ class Work:
         deadline = time.monotonic() + self._settings.peer_wait_s
         lost, pause_s = "", FIRST_PAUSE_S
         while True:
+            started = None
             try:
-                pipe = self._meet(deadline)
-            except PeerLost as error:
-                if self._folder.kept:
-                    log.warning("the peer has not confirmed that it kept its half", job=self.record.id, peer=self._peer)
-                    return
-                if not lost:
-                    raise
-                raise PeerLost(f"{lost}; {error.message}", hint=error.hint) from None
-            except PeerError as error:
-                if self._folder.kept and error.code == "E_JOB_ENDED":  # it is done, so it had this party's word
-                    return
-                raise
-            started = time.monotonic()
-            try:
-                self._converse(table, pipe)
+                with self._meeting() as meeting:
+                    self._meet(meeting, deadline)
+                    started = time.monotonic()
+                    self._converse(table, meeting)
                 return
             except PeerLost as error:
                 self.stop.check()
+                if error.code == "E_PEER_ABSENT":
+                    if self._folder.kept:
+                        text = "not every party has confirmed that it kept its half"
+                        log.warning(text, job=self.record.id, reason=error.message)
+                        return
+                    if not lost:
+                        raise
+                    raise PeerLost(f"{lost}; {error.message}", hint=error.hint) from None
                 lost = error.message
                 wait_s = self._settings.peer_wait_s
-                self.progress.say(f"{lost}; waiting up to {wait_s:.0f} s for {self._peer}", peer=self._peer)
-                lasted = time.monotonic() - started
+                self.progress.say(f"{lost}; waiting up to {wait_s:.0f} s for {' and '.join(self._others)}")
+                lasted = time.monotonic() - started if started else 0.0
                 if lasted > STEADY_S:
                     deadline = time.monotonic() + wait_s
                 if time.monotonic() > deadline:
                     raise
                 pause_s = FIRST_PAUSE_S if lasted > MOST_PAUSE_S else min(2 * pause_s, MOST_PAUSE_S)
                 self.stop.wait(pause_s)
+            except PeerError as error:
+                # Who is done had the last word of everyone, so that everyone has kept theirs: nobody is waited for.
+                if self._folder.kept and error.code == "E_JOB_ENDED":
+                    return
+                raise
 
-    def _table(self) -> Table:
-        """This party's table; if it cannot be used the peer is told before the job fails."""
+    def _table(self) -> Table | None:
+        """This party's table, None at a coordinator; if it cannot be used the others are told before the job fails."""
+        if self._settings.role == "coordinator":
+            return None
         try:
             if self._settings.data is None:
                 raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
             return read_table(
                 self._settings.data,
                 id_form=self._job.align.id_form,
-                needs_label=self._settings.role == "active" and self._job.train is not None,
+                needs_label=self._settings.role == self._job.label_holder,
                 party=self._settings.name,
+                classes=self._job.classes,
             )
         except VflError as error:
             self.progress.say(error.message)
-            try:
-                channel = self._channel(self._meet(time.monotonic() + TELL_PEER_S))
-                run(channel.abort(error))
-                channel.close()
-            except VflError:
-                log.info("the peer could not be told", job=self.record.id)
+            with suppress(VflError), self._meeting() as meeting:
+                with suppress(PeerError):  # as many as come within the time
+                    self._meet(meeting, time.monotonic() + TELL_PEER_S)
+                raise error
             raise error from None
 
-    def _meet(self, deadline: float) -> StreamPipe:
-        """A conversation with the peer, offering the job first where it was submitted here."""
-        peer, job_id = self._peer, self.record.id
-        self.progress.say(f"waiting for {self._peers.describe(peer)}", peer=peer)
-        if self.record.submitter == self._settings.name or self._folder.kept:
-            offer = Notice(offer=Offer(job_id=job_id, submitter=self._settings.name, job_json=self.record.spec))
-            reply = self._peers.ask(peer, offer, key=job_id, stop=self.stop, deadline=deadline).offer_reply
-            if not reply.accepted:
-                code = "E_JOB_ENDED" if reply.code == "E_JOB_ENDED" else "E_REFUSED"
-                reason = f"{peer_text(reply.reason)} ({peer_text(reply.code, 40)})"
-                raise PeerError(f"{peer} refused the job: {reason}", code=code, hint=f"ask the owner of {peer}")
-        return self._peers.conversation(peer, job_id, stop=self.stop, deadline=deadline)
+    def _meeting(self) -> Meeting:
+        return Meeting(self.record.id, self._others, self._peers, self.stop)
 
-    def _converse(self, table: Table, pipe: StreamPipe) -> None:
-        """One attempt over one conversation."""
-        self.stop.listen(pipe.cancel)
-        channel = self._channel(pipe)
+    def _meet(self, meeting: Meeting, deadline: float) -> None:
+        """Begin a conversation with each of the others; each is asked before where the job is this party's, or has begun.
+
+        Nobody waits in a circle, since all meet in one order: that of pairs, (active, passive), (active, coordinator),
+        (passive, coordinator), in which each party finds its own in the order of the job's parties. Of the pairs that
+        have not met, the first is the next one of both its parties.
+        """
+        job_id, own = self.record.id, self._settings.name
+        for peer in self._others:
+            self.progress.say(f"waiting for {self._peers.describe(peer)}", peer=peer)
+            if own == self.record.submitter or self.record.attempt:
+                offer = Notice(offer=Offer(job_id=job_id, submitter=own, job_json=self.record.spec))
+                reply = self._peers.ask(peer, offer, key=job_id, waiting=meeting, deadline=deadline).offer_reply
+                ended = reply.code == "E_JOB_ENDED"
+                if not reply.accepted and (ended or own == self.record.submitter):
+                    raise PeerError(
+                        f"{peer} refused the job: {peer_text(reply.reason)} ({peer_text(reply.code, 40)})",
+                        code="E_JOB_ENDED" if ended else "E_REFUSED",
+                        hint=f"ask the owner of {peer}",
+                        for_peer=f"{peer} refused the job",
+                    )
+            meeting.add(peer, self._peers.conversation(peer, job_id, waiting=meeting, deadline=deadline))
+
+    def _converse(self, table: Table | None, meeting: Meeting) -> None:
+        """One attempt, with everyone there."""
+        own = Randomness(self._folder.seed(first=self.record.attempt == 0))
+        attempt = self.record.attempt + 1
+        self.record = self._store.update(self.record, state="running", attempt=attempt)
+        partner = next((name for name in self._others if name != self._job.parties.coordinator), "")
+        memory = self._store.partner(partner) if table is not None else None
         try:
-            own = Randomness(self._folder.seed(first=self.record.attempt == 0))
-            attempt = self.record.attempt + 1
-            self.record = self._store.update(self.record, state="running", attempt=attempt)
-            memory = self._store.partner(self._peer)
             part = Part.on_this_machine(
                 self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt, memory
             )
-            run(play(part, channel))
-        except Paused as error:
-            run(channel.abort(error, resumable=True))
-            raise
-        except PeerError:  # the peer knows, or is gone
-            raise
-        except VflError as error:
-            run(channel.abort(error, resumable=error.code == "E_DISK_FULL"))  # seen before a list was begun
-            raise
+            meeting.play(conversations(part, meeting.channels), part.processes)
         except OSError as error:
-            stored = _not_stored(error)
-            run(channel.abort(stored, resumable=stored.code == "E_DISK_FULL"))
-            raise stored from None
-        except Exception:
-            run(channel.abort(VflError("internal error")))
-            raise
-        finally:
-            channel.close()
-
-    def _channel(self, pipe: StreamPipe) -> Channel:
-        return Channel(pipe, peer=self._peer, job_id=self.record.id)
+            raise _not_stored(error) from None
 
     def _end(self, state: State, error: VflError | None = None) -> None:
         changes: dict[str, Any] = {"state": state, "finished": None if state in UNFINISHED else now()}
@@ -211,6 +209,6 @@ def _not_stored(error: OSError) -> StateError:
     return StateError(f"cannot store: {error.strerror or error}", hint="see state_dir", for_peer="it cannot store its state")
 
 
-def peer_of(record: Record, own: str) -> str:
-    """The other party of a job of two."""
-    return next(name for name in record.job.parties.all if name != own)
+def peers_of(record: Record, own: str) -> list[str]:
+    """The other parties, in the order of the job: active, passive, coordinator."""
+    return [name for name in record.parties if name != own]

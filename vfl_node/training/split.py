@@ -88,7 +88,7 @@ async def train_active(
         local_calibration_curve=journal.evaluations[0].local_curve,
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=active_learns(channel.peer, journal.rows, task.alignment.missing_at_peer, task.train, task.evaluate),
+        learnt=_learnt(task, channel.peer, journal.rows, active=True),
     )
 
 
@@ -123,7 +123,7 @@ async def train_passive(
         local_calibration_curve=[],
         weights=journal.weights,
         encoder=journal.encoder,
-        learnt=passive_learns(channel.peer, journal.rows, task.alignment.missing_at_peer, task.train, task.evaluate),
+        learnt=_learnt(task, channel.peer, journal.rows, active=False),
     )
 
 
@@ -181,6 +181,17 @@ def passive_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: T
         f"lacks can be inferred for some (see docs/privacy.md)",
     )
     return (gradients, membership, figures)
+
+
+def _learnt(task: Task, peer: str, rows: tuple[int, int], *, active: bool) -> dict[str, tuple[Learnt, ...]]:
+    """Both parties' entries; in the peer's a number that this party may not know is None."""
+    view = task.alignment
+    missing = None if view.missing and view.missing_at_peer is None else view.missing  # made-up rows may be among them
+    ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
+    return {
+        task.party: ours(peer, rows, view.missing_at_peer, task.train, task.evaluate),
+        peer: theirs(task.party, rows, missing, task.train, task.evaluate),
+    }
 
 
 def check_batch_fits(rows: int, train: Train) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment, MemoryPins, Pins
 from vfl_node.data.tables import Table
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Evaluate, Flow, Train
 from vfl_node.ledger import Learnt
 from vfl_node.progress import Progress, Silent
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
@@ -28,6 +28,7 @@ class Task:
         train: the job's section.
         evaluate: the job's section.
         clock: seconds since any fixed moment, for the duration of epochs only.
+        party: its name.
         device: where models and columns are.
         checkpoints: where its state is kept.
         pins: digests of what the peer sent in earlier attempts of the job.
@@ -39,6 +40,7 @@ class Task:
     train: Train
     evaluate: Evaluate
     clock: Callable[[], float]
+    party: str
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     checkpoints: Checkpoints = field(default_factory=MemoryCheckpoints)
     pins: Pins = field(default_factory=MemoryPins)
@@ -63,11 +65,34 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class TrainingResult:
-    """What one party has after training. Metrics are None at a passive party that the job does not tell.
+class LogisticFigures:
+    """What a logistic regression took, beside its iterations.
 
     Attributes:
-        epochs: of the first repeat.
+        flow: as the job has it.
+        rows: shared rows trained on, dummies included; None if this party does not know.
+        features: party → encoded columns, of the parties of which this one knows it.
+        rounds: gradients computed under encryption.
+        decryptions: party → values decrypted for it, of the parties of which this one knows it.
+        dropped: this party's own columns left out.
+        warnings: whole sentences for this party's owner.
+    """
+
+    flow: Flow
+    rows: int | None
+    features: Mapping[str, int]
+    rounds: int
+    decryptions: Mapping[str, int]
+    dropped: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What one party has after training. Metrics are None at a party that the job does not tell.
+
+    Attributes:
+        epochs: of the first repeat; the iterations of a logistic regression.
         steps: batches trained on in all repeats.
         rows: shared rows trained on and held out in each repeat; all of them twice where none are held out.
         device: its name.
@@ -82,7 +107,8 @@ class TrainingResult:
         local_calibration_curve: the same of the active party alone; empty without own features.
         weights: this party's half, first repeat: parameter → tensor on the CPU.
         encoder: JSON of the encoder that belongs to ``weights``.
-        learnt: what this party learnt from training.
+        learnt: every party of the job → what it learnt from training, as far as this party can know.
+        logistic: of a logistic regression; None for a split network.
     """
 
     epochs: tuple[Epoch, ...]
@@ -99,7 +125,8 @@ class TrainingResult:
     local_calibration_curve: Curve
     weights: Mapping[str, Tensor]
     encoder: str
-    learnt: tuple[Learnt, ...]
+    learnt: Mapping[str, tuple[Learnt, ...]]
+    logistic: LogisticFigures | None = None
 
 
 def device_name(device: torch.device) -> str:

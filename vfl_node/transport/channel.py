@@ -1,7 +1,7 @@
 """The contract every protocol is written against: an ordered, typed conversation with one peer.
 
 Protocols are coroutines. Over gRPC a thread steps one with :func:`run` and every await
-simply blocks; in memory :func:`run_together` steps both parties in turn on one thread,
+simply blocks; in memory :func:`run_together` steps all parties in turn on one thread,
 deterministically. Protocol code cannot tell which.
 
 On the wire each message is a ``Frame`` bound to (job, attempt, phase, sequence, type). A
@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import types
-from collections.abc import AsyncIterator, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -338,34 +339,44 @@ def memory_channels(first: str, second: str, *, job_id: str = "memory") -> tuple
     return Channel(a, peer=second, job_id=job_id), Channel(b, peer=first, job_id=job_id)
 
 
-def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel]) -> list[Any]:
+def memory_network(*names: str, job_id: str = "memory") -> dict[str, dict[str, Channel]]:
+    """In-memory channels between each two of several parties: party → peer → the channel it holds, in the order given."""
+    held: dict[str, dict[str, Channel]] = {name: {} for name in names}
+    for first, second in combinations(names, 2):
+        held[first][second], held[second][first] = memory_channels(first, second, job_id=job_id)
+    return held
+
+
+def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collection[Channel]]) -> list[Any]:
     """Step protocols in turn on this thread until all have ended; deterministic.
 
-    Each is given with its channel, which is closed when it ends, so that its peer sees
-    the end. Returns results in order; a protocol that failed yields its exception.
+    Each is given with its channel, or with all of its channels, which are closed when it ends, so
+    that its peers see the end. Returns results in order; a protocol that failed yields its exception.
 
     Raises:
         RuntimeError: all of them wait for a message (a deadlock).
     """
     results: list[Any] = [None] * len(protocols)
-    pending = dict(enumerate(protocols))
+    held = [[channels] if isinstance(channels, Channel) else list(channels) for _, channels in protocols]
+    pending = {index: protocol for index, (protocol, _) in enumerate(protocols)}
     while pending:
-        traffic_before = _total(channel for _, channel in protocols)
+        traffic_before = _total(chain(*held))
         ended = []
-        for index, (protocol, channel) in pending.items():
+        for index, protocol in pending.items():
             try:
                 protocol.send(None)
                 continue
             except StopIteration as stop:
                 results[index] = stop.value
-            except Exception as error:  # noqa: BLE001 - the peer must see the end whatever happened
+            except Exception as error:  # noqa: BLE001 - the peers must see the end whatever happened
                 results[index] = error
-            channel.close()
+            for channel in held[index]:
+                channel.close()
             ended.append(index)
         for index in ended:
             del pending[index]
-        if pending and not ended and _total(channel for _, channel in protocols) == traffic_before:
-            for protocol, _ in pending.values():
+        if pending and not ended and _total(chain(*held)) == traffic_before:
+            for protocol in pending.values():
                 protocol.close()
             raise RuntimeError("every party waits for a message")
     return results

@@ -49,3 +49,35 @@ class Shared(_message.Message):
     JSON_FIELD_NUMBER: _ClassVar[int]
     json: str
     def __init__(self, json: _Optional[str] = ...) -> None: ...
+
+class Features(_message.Message):
+    __slots__ = ("columns", "key")
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    columns: int
+    key: bytes
+    def __init__(self, columns: _Optional[int] = ..., key: _Optional[bytes] = ...) -> None: ...
+
+class Scores(_message.Message):
+    __slots__ = ("step", "tensor")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    tensor: Tensor
+    def __init__(self, step: _Optional[int] = ..., tensor: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+
+class Encrypted(_message.Message):
+    __slots__ = ("step", "tensor")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    tensor: str
+    def __init__(self, step: _Optional[int] = ..., tensor: _Optional[str] = ...) -> None: ...
+
+class IterationEnd(_message.Message):
+    __slots__ = ("step", "last")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    last: bool
+    def __init__(self, step: _Optional[int] = ..., last: bool = ...) -> None: ...

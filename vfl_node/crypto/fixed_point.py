@@ -1,0 +1,118 @@
+"""Real numbers as integers at a public scale, and the proof that sums of their products fit a key.
+
+A number v is the integer round(v·2^F) for F fractional bits, half to even. The scale of a
+product is the sum of its factors' scales, and everything that is added has one scale. F
+belongs to the job, never to a value: python-paillier's scale follows the value and stands
+beside the ciphertext in clear, so that a dummy's exact 0 can be told from a residual.
+
+Under encryption nothing tells that a sum has wrapped around the modulus. :class:`Bound` says
+before the first encryption how large a sum can become, and refuses a key too small for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.errors import DataError, UsageError
+
+MASK_BITS = 64
+"""How many bits a mask is wider than what it hides: the sum is within 2⁻⁶⁴ of noise."""
+
+GUARD_BITS = 2
+"""One for the sign, which an offset of the bound's size takes away, one for the carry of the mask."""
+
+SPARE_BITS = 2
+"""Of a modulus, left empty: plaintexts stay below a quarter of it, as integers and as negative ones."""
+
+_INT64 = float(2**63)
+
+
+def encode(values: NDArray[np.float64], fraction_bits: int) -> list[int]:
+    """The integers nearest to ``values``·2^``fraction_bits``, half to even, exactly.
+
+    Args:
+        values: float64[n].
+        fraction_bits: F ≥ 0.
+
+    Cost: 0.03 µs a value, 0.4 µs where the integer has 64 bits or more (one core).
+
+    Raises:
+        DataError: a value is infinite or not a number (``E_DIVERGED``).
+    """
+    values = np.asarray(values, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise DataError(
+            "a value to be encrypted is infinite or not a number",
+            code="E_DIVERGED",
+            hint="lower the learning rate or look for extreme values in the features",
+        )
+    with np.errstate(over="ignore"):
+        scaled = np.ldexp(values, fraction_bits)  # a power of two: exact, unless it leaves the range of a float
+    small = np.abs(scaled) < _INT64
+    integers: list[int] = np.rint(np.where(small, scaled, 0.0)).astype(np.int64).tolist()
+    for place in np.flatnonzero(~small).tolist():  # at this size a float has no fraction left to round
+        numerator, denominator = float(values[place]).as_integer_ratio()
+        integers[place] = (numerator << fraction_bits) // denominator
+    return integers
+
+
+def decode(integers: Sequence[int], fraction_bits: int) -> NDArray[np.float64]:
+    """``integers``/2^``fraction_bits``, float64[n], each the float nearest to the exact quotient.
+
+    Cost: 0.05 to 0.1 µs an integer (one core).
+
+    Raises:
+        OverflowError: a quotient is beyond the range of a float.
+    """
+    unit = 1 << fraction_bits
+    return np.array([integer / unit for integer in integers], dtype=np.float64)  # Python rounds a quotient of integers once
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How large a sum of products can become.
+
+    Attributes:
+        terms: at most so many products are added.
+        factor: most of a factor's magnitude, as an integer at its scale: a feature's, say.
+        value: the same of the other: a residual's.
+    """
+
+    terms: int
+    factor: int
+    value: int
+
+    @property
+    def largest(self) -> int:
+        """The sum's largest magnitude."""
+        return self.terms * self.factor * self.value
+
+    @property
+    def bits(self) -> int:
+        """Of :attr:`largest`, the sign left out."""
+        return self.largest.bit_length()
+
+    def slot_bits(self, key_bits: int, mask_bits: int = MASK_BITS) -> int:
+        """How many bits the sum has once it is masked, and as a slot of a packed plaintext.
+
+        With k = :attr:`bits` the sum plus 2^k is positive and below 2^(k+1). A mask uniform below
+        2^(k+1+``mask_bits``) hides it up to 2^−``mask_bits``, and what comes out has at most
+        k + ``mask_bits`` + 2 bits.
+
+        Raises:
+            UsageError: that is more than a plaintext of a key of ``key_bits`` bits has (``E_OVERFLOW``).
+        """
+        slot, room = self.bits + mask_bits + GUARD_BITS, key_bits - SPARE_BITS
+        if slot > room:
+            raise UsageError(
+                f"a sum of {self.terms} products of at most {self.factor} and {self.value} has up to {self.bits} bits; "
+                f"with a mask {mask_bits} bits wider it takes {slot}, and a key of {key_bits} bits has room for {room}",
+                code="E_OVERFLOW",
+                hint="choose a larger key, fewer rows a batch or fewer fractional bits",
+                for_peer="the job's values do not fit its key",
+            )
+        return slot

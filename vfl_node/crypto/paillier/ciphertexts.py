@@ -1,0 +1,169 @@
+"""Arithmetic on encrypted numbers by whoever holds the public key, a vector of ciphertexts at a time.
+
+The product of two ciphertexts encrypts the sum of their numbers, the k-th power of one k times
+its number. What comes out is determined by what went in: whoever knows the ciphertexts can test
+a guess of the plain numbers that were applied. So every result is **re-randomised before it
+leaves the party** (``encryption.Encryptor.rerandomise``); a factor 0 gives the ciphertext 1.
+
+Ciphertexts of a peer are checked once, by :func:`check`, when they arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
+from vfl_node.crypto.processes import Processes
+from vfl_node.errors import ProtocolError
+
+_ADD_ROWS, _SCALE_ROWS = 4096, 32  # of a block: 20 ms at 2048 bits
+
+
+def check(public: PublicKey, ciphertexts: Ciphertexts) -> None:
+    """Refuse what is no vector of ciphertexts: each must be in 1 … n²−1 and coprime to n.
+
+    Cost: 3 µs a ciphertext at 2048 bits, and one gcd in all.
+
+    Raises:
+        ProtocolError: another width or type, or a number that is no ciphertext (``E_CIPHERTEXT``).
+    """
+    if ciphertexts.dtype != np.uint8 or ciphertexts.ndim != 2 or ciphertexts.shape[1] != public.width:
+        raise _refused(f"rows of {public.width} bytes were expected, not {ciphertexts.dtype} of shape {ciphertexts.shape}")
+    product = mpz(1)
+    for row, ciphertext in enumerate(public.integers(ciphertexts)):
+        if not 0 < ciphertext < public.square:
+            raise _refused(f"row {row} is not in 1 … n²-1")
+        product = product * ciphertext % public.n
+    if gmpy2.gcd(product, public.n) != 1:
+        raise _refused("one of them shares a factor with the key")
+
+
+def add(public: PublicKey, a: Ciphertexts, b: Ciphertexts, workers: Processes) -> Ciphertexts:
+    """Row by row the sum of the encrypted numbers; uint8[count, width] each. Cost: one multiplication mod n² a row."""
+    return _by_rows(_add, public, (a, b), _ADD_ROWS, workers)
+
+
+def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int], workers: Processes) -> Ciphertexts:
+    """Row by row the encrypted number plus a plain one.
+
+    The size of the numbers that are multiplied does not depend on the value. The noise stays
+    what it was, so that the value shows to whoever knows ``ciphertexts``.
+
+    Args:
+        public: the key.
+        ciphertexts: uint8[count, width].
+        values: ``count`` integers, each of magnitude below n/2.
+        workers: who computes.
+
+    Cost: two multiplications a row.
+
+    Raises:
+        ValueError: a value is too large, or there are not as many as rows.
+    """
+    if any(2 * abs(value) >= public.n for value in values):
+        raise ValueError("a value is not below n/2")
+    return _by_rows(_add_plain, public, (ciphertexts, values), _ADD_ROWS // 2, workers)
+
+
+def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], bits: int, workers: Processes) -> Ciphertexts:
+    """Row by row the encrypted number times a secret one.
+
+    Time tells neither a factor's size nor its sign, nor whether it is 0: with s = 3·2^``bits``
+    the exponent k + s always has ``bits`` + 2 bits and is applied by ``powmod_sec``; then c^s,
+    which is public, is divided out again.
+
+    Args:
+        public: the key.
+        ciphertexts: uint8[count, width].
+        factors: ``count`` integers, each of magnitude below 2^``bits``; 0 gives the ciphertext 1.
+        bits: public bound of all factors.
+        workers: who computes.
+
+    Cost: half more than one ``powmod_sec``, whose time grows in steps of 64 bits: at 2048 bits
+        0.6 ms a row for factors of up to 62 bits, and an inversion for every 32 rows.
+
+    Raises:
+        ValueError: a factor is too large, or there are not as many as rows.
+    """
+    if any(abs(factor) >> bits for factor in factors):
+        raise ValueError(f"a factor has more than {bits} bits")
+    shift = 3 << bits
+    return _by_rows(_scale, public, (ciphertexts, [factor + shift for factor in factors]), _SCALE_ROWS, workers, shift)
+
+
+def total(public: PublicKey, ciphertexts: Ciphertexts) -> Ciphertexts:
+    """The sum of all encrypted numbers, uint8[1, width]; the ciphertext 1 for none. Cost: one multiplication a row."""
+    product = mpz(1)
+    for ciphertext in public.integers(ciphertexts):
+        product = product * ciphertext % public.square
+    return public.rows([product])
+
+
+def inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
+    """All inverses modulo ``modulus``. Cost: one inversion, and three multiplications a number.
+
+    Raises:
+        ZeroDivisionError: a number has none.
+
+    Source: Montgomery, "Speeding the Pollard and elliptic curve methods of factorization" (1987).
+    """
+    before = [mpz(1)]  # the product of all numbers before each
+    for number in numbers:
+        before.append(before[-1] * number % modulus)
+    inverse = gmpy2.invert(before.pop(), modulus)
+    found = []
+    for number, product in zip(reversed(numbers), reversed(before), strict=True):
+        found.append(inverse * product % modulus)
+        inverse = inverse * number % modulus
+    return found[::-1]
+
+
+def _by_rows(
+    function: Callable[..., Ciphertexts],
+    public: PublicKey,
+    columns: tuple[Ciphertexts | Sequence[int], ...],
+    block_rows: int,
+    workers: Processes,
+    *arguments: int,
+) -> Ciphertexts:
+    """``function(public, *columns, *arguments)`` on blocks of rows."""
+    count = len(columns[0])
+    if any(len(column) != count for column in columns):
+        raise ValueError(f"columns of {' and '.join(str(len(column)) for column in columns)} rows")
+
+    def blocks() -> Iterator[tuple[object, ...]]:
+        for start in range(0, count, block_rows):
+            yield public, *(column[start : start + block_rows] for column in columns), *arguments
+
+    return np.concatenate([np.empty((0, public.width), np.uint8), *workers.map(function, blocks())])
+
+
+def _add(public: PublicKey, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
+    pairs = zip(public.integers(a), public.integers(b), strict=True)
+    return public.rows(x * y % public.square for x, y in pairs)
+
+
+def _add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]) -> Ciphertexts:
+    n = mpz(public.n)
+    pairs = zip(public.integers(ciphertexts), values, strict=True)
+    # 4n more is the same plaintext, and for any value in ±n/2 as many machine words.
+    return public.rows(c * (1 + (value + 4 * n) * n) % public.square for c, value in pairs)
+
+
+def _scale(public: PublicKey, ciphertexts: Ciphertexts, exponents: Sequence[int], shift: int) -> Ciphertexts:
+    numbers, modulus = public.integers(ciphertexts), public.square
+    divisors = inverses([gmpy2.powmod(number, shift, modulus) for number in numbers], modulus)
+    triples = zip(numbers, exponents, divisors, strict=True)
+    return public.rows(gmpy2.powmod_sec(number, exponent, modulus) * divisor % modulus for number, exponent, divisor in triples)
+
+
+def _refused(fault: str) -> ProtocolError:
+    return ProtocolError(
+        f"these are no ciphertexts under this key: {fault}",
+        code="E_CIPHERTEXT",
+        hint="no honest node sends such a vector; ask the peer's owner what runs there",
+    )

@@ -1,0 +1,249 @@
+"""A table's columns as the design matrix of a linear model: whole numbers, and a step for each column.
+
+Why integers: under encryption a row enters the gradient as the exponent of a ciphertext. The
+model is trained on exactly ``integers * steps``, so that a regression in plaintext on
+:attr:`Design.values` is the reference to the last bit of its input; nothing is rounded later.
+
+Why over the party's whole table: means and peaks of the shared rows alone would need to know
+which rows are shared, and a party that holds an obfuscated set must not know. So the design
+depends on nothing but the party's own table, and is the same whatever the intersection.
+
+=============  ===================================================================================
+scaling        a numeric column x becomes
+=============  ===================================================================================
+``standard``   (x − mean) / sd, cut off at ±10, in steps of 2^−16
+``unit``       x / peak, the largest absolute value of the table's numeric columns together; not
+               centred, so that zeros stay zeros. Steps of 2^−16, or of 1/peak if the columns hold
+               integers up to 2^20: then the integers are the table's own
+``none``       x, in steps of 2^−16; at most ±16
+=============  ===================================================================================
+
+A missing number becomes 0 and is marked in a column of its own. A category becomes one column
+of 0 and 1 for each level; where it is missing or of an unknown level all of them are 0.
+Columns that carry nothing are left out: zeros, and under ``standard`` constants, which the
+label holder's intercept does as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from vfl_node.configuration import Frozen
+from vfl_node.data.features import CLIP, Levels
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.errors import DataError, StateError
+from vfl_node.job import Scaling
+
+MOST_BITS = 20
+MOST = 1 << MOST_BITS
+"""No integer of a design is larger; public, since overflow under encryption is ruled out with it."""
+
+RESOLUTION = 1 << 16
+"""Steps a unit, where the table's own integers are not kept."""
+
+_CONSTANT = 1e-12
+"""A standard deviation below this share of the largest absolute value is rounding, not variation."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Design:
+    """The design matrix x = integers · steps of n rows; a party may have no columns at all (d = 0).
+
+    Attributes:
+        integers: int64[n, d], within ±:data:`MOST`.
+        steps: float64[d], positive.
+        names: of the columns, d; those of categories hold their levels, so they stay with the party.
+    """
+
+    integers: NDArray[np.int64]
+    steps: NDArray[np.float64]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.integers)
+
+    def __repr__(self) -> str:
+        return f"Design({len(self)} rows, {len(self.steps)} columns)"
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The matrix itself, float64[n, d]; computed at each access, 8·n·d bytes."""
+        return self.integers * self.steps
+
+
+class Scale(Frozen):
+    """How the numbers of one column become integers: (x − centre) / unit, in 1/resolution, cut off at ±most."""
+
+    kind: Literal["numeric"] = "numeric"
+    name: str
+    centre: float = Field(allow_inf_nan=False)
+    unit: float = Field(gt=0, allow_inf_nan=False)
+    resolution: int = Field(gt=0, le=MOST)
+    most: int = Field(gt=0, le=MOST)
+
+    def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Integers int64[n]; missing: 0."""
+        with np.errstate(over="ignore"):  # what overflows is cut off
+            scaled = np.rint((values - self.centre) / self.unit * self.resolution)
+        return np.where(np.isnan(values), 0.0, np.clip(scaled, -self.most, self.most)).astype(np.int64)
+
+
+class Missing(Frozen):
+    """One more column says where a numeric one has no value."""
+
+    kind: Literal["missing"] = "missing"
+    name: str
+
+
+class LinearEncoder(Frozen):
+    """How each column of a table enters a linear model.
+
+    It holds means, peaks and levels of the party's own data and stays with it, as part of
+    its half of the model.
+
+    Attributes:
+        columns: in the order of the design.
+        dropped: columns of the table of which nothing is in the design, since they carry nothing.
+    """
+
+    columns: tuple[Annotated[Scale | Missing | Levels, Field(discriminator="kind")], ...]
+    dropped: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, table: Table, scaling: Scaling) -> LinearEncoder:
+        """Learn from all rows of ``table`` (see the module for why).
+
+        Raises:
+            DataError: a column holds numbers too large to be left as they are (``E_OVERFLOW``).
+        """
+        common = _common_unit(table)
+        columns: list[Scale | Missing | Levels] = []
+        for name, column in table.columns.items():
+            if isinstance(column, NumericColumn):
+                columns += _numeric(name, column.values, scaling, common)
+            else:
+                columns += _levels(name, column, scaling)
+        kept = {encoding.name for encoding in columns}
+        return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in kept))
+
+    def transform(self, table: Table) -> Design:
+        """The design of all rows of ``table``; columns that the encoder does not know are left out.
+
+        Another table than the fitted one may hold numbers beyond it: they are cut off, at ±10
+        standard deviations, at the peak or at ±16, and no integer exceeds :data:`MOST`.
+
+        Cost: under 1 s for 60,000 rows of 392 pixels, :meth:`fit` included (one core of a small
+        server), and no memory but the matrix, 8·n·d bytes.
+
+        Raises:
+            DataError: a column is missing or of another kind (``E_COLUMN``).
+        """
+        layout = [place for encoding in self.columns for place in _layout(encoding)]
+        integers = np.empty((len(table), len(layout)), dtype=np.int64)
+        place = 0
+        for encoding in self.columns:
+            column = table.columns.get(encoding.name)
+            if isinstance(encoding, Levels) and isinstance(column, CategoricalColumn):
+                codes = encoding.apply(column)
+                for code in range(1, len(encoding.levels) + 1):
+                    integers[:, place] = codes == code
+                    place += 1
+            elif isinstance(encoding, Scale | Missing) and isinstance(column, NumericColumn):
+                integers[:, place] = encoding.apply(column.values) if isinstance(encoding, Scale) else np.isnan(column.values)
+                place += 1
+            else:
+                kind = "categorical" if isinstance(encoding, Levels) else "numeric"
+                raise DataError(
+                    f"the model reads a {kind} column {encoding.name!r}, and this table has none",
+                    code="E_COLUMN",
+                    hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
+                )
+        return Design(integers, np.array([step for _, step in layout], dtype=np.float64), tuple(name for name, _ in layout))
+
+    def to_json(self) -> str:
+        """Plain JSON, exact to the last bit."""
+        return self.model_dump_json()
+
+    @classmethod
+    def from_json(cls, text: str) -> LinearEncoder:
+        """What :meth:`to_json` wrote.
+
+        Raises:
+            StateError: it is not an encoder (``E_STATE_CORRUPT``).
+        """
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            raise StateError("the stored encoder is damaged or of another version", code="E_STATE_CORRUPT") from None
+
+
+def _layout(encoding: Scale | Missing | Levels) -> Iterator[tuple[str, float]]:
+    """Name and step of each column of the design that comes of one encoding."""
+    if isinstance(encoding, Scale):
+        yield encoding.name, 1 / encoding.resolution
+    elif isinstance(encoding, Missing):
+        yield f"{encoding.name} missing", 1.0
+    else:
+        yield from ((f"{encoding.name}={level}", 1.0) for level in encoding.levels)
+
+
+def _common_unit(table: Table) -> tuple[float, int]:
+    """Largest absolute value of all numeric columns, 1 if there is none, and the steps it is cut into."""
+    peak, whole = 0.0, True
+    for column in table.columns.values():
+        if isinstance(column, NumericColumn):
+            present = column.values[~np.isnan(column.values)]
+            peak = max(peak, float(np.abs(present).max(initial=0.0)))
+            whole = whole and bool((present == np.rint(present)).all())
+    peak = peak or 1.0
+    return peak, int(peak) if whole and peak <= MOST else RESOLUTION
+
+
+def _numeric(name: str, values: NDArray[np.float64], scaling: Scaling, common: tuple[float, int]) -> Iterator[Scale | Missing]:
+    missing = np.isnan(values)
+    if scaling == "standard":
+        scale = _standard(name, values[~missing])
+    elif scaling == "unit":
+        peak, resolution = common
+        scale = Scale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution)
+    else:
+        scale = _as_it_is(name, values[~missing])
+    if scale is not None and scale.apply(values).any():
+        yield scale
+    if missing.any() and not (scaling == "standard" and missing.all()):
+        yield Missing(name=name)
+
+
+def _standard(name: str, present: NDArray[np.float64]) -> Scale | None:
+    """By mean and standard deviation; None where the numbers do not vary."""
+    peak = float(np.abs(present).max(initial=0.0)) or 1.0
+    shares = present / peak  # within ±1: squares of huge values would overflow
+    mean, sd = (float(shares.mean()), float(shares.std())) if len(present) else (0.0, 0.0)
+    if sd * peak <= _CONSTANT * peak:
+        return None
+    return Scale(name=name, centre=mean * peak, unit=sd * peak, resolution=RESOLUTION, most=int(CLIP) * RESOLUTION)
+
+
+def _as_it_is(name: str, present: NDArray[np.float64]) -> Scale:
+    most = MOST // RESOLUTION
+    if np.abs(present).max(initial=0.0) > most:
+        raise DataError(
+            f"column {name!r} holds numbers beyond ±{most}, too large to be left as they are",
+            code="E_OVERFLOW",
+            hint="choose train.scaling standard or unit in the job, or give the column in another unit",
+        )
+    return Scale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST)
+
+
+def _levels(name: str, column: CategoricalColumn, scaling: Scaling) -> Iterator[Levels]:
+    """Nothing where there is no level, or under ``standard`` one that every row has."""
+    seen = np.unique(column.codes)
+    levels = tuple(sorted(column.levels[code] for code in seen if code >= 0))
+    if levels and not (scaling == "standard" and len(seen) == 1):
+        yield Levels(name=name, levels=levels)

@@ -1,0 +1,1 @@
+"""Asymmetric logistic regression: genuine-with-dummy training under Paillier encryption."""

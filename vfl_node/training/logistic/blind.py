@@ -1,0 +1,164 @@
+"""Scores under encryption: the coordinator flow, with the Taylor loss.
+
+::
+
+    passive (strong)                                     active (weak, labels)
+    Enc(u_i), all i ∈ Ĩ           ── ────────────────►   Enc(d_i) = Enc(u_i)^{¼/|I|} · Enc((¼u_w,i − ½y_i)/|I|), i ∈ I
+                                                         Enc(0) for dummies, by the same work
+                                  ◄── Enc(d_i) ───────
+    Enc(G_s + ρ), packed ──► coordinator                 Enc(G_w + ρ), packed ──► coordinator
+    G_s = opened − ρ_s                                   G_w = opened − ρ_w
+                                                         if the loss is wanted (tolerance > 0), likewise
+                                                         Σ_I log2 − ½y z + ⅛z², z = u_s + u_w, of Enc(u²) and Enc(u)
+                                  ◄── over? ──────────
+
+y ∈ {−1, 1}. The sigmoid cannot be evaluated under encryption, hence the second-order
+polynomial at 0: ℓ ≈ log2 − ½y·z + ⅛z², ∂ℓ/∂z ≈ ¼z − ½y.
+
+Source: arXiv 2004.07427 section 4.1, worked out after Hardy et al. 2017 and Yang et al. 2019.
+Deviations: u² is sent row by row, since a total would hold the dummies'; everything the
+coordinator opens is masked.
+
+Leaks: to the active party ciphertexts, and its own gradient and the loss; to the passive
+party ciphertexts and its own gradient; to the coordinator masked values.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.paillier import ciphertexts as homomorphic
+from vfl_node.crypto.paillier import matrix
+from vfl_node.crypto.paillier.keys import Ciphertexts
+from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
+from vfl_node.training.logistic.flow import Outcome, Seat
+from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction, packed
+from vfl_node.training.logistic.side import Floats, diverged
+
+SCORES, SQUARES, RESIDUALS = "scores", "squares", "residuals"
+LOG2 = math.log(2)
+
+
+class ActiveBlind:
+    """The label holder's part."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    async def iterate(self, step: int) -> Outcome:
+        """As :meth:`Flow.iterate`."""
+        seat, positions = self._seat, self._seat.positions(step)
+        genuine, count = seat.genuine(positions)
+        assert seat.targets is not None
+        ours, signs = in_range(seat.side.scores(positions)), 2 * seat.targets[positions] - 1
+        groups = len(seat.scales.groups)
+        seat.prepare(step, lambda ahead: _labels(seat, ahead, RESIDUALS))
+        theirs = np.split(
+            await receive_encrypted(seat.channel, step, SCORES, groups * len(positions), seat.public), groups
+        )  # a column for each group
+        squares = None
+        if seat.train.tolerance > 0:
+            squares = await receive_encrypted(seat.channel, step, SQUARES, len(positions), seat.public)
+        residuals = self._residuals(step, theirs, (0.25 * ours - 0.5 * signs) / count, genuine, count)
+        await send_encrypted(seat.channel, step, RESIDUALS, np.concatenate(residuals))
+        gradient = await seat.own_gradient(step, positions, residuals, seat.scales.fraction)
+        loss = None
+        if squares is not None:
+            loss = await self._open_loss(step, theirs[0], squares, ours[:, 0], signs[:, 0], genuine, count)
+        seat.side.update(gradient)
+        last = step + 1 == seat.train.iterations or seat.converged(loss)
+        await send_end(seat.channel, step, last=last)
+        return Outcome(last, loss)
+
+    def _residuals(
+        self, step: int, theirs: list[Ciphertexts], own: Floats, genuine: NDArray[np.bool_], count: int
+    ) -> list[Ciphertexts]:
+        """Enc(d) of every row, [group][B]; a dummy's u is multiplied too, then left out."""
+        seat = self._seat
+        factor = round(0.25 / count * 2**WEIGHT)
+        values = packed(integer_rows(own * genuine[:, None], SCORE + WEIGHT), seat.scales.groups, seat.scales.slot)
+        residuals = []
+        labels = _labels(seat, step, RESIDUALS)
+        for group, column in enumerate(theirs):
+            product = homomorphic.scale(seat.public, column, [factor] * len(column), WEIGHT, seat.workers)
+            product[~genuine] = np.frombuffer((1).to_bytes(seat.public.width, "big"), np.uint8)  # the product of nothing
+            fresh = seat.encryptor.encrypt(values[group], labels[group])
+            residuals.append(homomorphic.add(seat.public, product, fresh, seat.workers))
+        return residuals
+
+    async def _open_loss(
+        self,
+        step: int,
+        theirs: Ciphertexts,
+        squares: Ciphertexts,
+        ours: Floats,
+        signs: Floats,
+        genuine: NDArray[np.bool_],
+        count: int,
+    ) -> float:
+        """The mean Taylor loss over the genuine rows; dummies do the same work in a column that is thrown away."""
+        seat = self._seat
+        assert seat.opening is not None
+        linear = integers((0.25 * ours - 0.5 * signs) / count, WEIGHT)
+        quadratic = [round(0.125 / count * 2**WEIGHT)] * len(linear)
+        coefficients = np.array([*linear, *quadratic], dtype=np.int64)
+        real = np.concatenate([genuine, genuine])
+        both = np.stack([coefficients * real, coefficients * ~real], axis=1)  # (2B, 2): genuine, decoy
+        sums = matrix.multiply(seat.public, both, np.concatenate([theirs, squares]), seat.workers)
+        plain = LOG2 - 0.5 * signs * ours + 0.125 * ours**2
+        constant = sum(integers(plain * genuine / count, SCORE + WEIGHT))
+        encrypted = homomorphic.add_plain(seat.public, sums[:1], [constant], seat.workers)
+        return await seat.opening.loss(step, encrypted) / 2.0 ** loss_fraction(seat.train)
+
+
+class PassiveBlind:
+    """The part of the party without labels."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    async def iterate(self, step: int) -> Outcome:
+        """As :meth:`Flow.iterate`."""
+        seat, positions = self._seat, self._seat.positions(step)
+        scores = in_range(seat.side.scores(positions))
+        groups = len(seat.scales.groups)
+        seat.prepare(step, self._labels)
+        values = packed(integer_rows(scores, SCORE), seat.scales.groups, seat.scales.slot)
+        labels = _labels(seat, step, SCORES)
+        columns = [seat.encryptor.encrypt(of, label) for of, label in zip(values, labels, strict=True)]
+        await send_encrypted(seat.channel, step, SCORES, np.concatenate(columns))
+        if seat.train.tolerance > 0:
+            squares = integers(scores[:, 0] ** 2, SCORE)
+            await send_encrypted(seat.channel, step, SQUARES, seat.encryptor.encrypt(squares, f"{step}/{SQUARES}"))
+        received = await receive_encrypted(seat.channel, step, RESIDUALS, groups * len(positions), seat.public)
+        gradient = await seat.own_gradient(step, positions, np.split(received, groups), seat.scales.fraction)
+        seat.side.update(gradient)
+        return Outcome(await receive_end(seat.channel, step))
+
+    def _labels(self, step: int) -> list[str]:
+        squares = [f"{step}/{SQUARES}"] if self._seat.train.tolerance > 0 else []
+        return _labels(self._seat, step, SCORES) + squares
+
+
+def in_range(scores: Floats) -> Floats:
+    """``scores`` themselves, if the fixed-point range holds them. Raises DataError (``E_DIVERGED``)."""
+    if not (np.abs(scores) < 2.0**SCORE_RANGE).all():
+        raise diverged()
+    return scores
+
+
+def integers(values: Floats, fraction: int) -> list[int]:
+    """float64[B] at ``fraction`` fractional bits; exact but for the last bit, however wide."""
+    return [round(value) for value in np.ldexp(values, fraction).tolist()]
+
+
+def integer_rows(values: Floats, fraction: int) -> list[list[int]]:
+    """As :func:`integers`, of float64[B, K]."""
+    return [integers(row, fraction) for row in values]
+
+
+def _labels(seat: Seat, step: int, tensor: str) -> list[str]:
+    return [f"{step}/{tensor}/{group}" for group in range(len(seat.scales.groups))]

@@ -1,0 +1,101 @@
+"""Scores in clear: the two-party flow, and the coordinator as decryptor of the same one.
+
+::
+
+    passive (strong)                                  active (weak, labels)
+    u_i = θ_s·x_i, all i ∈ Ĩ    ── u ──────────────►   h_i = σ(u_i + θ_w·x_i + b)
+                                                       d_i = (h_i − y_i)/|I| for i ∈ I, 0 for dummies
+                                ◄── Enc(d_i) ───────   every one freshly randomised, the same work for 0
+    Enc(G_j) = Π Enc(d_i)^x_ij                         g_w = Σ_I d_i x_i, in clear
+    Enc(G_j + ρ_j), packed      ──►  key's holder: the active party, or the coordinator
+    G_j = opened − ρ_j          ◄──
+    θ_s ← θ_s − η(G + λθ_s)                            θ_w ← θ_w − η(g_w + λθ_w)
+                                ◄── over? ──────────   whether the loss still changes
+
+The division by |I| comes before encryption, so the passive party never needs |I|. The sigmoid
+is evaluated in clear by the label holder: no polynomial is needed (the Taylor loss may be
+asked for, to compare).
+
+Source: arXiv 2004.07427, Algorithm 2 (genuine with dummy), from Yang et al. 2019
+(arXiv 1911.09824). Deviations: additive masks by default, pre-scaled residuals, private start.
+
+Leaks: to the active party u of every shared row in every iteration (a linear image of the
+passive party's columns); to the passive party ciphertexts and its own gradient in clear; to
+the key's holder masked values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vfl_node.training.logistic.exchange import (
+    receive_encrypted,
+    receive_end,
+    receive_scores,
+    send_encrypted,
+    send_end,
+    send_scores,
+)
+from vfl_node.training.logistic.flow import Outcome, Seat
+from vfl_node.training.logistic.plain import LOSSES
+from vfl_node.training.logistic.scales import packed
+from vfl_node.training.logistic.side import Floats, diverged
+
+RESIDUALS = "residuals"
+
+
+class ActiveClear:
+    """The label holder's part."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+        self._loss = LOSSES[seat.train.loss]
+
+    async def iterate(self, step: int) -> Outcome:
+        """As :meth:`Flow.iterate`."""
+        seat, positions = self._seat, self._seat.positions(step)
+        genuine, count = seat.genuine(positions)
+        assert seat.targets is not None
+        seat.prepare(step, self._labels)
+        theirs = await receive_scores(seat.channel, step, len(positions), seat.train.outputs)
+        scores, targets = theirs + seat.side.scores(positions), seat.targets[positions]
+        residuals = self._loss.residual(scores, targets) * (genuine / count)[:, None]  # a dummy's is 0
+        await self._send(step, residuals)
+        gradient = seat.side.gradient(positions, residuals)
+        loss = self._loss.loss(scores[genuine], targets[genuine])
+        if seat.service:
+            await seat.service.answer()
+        seat.side.update(gradient)
+        last = step + 1 == seat.train.iterations or seat.converged(loss)
+        await send_end(seat.channel, step, last=last)
+        return Outcome(last, loss, scores)
+
+    async def _send(self, step: int, residuals: Floats) -> None:
+        """Encrypt the residuals, those of a few outputs in one ciphertext, and send them."""
+        seat = self._seat
+        integers = np.rint(residuals * 2.0**seat.scales.fraction)
+        if not (np.abs(integers) < 2.0**seat.scales.residual + 1).all():  # the Taylor loss's have no bound of their own
+            raise diverged()
+        values = packed(integers.astype(np.int64).tolist(), seat.scales.groups, seat.scales.slot)
+        columns = [seat.encryptor.encrypt(of, label) for of, label in zip(values, self._labels(step), strict=True)]
+        await send_encrypted(seat.channel, step, RESIDUALS, np.concatenate(columns))
+
+    def _labels(self, step: int) -> list[str]:
+        return [f"{step}/{RESIDUALS}/{group}" for group in range(len(self._seat.scales.groups))]
+
+
+class PassiveClear:
+    """The part of the party without labels."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    async def iterate(self, step: int) -> Outcome:
+        """As :meth:`Flow.iterate`."""
+        seat, positions = self._seat, self._seat.positions(step)
+        await send_scores(seat.channel, step, seat.side.scores(positions))
+        groups = len(seat.scales.groups)
+        received = await receive_encrypted(seat.channel, step, RESIDUALS, groups * len(positions), seat.public)
+        gradient = await seat.own_gradient(step, positions, np.split(received, groups), seat.scales.fraction)
+        seat.side.update(gradient)
+        return Outcome(await receive_end(seat.channel, step))

@@ -1,0 +1,123 @@
+"""What every flow is made of: one iteration at one party, and what it showed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.paillier import matrix
+from vfl_node.crypto.paillier.encryption import Encryptor
+from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
+from vfl_node.crypto.processes import Processes
+from vfl_node.errors import DataError
+from vfl_node.job import Logistic
+from vfl_node.training.logistic.decryption import Service
+from vfl_node.training.logistic.opening import Opening
+from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.logistic.side import Floats, Positions, Side
+from vfl_node.transport.channel import Channel
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One iteration as a party sees it.
+
+    Attributes:
+        last: whether it was the last.
+        loss: mean over the genuine rows before the step; None where it is not known.
+        scores: float64[B, K] of both parties together, before the step; None where they are not known.
+    """
+
+    last: bool
+    loss: float | None = None
+    scores: Floats | None = None
+
+
+@dataclass
+class Seat:
+    """What a party has at hand in one attempt.
+
+    Attributes:
+        channel: the conversation with the other data party.
+        side: its linear model.
+        train: the job's section.
+        scales: widths of the job's tensors.
+        public: the key everything is encrypted under.
+        encryptor: this party's, under that key.
+        workers: who computes on ciphertexts.
+        opening: how its masked sums are decrypted; None for a party that needs none.
+        service: how it decrypts for the other; None for a party without the key.
+        targets: float64[m, K] of 0 and 1, zeros where a row is not its own; None at a party without labels.
+        positions: the shared rows of an iteration.
+        losses: of the iterations so far.
+        prepared: the last iteration whose noise was begun.
+    """
+
+    channel: Channel
+    side: Side
+    train: Logistic
+    scales: Scales
+    public: PublicKey
+    encryptor: Encryptor
+    workers: Processes
+    opening: Opening | None
+    service: Service | None
+    targets: Floats | None
+    positions: Callable[[int], Positions]
+    losses: list[float | None]
+    prepared: int = -1
+
+    def prepare(self, step: int, labels: Callable[[int], Iterable[str]]) -> None:
+        """Begin with the noise of iterations ``step`` and ``step`` + 1, while this party waits and the other computes."""
+        for ahead in range(max(step, self.prepared + 1), min(step + 2, self.train.iterations)):
+            for label in labels(ahead):
+                self.encryptor.prepare(label, len(self.positions(ahead)))
+            self.prepared = ahead
+
+    def genuine(self, positions: Positions) -> tuple[NDArray[np.bool_], int]:
+        """Which of ``positions`` are this party's own, bool[B], and how many.
+
+        Raises:
+            DataError: none is, and the gradient would show it (``E_NO_GENUINE``).
+        """
+        own = self.side.owned[positions]
+        count = int(np.count_nonzero(own))
+        if count == 0:
+            raise DataError(
+                "no row of an iteration is this party's own; its gradient would be 0 and show it",
+                code="E_NO_GENUINE",
+                hint="train on all rows at once (train.batch_size: null), or on a larger intersection",
+                for_peer="its owner does not go on",
+            )
+        return own, count
+
+    async def own_gradient(self, step: int, positions: Positions, residuals: list[Ciphertexts], fraction: int) -> Floats:
+        """Σ residual · x of this party's columns, float64[d, K], from encrypted residuals (a column for each group).
+
+        Cost: B·d products under encryption, see :func:`vfl_node.crypto.paillier.matrix.multiply`.
+
+        Leaks: to the key's holder masked values.
+        """
+        if self.opening is None:
+            raise RuntimeError("this party has nothing to open")
+        integers = self.side.at(positions)
+        sums = [matrix.multiply(self.public, integers, column, self.workers) for column in residuals]
+        return self.side.scaled(await self.opening.gradient(step, sums), fraction)
+
+    def converged(self, loss: float | None) -> bool:
+        """Whether ``loss`` differs from the one before by no more than the job's tolerance."""
+        before = self.losses[-1] if self.losses else None
+        if self.train.tolerance == 0 or loss is None or before is None:
+            return False
+        return abs(loss - before) <= self.train.tolerance * max(1.0, abs(before))
+
+
+class Flow(Protocol):
+    """One party's part in an iteration."""
+
+    async def iterate(self, step: int) -> Outcome:
+        """Take iteration ``step`` together with the other party."""

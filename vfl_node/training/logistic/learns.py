@@ -1,0 +1,157 @@
+"""What each party learns from a logistic regression, with a job's numbers, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vfl_node.job import Evaluate, Logistic, Parties
+from vfl_node.ledger import Learnt
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How much was exchanged.
+
+    Attributes:
+        rows: shared rows of an iteration, dummies included; None at a coordinator, which does not know.
+        rounds: iterations.
+        features: party → columns of its side, where known.
+        held_out: shared rows of the evaluation.
+    """
+
+    rows: int | None
+    rounds: int
+    features: dict[str, int]
+    held_out: int
+
+
+def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> dict[str, tuple[Learnt, ...]]:
+    """Party → what it learnt, as far as a party with these ``numbers`` can know."""
+    active, passive = parties.active, parties.passive[0]
+    found = {
+        active: _active(active, passive, train, evaluate, numbers),
+        passive: _passive(active, passive, train, evaluate, numbers),
+    }
+    if parties.coordinator:
+        found[parties.coordinator] = _coordinator(active, passive, train, numbers)
+    return found
+
+
+def _active(active: str, passive: str, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> tuple[Learnt, ...]:
+    told = [_rounds(numbers)]
+    if train.flow != "coordinator":
+        width = numbers.features.get(passive)
+        enough = f"{width} of them" if width else "as many of them as there are columns"
+        told.append(
+            Learnt(
+                "scores",
+                _times(numbers),
+                f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
+                f"{enough} the rest of {passive}'s columns follow, once as many rows are known (see docs/privacy.md)",
+            )
+        )
+    else:
+        told.append(Learnt("encrypted scores", _times(numbers), f"from {passive} its scores under the coordinator's key"))
+    if train.flow == "two-party":
+        told.append(_masked(passive, train, numbers))
+    if train.labels == "passive":
+        told.append(
+            Learnt(
+                "residuals",
+                _times(numbers),
+                f"from {passive} the residuals of the shared rows under the coordinator's key",
+            )
+        )
+    elif evaluate.test_fraction > 0 or train.flow == "coordinator":
+        told.append(
+            Learnt("held-out scores", numbers.held_out, f"from {passive} its score of each row measured on, once, in clear")
+        )
+    if train.flow == "coordinator":
+        what = "labels" if train.labels == "passive" else "scores"
+        told.append(
+            Learnt(
+                "gradient",
+                numbers.features.get(active, 0) * train.outputs * numbers.rounds,
+                f"its own gradient in each iteration, in clear: sums over its records in which {passive}'s {what} stand",
+            )
+        )
+    if train.labels == "active" and (train.flow != "coordinator" or train.tolerance > 0):
+        told.append(Learnt("loss", numbers.rounds, "the loss of each iteration, over its own records"))
+    if width := numbers.features.get(passive):
+        told.append(Learnt("features", width, f"how many columns {passive} has"))
+    return tuple(told)
+
+
+def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> tuple[Learnt, ...]:
+    told = [_rounds(numbers)]
+    if train.labels == "active":
+        key = "its key" if train.flow == "two-party" else "the coordinator's key"
+        told.append(
+            Learnt("residuals", _times(numbers), f"from {active} a residual of each shared row under {key}, 0 for a dummy")
+        )
+    else:
+        told.append(
+            Learnt(
+                "labels",
+                _times(numbers),
+                f"from {active} whether each shared row counts, and its score, under the coordinator's key",
+            )
+        )
+    width = numbers.features.get(passive)
+    ample = width is not None and numbers.rows is not None and numbers.rows >= 20 * width
+    warned = "" if ample else "; there are fewer than 20 shared rows a column, and it tells more (see docs/privacy.md)"
+    told.append(
+        Learnt(
+            "gradient",
+            None if width is None else width * train.outputs * numbers.rounds,
+            f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals. Which rows are dummies "
+            f"shows in it a little{warned}; how many are genuine, roughly",
+        )
+    )
+    if train.labels == "passive" and train.tolerance > 0:
+        told.append(Learnt("loss", numbers.rounds, f"the loss of each iteration over {active}'s genuine rows"))
+    if evaluate.share_with_passive:
+        told.append(
+            Learnt("figures", numbers.rounds, f"from {active} the loss of each iteration and the metrics, as the job says")
+        )
+    return tuple(told)
+
+
+def _coordinator(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Learnt, ...]:
+    told = [_rounds(numbers), _masked(passive, train, numbers)]
+    if train.flow == "coordinator":
+        told.append(_masked(active, train, numbers))
+        if train.tolerance > 0:
+            told.append(
+                Learnt("masked loss", numbers.rounds, f"from {_labelled(active, passive, train)} the loss, masked: noise")
+            )
+    return tuple(told)
+
+
+def _labelled(active: str, passive: str, train: Logistic) -> str:
+    """The party with the labels."""
+    return active if train.labels == "active" else passive
+
+
+def _masked(sender: str, train: Logistic, numbers: Numbers) -> Learnt:
+    width = numbers.features.get(sender)
+    how = (
+        "masked by noise 64 bits wider than they are"
+        if train.mask == "additive"
+        else "each times a secret factor: an entry that is 0 shows, and sizes show roughly"
+    )
+    return Learnt(
+        "masked gradient",
+        None if width is None else width * train.outputs * numbers.rounds,
+        f"from {sender} the entries of its gradients, {how}. It cannot tell gradient entries from other values of the same "
+        f"number that {sender} might have had decrypted instead, such as residuals",
+    )
+
+
+def _rounds(numbers: Numbers) -> Learnt:
+    rows = "" if numbers.rows is None else f" over {numbers.rows} shared rows, dummies included"
+    return Learnt("rounds", numbers.rounds, f"that training took {numbers.rounds} iterations{rows}")
+
+
+def _times(numbers: Numbers) -> int | None:
+    return None if numbers.rows is None else numbers.rows * numbers.rounds

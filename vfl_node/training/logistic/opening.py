@@ -1,0 +1,91 @@
+"""How a sum under encryption becomes known to the party that computed it, and to nobody else.
+
+::
+
+    ciphertexts → mask each value → pack → blind → decrypted by the key's holder → unpack → remove the mask
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vfl_node.crypto.paillier import ciphertexts as homomorphic
+from vfl_node.crypto.paillier.encryption import Encryptor
+from vfl_node.crypto.paillier.keys import Ciphertexts
+from vfl_node.crypto.processes import Processes
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job import Logistic
+from vfl_node.training.logistic.decryption import GRADIENT, LOSS, Decryptor, Tensor
+from vfl_node.training.logistic.masks import Mask, MaskKind
+from vfl_node.training.logistic.scales import MASK, Scales, slot_bits
+
+
+class Opening:
+    """One party's masked tensors in one attempt.
+
+    Args:
+        decryptor: who decrypts; already met.
+        encryptor: of this party, under the holder's key.
+        train: the job's section.
+        scales: widths of the job's tensors.
+        randomness: this party's own for this attempt; masks come from it.
+        workers: who computes.
+    """
+
+    def __init__(
+        self,
+        decryptor: Decryptor,
+        encryptor: Encryptor,
+        train: Logistic,
+        scales: Scales,
+        randomness: Randomness,
+        workers: Processes,
+    ) -> None:
+        self._decryptor, self._encryptor, self._train = decryptor, encryptor, train
+        self._scales, self._randomness, self._workers = scales, randomness, workers
+
+    async def plan(self, tensors: Sequence[str], columns: int, first_step: int) -> None:
+        """Announce ``tensors`` for a side with ``columns`` columns."""
+        scales = self._scales
+        shapes = {
+            GRADIENT: Tensor(
+                GRADIENT, columns * len(scales.groups), scales.groups[0] * scales.slot, columns * sum(scales.groups)
+            ),
+            LOSS: Tensor(LOSS, 1, slot_bits(scales.loss), 1),
+        }
+        await self._decryptor.plan([shapes[name] for name in tensors], first_step)
+
+    async def gradient(self, step: int, sums: Sequence[Ciphertexts]) -> list[list[int]]:
+        """Gradient entries [d][K] from ``sums``: a column of d ciphertexts for each group of outputs."""
+        layout = [size for size, column in zip(self._scales.groups, sums, strict=True) for _ in range(len(column))]
+        units = np.concatenate(sums)
+        values = iter(await self._open(step, GRADIENT, units, layout, self._scales.gradient, self._train.mask))
+        columns = len(units) // len(sums)
+        entries: list[list[int]] = [[] for _ in range(columns)]
+        for unit, size in enumerate(layout):
+            entries[unit % columns] += [next(values) for _ in range(size)]
+        return entries
+
+    async def loss(self, step: int, sum_of_losses: Ciphertexts) -> float:
+        """The mean loss from its one ciphertext; its fractional bits are the caller's to divide by."""
+        return float((await self._open(step, LOSS, sum_of_losses, [1], self._scales.loss, "additive"))[0])
+
+    async def _open(
+        self, step: int, name: str, units: Ciphertexts, layout: Sequence[int], bound: int, kind: MaskKind
+    ) -> list[int]:
+        """The values of each unit, unit by unit; ``layout`` says how many each has."""
+        public, bits = self._decryptor.public, slot_bits(bound)
+        mask = Mask.draw(kind, sum(layout), bound, self._randomness.derive(f"mask/{step}/{name}"))
+        if mask.factors:
+            units = homomorphic.scale(public, units, mask.factors, MASK, self._workers)
+        offsets = iter(mask.offsets)
+        shifted = [sum(next(offsets) << (bits * place) for place in range(size)) for size in layout]
+        packed = self._decryptor.pack(name, units)
+        packed = homomorphic.add_plain(public, packed, self._decryptor.packed_units(name, shifted), self._workers)
+        await self._decryptor.ask(step, name, self._encryptor.blind(packed, f"{step}/{name}"))
+        opened = await self._decryptor.opened(step, name)
+        slot = (1 << bits) - 1
+        masked = [unit >> (bits * place) & slot for unit, size in zip(opened, layout, strict=True) for place in range(size)]
+        return mask.remove(masked, self._decryptor.peer)

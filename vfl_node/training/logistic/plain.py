@@ -1,0 +1,165 @@
+"""Logistic regression in plaintext: what the protocol computes in clear, and the reference for the rest.
+
+Notation: n rows, K outputs (one for two classes, else one a class, each against the rest),
+z[n, K] linear scores, y[n, K] in {0, 1}, y' = 2y − 1, d = ∂ℓ/∂z of one row. With parts
+X_1, X_2, … of the features, one a party, and an intercept b that is not regularised::
+
+    z = b + Σ_k X_k θ_k        g_k = (1/n) X_kᵀ d        θ_k ← θ_k − η (g_k + λ θ_k)        b ← b − η · mean(d)
+
+The Taylor loss is the second-order polynomial of the exact one at z = 0: good for |z| ≲ 2,
+with an optimum of its own. What is encrypted must equal the plaintext *of the same loss*.
+
+Source: arXiv 2004.07427, Algorithm 2 and §4.1; the polynomial: Hardy et al. 2017 (arXiv 1711.10677).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def sigmoid(z: Floats) -> Floats:
+    """1 / (1 + e^−z), of any shape; nothing overflows."""
+    small = np.exp(-np.abs(z))
+    return np.where(z >= 0, 1.0, small) / (1.0 + small)
+
+
+def exact_residual(z: Floats, y: Floats) -> Floats:
+    """d = σ(z) − y, [n, K]."""
+    return sigmoid(z) - y
+
+
+def exact_loss(z: Floats, y: Floats) -> float:
+    """Mean over rows of the sum over outputs of log(1 + e^(−y'z)); NaN without rows."""
+    return _mean_of_sums(np.logaddexp(0.0, (1 - 2 * y) * z))
+
+
+def taylor_residual(z: Floats, y: Floats) -> Floats:
+    """d = ¼z − ½y', [n, K]."""
+    return z / 4 - (y - 0.5)
+
+
+def taylor_loss(z: Floats, y: Floats) -> float:
+    """Mean over rows of the sum over outputs of log 2 − ½y'z + ⅛z²; NaN without rows."""
+    return _mean_of_sums(math.log(2) - (y - 0.5) * z + z**2 / 8)
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss and its derivative by the scores.
+
+    Attributes:
+        residual: z[n, K], y[n, K] → d[n, K], of each row alone (not divided by n).
+        loss: z[n, K], y[n, K] → mean over rows of the sum over outputs.
+    """
+
+    residual: Callable[[Floats, Floats], Floats]
+    loss: Callable[[Floats, Floats], float]
+
+
+LOSSES: dict[str, Loss] = {
+    "exact": Loss(exact_residual, exact_loss),
+    "taylor": Loss(taylor_residual, taylor_loss),
+}
+"""Name in the job → loss."""
+
+
+def one_hot(labels: NDArray[np.float32], classes: int) -> Floats:
+    """Labels 0 … ``classes`` − 1, float32[n], as y: float64[n, 1] for two classes, else float64[n, classes]."""
+    if classes == 2:
+        return labels.astype(np.float64)[:, None]
+    return (labels[:, None] == np.arange(classes)).astype(np.float64)
+
+
+def logits(parts: Sequence[Floats], weights: Sequence[Floats], intercepts: Floats) -> Floats:
+    """z = b + Σ_k X_k θ_k, [n, K].
+
+    Args:
+        parts: the features of each party, float64[n, d_k]; one party at least.
+        weights: float64[d_k, K] of each.
+        intercepts: float64[K].
+    """
+    return intercepts + sum(x @ theta for x, theta in zip(parts, weights, strict=True))
+
+
+def probabilities(z: Floats) -> Floats:
+    """Probabilities float64[n, K] of scores z: of class 1 where K = 1, else σ(z) of each class, scaled to sum to 1."""
+    if z.shape[1] == 1:
+        return sigmoid(z)
+    logarithms = -np.logaddexp(0.0, -z)
+    shares = np.exp(logarithms - logarithms.max(axis=1, keepdims=True))  # σ itself may be 0 in a whole row
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted regression.
+
+    Attributes:
+        weights: float64[d_k, K] of each part.
+        intercepts: float64[K].
+        losses: of each iteration, before its step, over its rows; without the penalty.
+    """
+
+    weights: tuple[Floats, ...]
+    intercepts: Floats
+    losses: tuple[float, ...]
+
+
+def fit(
+    parts: Sequence[Floats],
+    labels: NDArray[np.float32],
+    start: Sequence[Floats],
+    *,
+    loss: Loss,
+    l2: float,
+    learning_rate: float,
+    iterations: int,
+    tolerance: float,
+    batches: Sequence[NDArray[np.int64]] | None = None,
+    intercepts: Floats | None = None,
+) -> Fit:
+    """Gradient descent on the joint rows.
+
+    Args:
+        parts: the features of each party, float64[n, d_k], as :attr:`vfl_node.data.design.Design.values`.
+        labels: float32[n], 0 … classes − 1.
+        start: initial weights of each part, float64[d_k, K]; K = 1 says two classes, else K classes.
+        loss: one of :data:`LOSSES`.
+        l2: λ.
+        learning_rate: η.
+        iterations: at most.
+        tolerance: an iteration is the last, its step included, where its loss differs from the one
+            before by no more than ``tolerance`` · max(1, that); 0: never.
+        batches: rows int64[B] of iteration t at place t, from the first again behind the last;
+            None: all rows in each.
+        intercepts: initial ones, float64[K]; None: 0.
+
+    Cost: two products of [n, d] and [d, K] an iteration.
+    """
+    outputs = start[0].shape[1]
+    y = one_hot(labels, max(outputs, 2))
+    weights = [theta.astype(np.float64) for theta in start]
+    intercepts = np.zeros(outputs) if intercepts is None else intercepts
+    losses: list[float] = []
+    for t in range(iterations):
+        rows = slice(None) if batches is None else batches[t % len(batches)]
+        own = [x[rows] for x in parts]
+        z = logits(own, weights, intercepts)
+        losses.append(loss.loss(z, y[rows]))
+        d = loss.residual(z, y[rows])
+        weights = [theta - learning_rate * (x.T @ d / len(d) + l2 * theta) for x, theta in zip(own, weights, strict=True)]
+        intercepts = intercepts - learning_rate * d.mean(axis=0)
+        if tolerance > 0 and t > 0 and abs(losses[-1] - losses[-2]) <= tolerance * max(1.0, abs(losses[-2])):
+            break
+    return Fit(tuple(weights), intercepts, tuple(losses))
+
+
+def _mean_of_sums(losses: Floats) -> float:
+    return float(losses.sum(axis=1).mean())

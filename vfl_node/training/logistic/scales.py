@@ -1,0 +1,118 @@
+"""Fixed point: how many bits each encrypted tensor has, proven to fit before the first encryption.
+
+Every tensor has one public scale. A feature is an integer of at most ``data.design.MOST_BITS``
+bits times a private step. A residual, already divided by the number of genuine rows, is an
+integer at :data:`RESIDUAL` fractional bits where it is computed in clear (two-party,
+coordinator-clear), and at ``SCORE + WEIGHT`` where it is a product under encryption
+(coordinator). A gradient entry is a sum of B products of the two; it is hidden by a mask
+:data:`MASK` bits wider than its bound, and shares a ciphertext with as many others as fit.
+
+Source: Yang et al. 2019 (arXiv 1911.09824); the widths are this product's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from vfl_node.data.design import MOST_BITS
+from vfl_node.errors import UsageError
+from vfl_node.job import Logistic
+
+RESIDUAL = 40
+"""Fractional bits of a residual computed in clear: an error below 2⁻⁴¹ a row."""
+
+SCORE, WEIGHT = 32, 48
+"""Fractional bits of an encrypted score, and of the private factor it is multiplied by (1/|I| is one)."""
+
+SCORE_RANGE = 8
+"""Scores lie within ±2⁸ (the exact loss is linear far before, the Taylor loss useless); beyond it training has diverged."""
+
+MASK = 64
+"""How many bits a mask is wider than what it hides: the statistical distance from noise is below 2⁻⁶³ a value."""
+
+GUARD = 2
+"""Bits of a slot for the carry of mask and sign, and of a ciphertext that stay empty."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The widths of one job's tensors.
+
+    Attributes:
+        fraction: fractional bits of an encrypted residual, so of a gradient entry before its step.
+        residual: bits of an encrypted residual, sign left out.
+        gradient: bits of an encrypted gradient entry.
+        loss: bits of an encrypted mean loss; 0 where it is not computed under encryption.
+        outputs: values that are packed from the beginning, one for each model trained side by side.
+        groups: how the outputs fall into ciphertexts: how many each has.
+        key_bits: size of the modulus.
+    """
+
+    fraction: int
+    residual: int
+    gradient: int
+    loss: int
+    groups: tuple[int, ...]
+    key_bits: int
+
+    @property
+    def slot(self) -> int:
+        """Bits of one masked gradient entry inside a plaintext."""
+        return slot_bits(self.gradient)
+
+    @classmethod
+    def of(cls, train: Logistic, rows: int) -> Scales:
+        """The widths for iterations over at most ``rows`` shared rows.
+
+        Raises:
+            UsageError: a masked value has more bits than a plaintext of this key (``E_OVERFLOW``, with the numbers).
+        """
+        terms = max(rows, 1).bit_length()
+        blind = train.flow == "coordinator"
+        fraction = SCORE + WEIGHT if blind else RESIDUAL
+        residual = fraction + (0 if train.loss == "exact" else SCORE_RANGE)
+        gradient = residual + MOST_BITS + terms
+        loss = loss_fraction(train) + 2 * SCORE_RANGE + terms if blind else 0
+        fit = (train.key_bits - GUARD) // slot_bits(gradient)
+        widest = slot_bits(max(gradient, loss))
+        if widest > train.key_bits - GUARD:
+            raise UsageError(
+                f"a sum over {rows} rows of residuals of {residual} bits times features of {MOST_BITS} has up to "
+                f"{gradient} bits, a loss {loss}; with a mask of {MASK} more that is {widest}, and a key of {train.key_bits} "
+                f"holds {train.key_bits - GUARD}",
+                code="E_OVERFLOW",
+                hint="choose a larger train.key_bits or a smaller train.batch_size",
+                for_peer="the job's values do not fit its key",
+            )
+        full, rest = divmod(train.outputs, fit)
+        return cls(fraction, residual, gradient, loss, (*[fit] * full, *([rest] if rest else [])), train.key_bits)
+
+
+def slot_bits(bound: int) -> int:
+    """Bits of a slot for values of ``bound`` bits: its mask's and the guard's on top."""
+    return bound + MASK + GUARD
+
+
+def loss_fraction(train: Logistic) -> int:
+    """Fractional bits of the encrypted loss: with the labels at the passive party it is a product of three."""
+    return SCORE + WEIGHT + (SCORE if train.labels == "passive" else 0)
+
+
+def packed(values: Sequence[Sequence[int]], groups: Sequence[int], slot: int) -> list[list[int]]:
+    """Rows of K integers as one signed integer a row and group, each value in a slot of its own.
+
+    Args:
+        values: [B][K].
+        groups: how many of the K values each group takes; they add up to K.
+        slot: bits between one value and the next.
+
+    Returns:
+        [group][B].
+    """
+    bounds = [sum(groups[:group]) for group in range(len(groups) + 1)]
+    return [
+        [sum(value << (slot * place) for place, value in enumerate(row[low:high])) for row in values]
+        for low, high in pairwise(bounds)
+    ]

@@ -1,0 +1,112 @@
+"""Labels at the passive (strong) party: an extension of the coordinator flow beyond the paper.
+
+The passive party knows u_i and y_i, so the active one cannot set a residual to 0. It sends
+instead what makes a row count or not, encrypted::
+
+    active (weak)                                        passive (strong, labels)
+    b_i = 1/|I| for i ∈ I, 0 for dummies
+    Enc(b_i), Enc(b_i·u_w,i)       ── ───────────────►   Enc(4·b_i·d_i) = Enc(b_i)^(u_s,i − 2y_i) · Enc(b_i·u_w,i)
+                                   ◄── Enc(4·b_i·d_i) ─  freshly randomised
+    Enc(G_w + ρ), packed ──► coordinator                 Enc(G_s + ρ), packed ──► coordinator
+    G_w = (opened − ρ_w)/4                               G_s = (opened − ρ_s)/4
+                                                         if the loss is wanted, also Enc(b_i·u²_w,i), and likewise
+                                                         Σ b_i·(log2 − ½y z + ⅛z²), z = u_s + u_w
+                                   ◄── over? ──────────
+
+Only the coordinator may hold the key: the active party would decrypt residuals, which are
+labels. y ∈ {−1, 1}; the Taylor loss, as in :mod:`vfl_node.training.logistic.blind`.
+
+Source: this product's, after arXiv 2004.07427 section 4.1; products of two ciphertexts are
+never needed.
+
+Leaks: to the passive party ciphertexts, its own gradient and the loss; to the active party
+ciphertexts and its own gradient; to the coordinator masked values.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from vfl_node.crypto.paillier import ciphertexts as homomorphic
+from vfl_node.crypto.paillier import matrix
+from vfl_node.crypto.paillier.keys import Ciphertexts
+from vfl_node.training.logistic.blind import in_range, integers
+from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
+from vfl_node.training.logistic.flow import Outcome, Seat
+from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction
+from vfl_node.training.logistic.side import Floats
+
+WEIGHTS, SCORES, SQUARES, RESIDUALS = "weights", "weighted scores", "weighted squares", "residuals"
+TIMES_FOUR = 2
+"""Bits by which an encrypted residual is larger than the residual."""
+
+
+class ActiveWithoutLabels:
+    """The part of the party whose identifiers are hidden."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    async def iterate(self, step: int) -> Outcome:
+        """As :meth:`Flow.iterate`."""
+        seat, positions = self._seat, self._seat.positions(step)
+        genuine, count = seat.genuine(positions)
+        weight = round(2**WEIGHT / count)
+        scores = in_range(seat.side.scores(positions))[:, 0] * genuine
+        await self._send(step, WEIGHTS, [weight * int(own) for own in genuine])
+        await self._send(step, SCORES, [weight * score for score in integers(scores, SCORE)])
+        if seat.train.tolerance > 0:
+            await self._send(step, SQUARES, [weight * square for square in integers(scores**2, SCORE)])
+        residuals = await receive_encrypted(seat.channel, step, RESIDUALS, len(positions), seat.public)
+        gradient = await seat.own_gradient(step, positions, [residuals], seat.scales.fraction + TIMES_FOUR)
+        seat.side.update(gradient)
+        return Outcome(await receive_end(seat.channel, step))
+
+    async def _send(self, step: int, tensor: str, values: list[int]) -> None:
+        await send_encrypted(self._seat.channel, step, tensor, self._seat.encryptor.encrypt(values, f"{step}/{tensor}"))
+
+
+class PassiveWithLabels:
+    """The part of the party with labels."""
+
+    def __init__(self, seat: Seat) -> None:
+        self._seat = seat
+
+    async def iterate(self, step: int) -> Outcome:
+        """As :meth:`Flow.iterate`."""
+        seat, positions = self._seat, self._seat.positions(step)
+        assert seat.targets is not None
+        rows, public = len(positions), seat.public
+        ours, signs = in_range(seat.side.scores(positions))[:, 0], 2 * seat.targets[positions][:, 0] - 1
+        weights = await receive_encrypted(seat.channel, step, WEIGHTS, rows, public)
+        theirs = await receive_encrypted(seat.channel, step, SCORES, rows, public)
+        squares = await receive_encrypted(seat.channel, step, SQUARES, rows, public) if seat.train.tolerance > 0 else None
+        factors = integers(ours - 2 * signs, SCORE)
+        product = homomorphic.scale(public, weights, factors, SCORE + SCORE_RANGE + 1, seat.workers)
+        residuals = homomorphic.add(public, product, theirs, seat.workers)
+        fresh = seat.encryptor.rerandomise(residuals, f"{step}/{RESIDUALS}")
+        await send_encrypted(seat.channel, step, RESIDUALS, fresh)
+        gradient = await seat.own_gradient(step, positions, [residuals], seat.scales.fraction + TIMES_FOUR)
+        loss = None if squares is None else await self._open_loss(step, weights, theirs, squares, ours, signs)
+        seat.side.update(gradient)
+        last = step + 1 == seat.train.iterations or seat.converged(loss)
+        await send_end(seat.channel, step, last=last)
+        return Outcome(last, loss)
+
+    async def _open_loss(
+        self, step: int, weights: Ciphertexts, theirs: Ciphertexts, squares: Ciphertexts, ours: Floats, signs: Floats
+    ) -> float:
+        """The mean Taylor loss over the rows that count, which this party cannot tell from the others."""
+        seat = self._seat
+        assert seat.opening is not None
+        # at SCORE more fractional bits than a residual: b has WEIGHT of them, b·u_w and b·u²_w SCORE more
+        constant = integers(math.log(2) - 0.5 * signs * ours + 0.125 * ours**2, 2 * SCORE)
+        linear = integers(0.25 * ours - 0.5 * signs, SCORE)
+        quadratic = [1 << (SCORE - 3)] * len(ours)
+        alone = homomorphic.scale(seat.public, weights, constant, 2 * (SCORE + SCORE_RANGE), seat.workers)  # wider than 64 bits
+        products = np.array([*linear, *quadratic], dtype=np.int64)[:, None]
+        paired = matrix.multiply(seat.public, products, np.concatenate([theirs, squares]), seat.workers)
+        total = homomorphic.total(seat.public, np.concatenate([alone, paired]))
+        return await seat.opening.loss(step, total) / 2.0 ** loss_fraction(seat.train)
