@@ -57,8 +57,8 @@ def test_every_command(
     work.mkdir()
     shutil.copy(trial.clinic, work / "clinic.csv")
     shutil.copy(trial.lab, work / "lab.csv")
-    (job,) = blocks("yaml")
-    (work / "job.yaml").write_text(job)
+    for name, job in zip(("job.yaml", "asymmetric.yaml"), blocks("yaml"), strict=True):
+        (work / name).write_text(job)
     left = commands()
 
     def run(line: str) -> None:

@@ -20,7 +20,7 @@ What every party learns: :mod:`vfl_node.training.logistic.learns`, and docs/logi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Literal
 
@@ -56,8 +56,13 @@ from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
+RECOMMENDED_BITS = 3072
+
 AMPLE = 20
 """Shared rows a column from which on the passive party's gradients tell dummies hardly better than chance."""
+
+KINDS = 20
+"""Kinds of records below which the active party's own columns do not hide |I|: with a few it was computed from one gradient."""
 
 FLOWS: Mapping[tuple[str, str, str], Callable[[Seat], Flow]] = {
     ("two-party", "active", "active"): ActiveClear,
@@ -153,7 +158,7 @@ class _Run:
         self._randomness = randomness
         self._attempt = randomness.derive(f"attempt/{task.attempt}")
         self._passive = task.parties.passive[0]
-        self._warnings: list[str] = []
+        self._warnings = list(_doubts(task.train))
 
     async def train(self, resume_from: str | None, traffic: Traffic) -> TrainingResult:
         """From the toss to the metrics."""
@@ -330,7 +335,7 @@ class _Run:
                 for_peer="its owner does not go on",
             )
         distinct = len(np.unique(side.scores(own)[:, 0].round(12)))
-        if distinct <= columns:
+        if distinct < max(KINDS, columns + 1):
             raise PolicyError(
                 f"this party's columns tell its shared records into {distinct} kinds only, and {self._passive} has {columns} "
                 f"columns: from its gradients {self._passive} could compute how many records are shared, and find many dummies",
@@ -473,6 +478,14 @@ class _Run:
         if self._train.outputs > 1:
             return []
         return metrics.calibration_curve(targets[:, 0], plain.probabilities(scores)[:, 0])
+
+
+def _doubts(train: Logistic) -> Iterator[str]:
+    """Warnings about the job itself."""
+    if train.key_bits < RECOMMENDED_BITS:
+        yield f"The Paillier key has {train.key_bits} bits; {RECOMMENDED_BITS} are recommended today (train.key_bits)."
+    if train.short_exponents:
+        yield "Noise with short exponents rests on a further assumption (train.short_exponents)."
 
 
 @dataclass
