@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
@@ -117,7 +116,7 @@ class Meeting:
             self._stop.check()
             later = [ended.get()[1] for _ in range(len(threads) - len(over))]
             failures += [error for error in later if isinstance(error, PeerError)]  # others come of closed processes
-            failures += [self._last_word(peer) for peer in self._left()] + [interruption or PeerLost("")]
+            failures += [self._last_word(peer) for peer in self._left()] + ([interruption] if interruption else [])
             raise min(failures, key=lambda error: isinstance(error, PeerLost))
 
     def _left(self) -> list[str]:

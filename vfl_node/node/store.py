@@ -169,10 +169,11 @@ class Store:
 
 
 class JobFolder:
-    """Everything one job leaves on this node's disk (0700)."""
+    """Everything one job leaves on this node's disk (0700); several conversations of the job may use it at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._pinning = threading.Lock()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @property
@@ -235,10 +236,12 @@ class JobFolder:
         )
 
     def _pin(self, name: str, digest: bytes, *, code: str, text: str, hint: str) -> None:
-        pins = self._read_pins()
-        if name not in pins:
-            write_whole(self._pins, json.dumps(pins | {name: digest.hex()}).encode())
-        elif pins[name] != digest.hex():
+        with self._pinning:
+            pins = self._read_pins()
+            if name not in pins:
+                pins |= {name: digest.hex()}
+                write_whole(self._pins, json.dumps(pins).encode())
+        if pins[name] != digest.hex():
             before, after = pins[name][:12], digest.hex()[:12]
             raise StateError(
                 text.format(name=name, before=before, after=after),

@@ -79,7 +79,7 @@ def from_two_values(gradient: Sequence[int], fraction_bits: int, most: int) -> l
         most: number of rows m.
 
     Returns:
-        Ascending; none if the gradient is not of this kind.
+        As a rule one; none if the gradient is not of this kind.
     """
     if len(gradient) < 4:
         return []
@@ -97,7 +97,7 @@ def from_two_values(gradient: Sequence[int], fraction_bits: int, most: int) -> l
     sizes = set()
     for s, t in product(range(-SMALL, SMALL + 1), repeat=2):
         difference = s * a + t * b
-        if difference > 0:
+        if difference > 0 and math.gcd(s, t) == 1:  # else a multiple of one
             size = round(2**fraction_bits / difference)
             if 1 <= size <= most and abs(2**fraction_bits - size * difference) <= size:  # both residuals are rounded
                 sizes.add(size)
