@@ -536,7 +536,7 @@ def test_page_of_the_coordinator_has_no_records() -> None:
     html = page(REPORTS["three parties, coordinator"]())
     assert "Whose records" not in html
     assert 'id="sets-text"' not in html
-    assert "train (clinic): sent 5 B · received 6 B; train (lab): sent 9 B · received 10 B." in html
+    assert "train (clinic): 5 B · 6 B; train (lab): 9 B · 10 B." in html
     assert "Whose records" in page(REPORTS["three parties, active"]())
 
 

@@ -209,7 +209,7 @@ def _traffic(report: dict[str, Any]) -> Markup:
     rows = [
         Row(
             phase,
-            f"sent {human_bytes(of['bytes_sent'])} · received {human_bytes(of['bytes_received'])}",
+            f"{human_bytes(of['bytes_sent'])} · {human_bytes(of['bytes_received'])}",
             (Bar(0, of["bytes_sent"], "first"), Bar(0, of["bytes_received"], "second")),
         )
         for phase, of in report["phases"].items()

@@ -17,7 +17,6 @@ The same coroutines run over gRPC in a node's job threads and in memory in a sim
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import threading
 import time
@@ -137,9 +136,8 @@ def conversations(part: Part, channels: Mapping[str, Channel]) -> list[Coroutine
     """
     parties = part.job.parties
     if part.role == "coordinator":
-        keeping = threading.Lock()
-        part.progress.phase("decrypt", 0, "requests")
-        return [_attend(part, peer, channel, keeping) for peer, channel in channels.items()]
+        desk = _Desk(part)
+        return [desk.attend(peer, channel) for peer, channel in channels.items()]
     other = next(name for name in (parties.active, *parties.passive) if name != part.name)
     return [_play(part, channels[other], channels[parties.coordinator] if parties.coordinator else None)]
 
@@ -183,39 +181,53 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
                 pass
 
 
-async def _attend(part: Part, peer: str, channel: Channel, keeping: contextlib.AbstractContextManager[Any]) -> None:
-    """The coordinator's conversation with one data party.
+class _Desk:
+    """A coordinator's conversations with the data parties, and the one report that they have in common."""
 
-    Args:
-        part: what the coordinator brings.
-        peer: the data party.
-        channel: the conversation with it.
-        keeping: held while the report is written, which every conversation renews.
-    """
-    assert isinstance(part.job.train, Logistic)
-    started = now()
-    agreed = await _meet(part, channel, [KEPT], NO_INPUT)
-    parties = part.job.parties
-    journals = {name: FileJournal(part.folder.path / f"decryptions-{name}.json") for name in (parties.active, *parties.passive)}
-    if agreed.checkpoint != KEPT:
-        with keeping:
-            private = keys.generate(part.job.train.key_bits, part.randomness.derive("paillier key"))
-        await coordinator.coordinate(
-            channel,
-            part.job.train,
-            "active" if peer == parties.active else "passive",
-            private,
-            workers=part.processes,
-            journal=journals[peer],
-            pins=part.folder,
-            progress=part.progress,
-        )
-    with keeping:
-        counts = {name: journal.read() for name, journal in journals.items()}
-        moved = {f"{phase} ({peer})": of for phase, of in channel.traffic.items()}
-        keep(part, None, None, moved, coordinator.result(part.job, counts), started)
-    async with channel.phase("finish"):
-        pass
+    def __init__(self, part: Part) -> None:
+        parties = part.job.parties
+        self._part, self._started = part, now()
+        self._journals = {
+            name: FileJournal(part.folder.path / f"decryptions-{name}.json") for name in (parties.active, *parties.passive)
+        }
+        self._traffic: dict[str, Traffic] = {}
+        self._one = threading.Lock()  # every conversation may have a thread of its own
+        self._private: keys.PrivateKey | None = None
+        part.progress.phase("decrypt", 0, "requests")
+
+    async def attend(self, peer: str, channel: Channel) -> None:
+        """The conversation with one data party, from the first word to the last."""
+        part = self._part
+        assert isinstance(part.job.train, Logistic)
+        agreed = await _meet(part, channel, [KEPT], NO_INPUT)
+        if agreed.checkpoint != KEPT:
+            await coordinator.coordinate(
+                channel,
+                part.job.train,
+                "active" if peer == part.job.parties.active else "passive",
+                self._key(part.job.train.key_bits),
+                workers=part.processes,
+                journal=self._journals[peer],
+                pins=part.folder,
+                progress=part.progress,
+            )
+        self._keep(peer, channel)
+        async with channel.phase("finish"):
+            pass
+
+    def _key(self, bits: int) -> keys.PrivateKey:
+        """The job's key: made from its stored secret, so the same after a restart."""
+        with self._one:
+            if self._private is None:
+                self._private = keys.generate(bits, self._part.randomness.derive("paillier key"))
+            return self._private
+
+    def _keep(self, peer: str, channel: Channel) -> None:
+        """Write the report; the conversation that ends last has all of it."""
+        with self._one:
+            self._traffic |= {f"{phase} ({peer})": of for phase, of in channel.traffic.items()}
+            counts = {name: journal.read() for name, journal in self._journals.items()}
+            keep(self._part, None, None, self._traffic, coordinator.result(self._part.job, counts), self._started)
 
 
 async def _meet(part: Part, channel: Channel, points: list[str], input_digest: bytes) -> Agreement:

@@ -4,21 +4,30 @@ A ciphertext of m is (1 + m·n)·ρ mod n². The noise ρ, of any kind, is an n-
 nearly all of the time, but does not depend on m: it can be computed while the node does
 something else.
 
-* For most ciphertexts ρ = h_s^α, where h = x² mod n for a random x of the *encryptor's own*, h_s =
-  h^n mod n², and α is a random number of ⌈|n|/2⌉ bits. In the literature the key's owner
-  publishes h; but an owner that chose h of small order would read, in every ciphertext that is
-  only rerandomised, where it came from. That such noise looks uniform is, with exponents of
-  half the modulus's length, a consequence of the decisional composite residuosity assumption
-  for a sound key. Short exponents rest on a further assumption (a power of h with a short exponent
-  cannot be told from one with a long one); the best attack known, Pollard's kangaroo, takes the square
-  root of their number. They have four bits for each bit of the modulus's strength: 448 for
-  n of 2048 bits (strength 112), 512 for 3072 (128) and 608 for 4096 (152).
-* :meth:`Encryptor.blind` takes ρ = r^n with r uniform in Z_n*: what it sends is uniform among the
-  ciphertexts of its number, whatever the receiver can compute. Its cost is hundreds of multiplications
-  more; so it is for the few ciphertexts that go to the key's owner.
+* For most ciphertexts ρ = h_s^α, where h is a random number of the *encryptor's own*, h_s = h^n mod
+  n², and α is a random number of ⌈|n|/2⌉ bits. Who lacks the key's factors cannot tell such
+  noise from uniform noise, if the composite residuosity and quadratic residuosity assumptions
+  hold (for exponents of half the modulus's length: if factoring is hard). Two deviations from Damgård,
+  Jurik and Nielsen, where h is a square (or minus a square) published with the key:
+
+  - An owner that chose h of small order would read, in each ciphertext that is merely
+    rerandomised, where it came from. So nobody else chooses h.
+  - Anyone can compute the Jacobi symbol of a ciphertext, and a power of a square does not change it:
+    whoever sent a ciphertext of symbol −1 would recognise what was made of it with an odd factor,
+    and so tell genuine rows from dummies. So h has the symbol −1, and noise either with probability ½.
+
+  Short exponents rest on a further assumption: that powers of h with short exponents cannot be told
+  from others. The best attack known, Pollard's kangaroo, takes the square root of their
+  number. They have four bits for each bit of the modulus's strength: 448 for n of 2048 bits (strength
+  112), 512 for 3072 (128) and 608 for 4096 (152).
+* :meth:`Encryptor.blind` takes ρ = r^n with r uniform in Z_n*: what it gives is uniform among the
+  ciphertexts of its number, whatever the receiver can compute. It costs twenty times more, and is
+  for the few ciphertexts that go to the key's owner.
 
 Sources: Paillier 1999; Damgård, Jurik, Nielsen, "A generalization of Paillier's public-key system
-with applications to electronic voting", 2010, section 4.2; FIPS 140-2 IG 7.5 (strengths).
+with applications to electronic voting", 2010, section 4.2; Goldreich, Rosen, "On the security of
+modular exponentiation with application to the construction of pseudorandom generators", 2003
+(exponents of half the length); FIPS 140-2 IG 7.5 (strengths).
 """
 
 from __future__ import annotations
@@ -79,8 +88,10 @@ class Encryptor:
         self.public = public
         self._randomness = randomness
         self._workers = workers
-        x = mpz(randomness.derive("noise base").below(public.n))
-        self._base = gmpy2.powmod(x * x % public.n, public.n, public.square)  # h_s
+        stream = randomness.derive("noise base")
+        while gmpy2.jacobi(h := mpz(stream.below(public.n)), public.n) != -1:
+            pass
+        self._base = gmpy2.powmod(h, public.n, public.square)  # h_s
         self._moduli: Moduli = (mpz(private.p) ** 2, mpz(private.q) ** 2) if private else (public.square,)
         self._exponent_bytes = (_exponent_bits(public.bits, short=short_exponents) + 7) // 8
         self._prepared: dict[str, tuple[int, Iterator[bytes]]] = {}

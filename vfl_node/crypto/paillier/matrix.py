@@ -100,8 +100,11 @@ def _cuts(matrix: Matrix, processes: int) -> Iterator[tuple[slice, slice]]:
     for start in range(0, matrix.shape[1] if len(matrix) else 0, _COLUMNS):
         slab = matrix[:, start : start + _COLUMNS]
         rows, columns = slab.shape
-        whole = plan(slab)
-        pieces = max(1, min(processes, whole.cost // _LEAST))
+        whole = plan(slab) if processes > 1 else None
+        pieces = min(processes, whole.cost // _LEAST) if whole else 1
+        if whole is None or pieces < 2:
+            yield slice(None), slice(start, start + columns)
+            continue
         by_rows = whole.cost_a_column + (whole.cost - whole.cost_a_column) / pieces
         by_columns = whole.cost_of_tables + (whole.cost - whole.cost_of_tables) * -(-columns // pieces) / columns
         for piece in range(pieces):

@@ -60,9 +60,7 @@ def result(job: Job, counts: Mapping[str, Count]) -> TrainingResult:
     """What a coordinator can tell of a training, from each data party's ``counts``."""
     assert isinstance(job.train, Logistic)
     rounds = max(count.step + 1 for count in counts.values())
-    features = {
-        name: count.values // max(1, count.requests) // job.train.outputs for name, count in counts.items() if count.requests
-    }
+    features = {name: count.gradient // job.train.outputs for name, count in counts.items() if count.requests}
     return TrainingResult(
         epochs=(),
         steps=rounds,
@@ -78,7 +76,7 @@ def result(job: Job, counts: Mapping[str, Count]) -> TrainingResult:
         local_calibration_curve=[],
         weights={},
         encoder="",
-        learnt=learns(job.parties, job.train, job.evaluate, Numbers(None, rounds, features, 0)),
+        learnt=learns(job.parties, job.train, job.evaluate, Numbers(None, rounds, features, None)),
         logistic=LogisticFigures(
             flow=job.train.flow,
             rows=None,

@@ -78,11 +78,13 @@ class Count:
         step: the last iteration answered; −1: none.
         requests: answers given.
         values: in them.
+        gradient: values of one gradient; 0 before the first.
     """
 
     step: int = -1
     requests: int = 0
     values: int = 0
+    gradient: int = 0
 
 
 class Journal(Protocol):
@@ -175,8 +177,11 @@ class Service:
         proof = keys.prove(self._private, self._channel.job_id.encode())
         await self._channel.send(pb.PaillierKey(n=self._private.public.to_bytes(), proof=proof))
 
-    async def take_plan(self) -> None:
+    async def take_plan(self, expected: Sequence[Tensor] | None = None) -> None:
         """Receive what the sender will ask for.
+
+        Args:
+            expected: the whole plan, where this party knows how wide the sender's side is, as the active party does.
 
         Raises:
             ProtocolError: tensors the job does not give this sender, or an iteration out of place (``E_DECRYPTION``).
@@ -186,12 +191,14 @@ class Service:
         tensors = [Tensor(tensor.name, tensor.units, tensor.unit_bits, tensor.values) for tensor in plan.tensors]
         if tuple(tensor.name for tensor in tensors) != self._allowed:
             raise self._refused("plans to have other tensors decrypted than the job gives it")
+        if expected is not None and tensors != list(expected):
+            raise self._refused("plans other shapes than those of a gradient of its columns")
         room = self._private.public.bits - 2
         if any(not 0 < tensor.unit_bits <= room or not 0 <= tensor.units < 1 << 24 for tensor in tensors):
             raise self._refused("plans tensors of an impossible shape")
         digest = hashlib.sha256(b"".join(tensor.SerializeToString(deterministic=True) for tensor in plan.tensors))
         self._pins.check(f"decryption plan of {self._channel.peer}", digest.digest())
-        if not max(self.count.step, 0) <= plan.first_step <= self.count.step + 1:
+        if tensors and not max(self.count.step, 0) <= plan.first_step <= self.count.step + 1:
             raise self._refused(f"goes on from iteration {plan.first_step}, and the last one answered is {self.count.step}")
         self._plan, self._next = {tensor.name: tensor for tensor in tensors}, plan.first_step * len(tensors)
 
@@ -208,6 +215,8 @@ class Service:
         request = await self._channel.receive(pb.DecryptionRequest)
         if request.done:
             return False
+        if not self._allowed:
+            raise self._refused("asks for a decryption, and the job gives it none")
         step, place = divmod(self._next, len(self._allowed))
         due = self._allowed[place]
         if (request.step, request.tensor) != (step, due):
@@ -221,6 +230,7 @@ class Service:
         homomorphic.check(public, packed)
         count = self.count
         count.step, count.requests, count.values = step, count.requests + 1, count.values + tensor.values
+        count.gradient = self._plan[GRADIENT].values
         self._journal.write(count)  # before the answer: what may have been seen is counted
         plaintexts = decrypt(self._private, packed, self._workers)
         if any(value.bit_length() > per * tensor.unit_bits for value in plaintexts):

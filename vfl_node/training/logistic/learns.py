@@ -16,20 +16,20 @@ class Numbers:
         rows: shared rows of an iteration, dummies included; None at a coordinator, which does not know.
         rounds: iterations.
         features: party → columns of its side, where known.
-        held_out: shared rows of the evaluation.
+        held_out: shared rows of the evaluation; None at a coordinator.
     """
 
     rows: int | None
     rounds: int
     features: dict[str, int]
-    held_out: int
+    held_out: int | None
 
 
 def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> dict[str, tuple[Learnt, ...]]:
     """Party → what it learnt, as far as a party with these ``numbers`` can know."""
     active, passive = parties.active, parties.passive[0]
     found = {
-        active: _active(active, passive, train, evaluate, numbers),
+        active: _active(active, passive, train, numbers),
         passive: _passive(active, passive, train, evaluate, numbers),
     }
     if parties.coordinator:
@@ -37,7 +37,7 @@ def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbe
     return found
 
 
-def _active(active: str, passive: str, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> tuple[Learnt, ...]:
+def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Learnt, ...]:
     told = [_rounds(numbers)]
     if train.flow != "coordinator":
         width = numbers.features.get(passive)
@@ -62,7 +62,7 @@ def _active(active: str, passive: str, train: Logistic, evaluate: Evaluate, numb
                 f"from {passive} the residuals of the shared rows under the coordinator's key",
             )
         )
-    elif evaluate.test_fraction > 0 or train.flow == "coordinator":
+    else:
         told.append(
             Learnt("held-out scores", numbers.held_out, f"from {passive} its score of each row measured on, once, in clear")
         )

@@ -30,7 +30,10 @@ class Opening:
         encryptor: of this party, under the holder's key.
         train: the job's section.
         scales: widths of the job's tensors.
-        randomness: this party's own for this attempt; masks come from it.
+        randomness: this party's own for the job.
+        attempt: how often it has begun the job. Additive masks are drawn anew in every attempt. Factors are not: from two
+            products of one gradient entry with different factors their greatest common divisor would give it away, and an
+            iteration that is repeated after a restart has the same entries.
         workers: who computes.
     """
 
@@ -41,21 +44,19 @@ class Opening:
         train: Logistic,
         scales: Scales,
         randomness: Randomness,
+        attempt: int,
         workers: Processes,
     ) -> None:
         self._decryptor, self._encryptor, self._train = decryptor, encryptor, train
-        self._scales, self._randomness, self._workers = scales, randomness, workers
+        self._scales, self._workers = scales, workers
+        self._randomness: dict[MaskKind, Randomness] = {
+            "additive": randomness.derive(f"attempt/{attempt}/masks"),
+            "multiplicative": randomness.derive("factors"),
+        }
 
     async def plan(self, tensors: Sequence[str], columns: int, first_step: int) -> None:
         """Announce ``tensors`` for a side with ``columns`` columns."""
-        scales = self._scales
-        shapes = {
-            GRADIENT: Tensor(
-                GRADIENT, columns * len(scales.groups), scales.groups[0] * scales.slot, columns * sum(scales.groups)
-            ),
-            LOSS: Tensor(LOSS, 1, slot_bits(scales.loss), 1),
-        }
-        await self._decryptor.plan([shapes[name] for name in tensors], first_step)
+        await self._decryptor.plan(shapes(tensors, columns, self._scales), first_step)
 
     async def gradient(self, step: int, sums: Sequence[Ciphertexts]) -> list[list[int]]:
         """Gradient entries [d][K] from ``sums``: a column of d ciphertexts for each group of outputs."""
@@ -77,7 +78,7 @@ class Opening:
     ) -> list[int]:
         """The values of each unit, unit by unit; ``layout`` says how many each has."""
         public, bits = self._decryptor.public, slot_bits(bound)
-        mask = Mask.draw(kind, sum(layout), bound, self._randomness.derive(f"mask/{step}/{name}"))
+        mask = Mask.draw(kind, sum(layout), bound, self._randomness[kind].derive(f"{step}/{name}"))
         if mask.factors:
             units = homomorphic.scale(public, units, mask.factors, MASK, self._workers)
         offsets = iter(mask.offsets)
@@ -89,3 +90,11 @@ class Opening:
         slot = (1 << bits) - 1
         masked = [unit >> (bits * place) & slot for unit, size in zip(opened, layout, strict=True) for place in range(size)]
         return mask.remove(masked, self._decryptor.peer)
+
+
+def shapes(tensors: Sequence[str], columns: int, scales: Scales) -> tuple[Tensor, ...]:
+    """What ``tensors`` of a side with ``columns`` columns look like when they are decrypted."""
+    groups = scales.groups
+    gradient = Tensor(GRADIENT, columns * len(groups), groups[0] * scales.slot, columns * sum(groups))
+    known = {GRADIENT: gradient, LOSS: Tensor(LOSS, 1, slot_bits(scales.loss), 1)}
+    return tuple(known[name] for name in tensors)

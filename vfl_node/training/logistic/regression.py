@@ -42,11 +42,11 @@ from vfl_node.training.evaluation import Curve, Figures, Values
 from vfl_node.training.logistic import plain
 from vfl_node.training.logistic.blind import ActiveBlind, PassiveBlind
 from vfl_node.training.logistic.clear import ActiveClear, PassiveClear
-from vfl_node.training.logistic.decryption import Decryptor, Journal, Service, tensors_of
+from vfl_node.training.logistic.decryption import LOSS, Decryptor, Journal, Service, tensors_of
 from vfl_node.training.logistic.exchange import receive_scores, send_scores
 from vfl_node.training.logistic.flow import Flow, Outcome, Seat
 from vfl_node.training.logistic.learns import Numbers, learns
-from vfl_node.training.logistic.opening import Opening
+from vfl_node.training.logistic.opening import Opening, shapes
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.training.logistic.side import Floats, Positions, Side, common_enough
 from vfl_node.training.logistic.strong_labels import ActiveWithoutLabels, PassiveWithLabels
@@ -156,7 +156,6 @@ class _Run:
     def __init__(self, channel: Channel, helper: Channel | None, task: Regression, randomness: Randomness) -> None:
         self._channel, self._helper, self._task, self._train = channel, helper, task, task.train
         self._randomness = randomness
-        self._attempt = randomness.derive(f"attempt/{task.attempt}")
         self._passive = task.parties.passive[0]
         self._warnings = list(_doubts(task.train))
 
@@ -207,7 +206,7 @@ class _Run:
         rows = task.alignment.rows
         own = self._training[rows[self._training] >= 0]
         kept = np.ones(len(design.steps), np.bool_)
-        if not task.labelled:  # it sees its gradient, a linear image of what the labels are in
+        if task.role == "passive" or not task.labelled:  # its gradient is a linear image of what it must not know
             kept = common_enough(design.integers[rows[own]], train.least_rows)
         self._encoder, self._design = encoder, design
         self._dropped = (*encoder.dropped, *(name for name, stays in zip(design.names, kept, strict=True) if not stays))
@@ -215,7 +214,7 @@ class _Run:
             raise DataError(
                 "the passive party's table has no column to train on",
                 code="E_NO_FEATURES",
-                hint="add columns that vary, or or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
+                hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
             )
         side = Side(rows, design, kept, train, self._randomness, intercept=task.role == "active")
         if task.role == "active" and len(own):
@@ -253,17 +252,17 @@ class _Run:
         await self._agree(side, public, size)
         encryptor = Encryptor(
             public,
-            self._attempt.derive("encryption"),
+            self._randomness.derive(f"attempt/{task.attempt}/encryption"),
             task.workers,
             short_exponents=train.short_exponents,
             private=encrypting,
         )
         opening = None
         if self._decryptor:
-            opening = Opening(self._decryptor, encryptor, train, scales, self._attempt.derive("masks"), task.workers)
+            opening = Opening(self._decryptor, encryptor, train, scales, self._randomness, task.attempt, task.workers)
             await opening.plan(tensors_of(train, task.role), side.width, journal.step)
         if service:
-            await service.take_plan()
+            await service.take_plan(shapes(tensors_of(train, "passive"), self._features[self._passive], scales))
         return Seat(
             channel=self._channel,
             side=side,
@@ -297,8 +296,8 @@ class _Run:
                 )
             self._features[self._channel.peer] = theirs.columns
         for party, width in self._features.items():
-            if party == (task.parties.active if train.labels == "active" else self._passive):
-                continue  # the label holder's own gradient tells it nothing of itself
+            if party == task.parties.active and train.labels == "active":
+                continue  # its gradient tells it nothing of its own labels and dummies
             if size <= width:
                 raise PolicyError(
                     f"an iteration over {size} shared rows has no more of them than {party} has columns ({width}): {party} "
@@ -406,6 +405,9 @@ class _Run:
         opened = {self._passive: entries.get(self._passive, 0)}
         if train.flow == "coordinator" and task.parties.active in entries:
             opened[task.parties.active] = entries[task.parties.active]
+        labelled = task.parties.active if train.labels == "active" else self._passive
+        if LOSS in tensors_of(train, train.labels) and labelled in opened:
+            opened[labelled] += journal.step
         numbers = Numbers(size, journal.step, self._features, len(self._testing))
         return TrainingResult(
             epochs=tuple(epochs),
