@@ -162,6 +162,7 @@ class _Jobs:
         self._background: deque[_Job] = deque()
         self._tokens: SimpleQueue[bool] = SimpleQueue()  # True for each job put, False for each thread to end
         self._lock = threading.Lock()
+        self.dropped = False
 
     def put(self, job: _Job, background: bool) -> None:
         (self._background if background else self._foreground).append(job)
@@ -176,6 +177,7 @@ class _Jobs:
 
     def drop(self, threads: int) -> None:
         """Cancel what waits and let ``threads`` callers of :meth:`get` go."""
+        self.dropped = True
         for jobs in (self._foreground, self._background):
             with suppress(IndexError):
                 while True:
@@ -241,6 +243,8 @@ def _tend(jobs: _Jobs, children: list[_Child]) -> None:
             if child is None:
                 child = _Child()
                 children.append(child)
+                if jobs.dropped:  # while it started, when nobody could kill it
+                    child.kill()
             job.future.set_result(child.call(job))
         except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
             job.future.set_exception(error)

@@ -43,8 +43,9 @@ from vfl_node.progress import Progress
 from vfl_node.settings import Limits, Obfuscation, Role, Settings
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.logistic import coordinator
-from vfl_node.training.logistic.decryption import FileJournal
-from vfl_node.training.logistic.regression import Regression, regress
+from vfl_node.training.logistic.decryption import FileJournal, tensors_of
+from vfl_node.training.logistic.regression import regress
+from vfl_node.training.logistic.task import Regression
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
@@ -193,7 +194,9 @@ class _Desk:
         self._traffic: dict[str, Traffic] = {}
         self._one = threading.Lock()  # every conversation may have a thread of its own
         self._private: keys.PrivateKey | None = None
-        part.progress.phase("decrypt", 0, "requests")
+        assert isinstance(part.job.train, Logistic)
+        each = [tensor for role in ("active", "passive") for tensor in tensors_of(part.job.train, role)]
+        part.progress.phase("decrypt", part.job.train.iterations * len(each), "requests")
 
     async def attend(self, peer: str, channel: Channel) -> None:
         """The conversation with one data party, from the first word to the last."""

@@ -27,8 +27,10 @@ Source: Pippenger, "On the evaluation of powers and monomials" (1980); Straus (1
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from gmpy2 import mpz
@@ -47,11 +49,13 @@ _DIGITS = range(2, 13)
 """w: at most 2^12 buckets, of one digit of one column at a time."""
 
 _COLUMNS = 1024
-"""Columns that are computed together: a product for each of their bits is held, 13 MiB for 16 bits at 3072."""
+"""Columns of a block at most: a product for each of their bits is held, 13 MiB for 16 bits at 3072."""
+
+_ROWS = 1 << 15
+"""Rows of a block at most: their ciphertexts are held, 25 MiB at 3072 bits."""
 
 _SAMPLE = 1 << 15
 """Entries that a plan is made from."""
-
 
 _LEAST = 4096
 """Multiplications that are worth a block of their own, 15 ms at 2048 bits."""
@@ -82,36 +86,48 @@ def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, worker
     """
     if matrix.ndim != 2 or len(matrix) != len(ciphertexts):
         raise ValueError(f"a matrix of shape {matrix.shape} and {len(ciphertexts)} ciphertexts")
-    filled = matrix.any(axis=1)
-    matrix, ciphertexts = matrix[filled], ciphertexts[filled]
     numerators, denominators = ([mpz(1)] * matrix.shape[1] for _ in range(2))
-    cuts = list(_cuts(matrix, workers.processes))
-    blocks = ((public, matrix[rows, columns], ciphertexts[rows]) for rows, columns in cuts)
-    for (_, columns), parts in zip(cuts, workers.map(_block, blocks), strict=True):
+    begun: deque[range] = deque()  # the columns of each block
+
+    def blocks() -> Iterator[tuple[PublicKey, Matrix, Ciphertexts]]:
+        for rows, columns in _cuts(matrix, workers.processes):
+            begun.append(range(*columns.indices(matrix.shape[1])))
+            yield public, matrix[rows, columns], ciphertexts[rows]
+
+    for parts in workers.map(_block, blocks()):
+        columns = begun.popleft()
         for products, part in zip((numerators, denominators), parts, strict=True):
-            for column, factor in zip(range(*columns.indices(matrix.shape[1])), public.integers(part), strict=True):
+            for column, factor in zip(columns, public.integers(part), strict=True):
                 products[column] = products[column] * factor % public.square
     pairs = zip(numerators, inverses(denominators, public.square), strict=True)
     return public.rows(numerator * inverse % public.square for numerator, inverse in pairs)
 
 
 def _cuts(matrix: Matrix, processes: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of the blocks: as many as processes, of rows or of columns, whichever is done sooner."""
-    for start in range(0, matrix.shape[1] if len(matrix) else 0, _COLUMNS):
-        slab = matrix[:, start : start + _COLUMNS]
-        rows, columns = slab.shape
-        whole = plan(slab) if processes > 1 else None
-        pieces = min(processes, whole.cost // _LEAST) if whole else 1
-        if whole is None or pieces < 2:
-            yield slice(None), slice(start, start + columns)
-            continue
-        by_rows = whole.cost_a_column + (whole.cost - whole.cost_a_column) / pieces
-        by_columns = whole.cost_of_tables + (whole.cost - whole.cost_of_tables) * -(-columns // pieces) / columns
+    """Rows and columns of the blocks."""
+    rows, columns = matrix.shape
+    for top, left in product(range(0, rows, _ROWS), range(0, columns, _COLUMNS)):
+        bottom, right = min(top + _ROWS, rows), min(left + _COLUMNS, columns)
+        pieces, of_rows = _pieces(matrix[top:bottom, left:right], processes)
         for piece in range(pieces):
-            if by_rows < by_columns:
-                yield slice(rows * piece // pieces, rows * (piece + 1) // pieces), slice(start, start + columns)
-            elif piece < columns:
-                yield slice(None), slice(start + piece, start + columns, pieces)
+            if of_rows:
+                first, end = ((bottom - top) * place // pieces + top for place in (piece, piece + 1))
+                yield slice(first, end), slice(left, right)
+            else:
+                yield slice(top, bottom), slice(left + piece, right, pieces)
+
+
+def _pieces(matrix: Matrix, processes: int) -> tuple[int, bool]:
+    """Into how many pieces, and whether of rows or of columns: whichever is done sooner."""
+    if processes == 1:
+        return 1, False
+    whole, columns = plan(matrix), matrix.shape[1]
+    pieces = min(processes, whole.cost // _LEAST)
+    if pieces < 2:
+        return 1, False
+    by_rows = whole.cost_a_column + (whole.cost - whole.cost_a_column) / pieces
+    by_columns = whole.cost_of_tables + (whole.cost - whole.cost_of_tables) * -(-columns // pieces) / columns
+    return (pieces, True) if by_rows < by_columns else (min(pieces, columns), False)
 
 
 def _block(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts) -> tuple[Ciphertexts, Ciphertexts]:
@@ -220,7 +236,7 @@ def _by_subsets(matrix: Matrix, ciphertexts: Sequence[mpz], modulus: mpz, group:
         rows = matrix[start : start + group]
         table = [mpz(1)]
         for ciphertext in ciphertexts[start : start + group]:
-            table += [product * ciphertext % modulus for product in table]
+            table += [subset * ciphertext % modulus for subset in table]
         subsets = (1 << np.arange(len(rows))) @ (rows[:, columns] >> planes & 1)
         taken = np.flatnonzero(subsets)
         for output, subset in zip(taken.tolist(), subsets[taken].tolist(), strict=True):

@@ -1,0 +1,372 @@
+"""A clinic's and a lab's tables around an obfuscated set, and regressions over them in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from google.protobuf.message import Message
+from numpy.typing import NDArray
+
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, Pins
+from vfl_node.crypto.paillier import keys
+from vfl_node.crypto.paillier.keys import PrivateKey
+from vfl_node.crypto.processes import InProcess, Processes
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.design import LinearEncoder
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.errors import PeerLost
+from vfl_node.job import Evaluate, Logistic, Parties
+from vfl_node.progress import Silent
+from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
+from vfl_node.training.logistic import plain
+from vfl_node.training.logistic.coordinator import coordinate
+from vfl_node.training.logistic.decryption import Journal, MemoryJournal
+from vfl_node.training.logistic.regression import regress
+from vfl_node.training.logistic.side import Side
+from vfl_node.training.logistic.task import Regression
+from vfl_node.training.schedule import Schedule, toss
+from vfl_node.training.task import TrainingResult
+from vfl_node.transport.channel import Channel, memory_network, run_together
+from vfl_node.transport.generated.vfl.v1 import session_pb2
+
+CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
+HUB = keys.generate(512, Randomness(b"h" * 32))
+"""A coordinator's key of a size that protects nothing: the arithmetic is the same, and thirty times quicker."""
+
+NO_TEST = Evaluate(test_fraction=0)
+
+
+def logistic(**given: Any) -> Logistic:
+    """A job's section as a job would hold it, with a small key and few iterations."""
+    settings = {"iterations": 3, "least_rows": 0, **given}
+    return Logistic(algorithm="logistic", **settings).model_copy(update={"key_bits": 512})
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Two parties' tables and their views of m shared rows.
+
+    Attributes:
+        clinic: the active party's records: the genuine ones, and ten that the lab has not.
+        lab: the passive party's records.
+        clinic_view: who is genuine.
+        lab_view: all rows are the lab's.
+        labels: float32[m], the dummies' too, wherever the job has them.
+    """
+
+    clinic: Table
+    lab: Table
+    clinic_view: Alignment
+    lab_view: Alignment
+    labels: NDArray[np.float32]
+
+    @property
+    def genuine(self) -> NDArray[np.bool_]:
+        return self.clinic_view.owned
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def shared(
+    rows: int = 40,
+    genuine: int = 20,
+    *,
+    population: int = 60,
+    clinic: int = 2,
+    lab: int = 3,
+    classes: int = 2,
+    labels: str = "active",
+    protocol: str = "apsi",
+    columns: Sequence[NDArray[np.float64]] = (),
+    seed: int = 0,
+) -> Shared:
+    """Records with normal columns at both parties, and a label that needs both.
+
+    The same people are genuine, in the same order, whatever ``rows`` is.
+
+    Args:
+        rows: m.
+        genuine: |I|.
+        population: the lab's records.
+        clinic: columns of the clinic.
+        lab: columns of the lab.
+        classes: of the label.
+        labels: role of the party that has the label.
+        protocol: of the alignment.
+        columns: further columns of the lab, float64[population].
+        seed: of everything.
+    """
+    rng = np.random.default_rng(seed)
+    people = population + 10  # the last ten are the clinic's alone
+    x, z = rng.normal(size=(people, clinic)), rng.normal(size=(population, lab))
+    scores = x[:population] @ rng.normal(size=(clinic, classes)) + z @ rng.normal(size=(lab, classes))
+    label = np.append((scores + rng.gumbel(size=scores.shape)).argmax(axis=1), rng.integers(0, classes, 10)).astype(np.float32)
+    chosen = rng.permutation(population)
+    index = np.sort(chosen[:rows])
+    index = index[np.argsort(rng.permutation(population)[index])]
+    clinic_rows = rng.permutation(np.append(chosen[:genuine], np.arange(population, people)))
+    lab_rows = rng.permutation(population)
+
+    def table(own: NDArray[np.int64], named: dict[str, NDArray[np.float64]], *, labelled: bool) -> Table:
+        ids = Identifiers.of(str(person).encode() for person in own)
+        return Table(ids, {k: NumericColumn(v[own]) for k, v in named.items()}, label[own] if labelled else None)
+
+    def view(own: NDArray[np.int64], others: int) -> Alignment:
+        place = np.full(people, NOT_MINE)
+        place[own] = np.arange(len(own))
+        known = genuine if len(own) < population or protocol == "psi" else None
+        return Alignment(protocol, "curve25519", place[index], ours=len(own), theirs=others, intersection=known)
+
+    return Shared(
+        table(clinic_rows, {f"x{k}": x[:, k] for k in range(clinic)}, labelled=labels == "active"),
+        table(
+            lab_rows,
+            {f"z{k}": z[:, k] for k in range(lab)} | {f"more{k}": column for k, column in enumerate(columns)},
+            labelled=labels == "passive",
+        ),
+        view(clinic_rows, population),
+        view(lab_rows, len(clinic_rows)),
+        label[index],
+    )
+
+
+class Sent(NamedTuple):
+    """One message on its way."""
+
+    sender: str
+    receiver: str
+    message: Message
+
+
+class Column(NamedTuple):
+    """Rows that followed the message that announced them."""
+
+    sender: str
+    receiver: str
+    head: Message
+    rows: NDArray[np.uint8]
+
+
+@dataclass
+class State:
+    """What the parties keep from one attempt to the next."""
+
+    checkpoints: dict[str, Checkpoints] = field(
+        default_factory=lambda: {"clinic": MemoryCheckpoints(), "lab": MemoryCheckpoints()}
+    )
+    pins: dict[str, Pins] = field(default_factory=lambda: {name: MemoryPins() for name in ("clinic", "lab", "hub")})
+    journals: dict[str, Journal] = field(default_factory=lambda: {"clinic": MemoryJournal(), "lab": MemoryJournal()})
+    """Sender → what its decryptor has counted."""
+
+    def newest(self) -> str | None:
+        """The newest checkpoint that both data parties hold."""
+        both = set(self.checkpoints["clinic"].names()) & set(self.checkpoints["lab"].names())
+        return max(both, default=None)
+
+
+@dataclass
+class Attempt:
+    """One attempt of all parties in memory; what may be varied, with small defaults."""
+
+    train: Logistic = field(default_factory=logistic)
+    evaluate: Evaluate = NO_TEST
+    number: int = 1
+    state: State = field(default_factory=State)
+    resume_from: str | None = None
+    seeds: tuple[bytes, bytes] = (CLINIC, LAB)
+    workers: Processes = field(default_factory=InProcess)
+    hub: tuple[PrivateKey, PrivateKey] = (HUB, HUB)
+    """The key the coordinator gives to the clinic, and to the lab."""
+    tamper: Callable[[Sent], None] = lambda sent: None
+    """May change a message on its way out, or raise."""
+    transcript: list[Sent] = field(default_factory=list)
+    """What all parties send, in order."""
+
+    @property
+    def parties(self) -> Parties:
+        return Parties(active="clinic", passive=("lab",), coordinator="hub" if self.train.flow != "two-party" else None)
+
+    def raw(self, over: Shared) -> list[Any]:
+        """Results or exceptions: the clinic's, the lab's, and the coordinator's with either."""
+        names = self.parties.all
+        network = memory_network(*names)
+        for name in names:
+            for peer, channel in network[name].items():
+                channel.send = self._spied(name, peer, channel.send)  # type: ignore[method-assign]
+        protocols: list[tuple[Any, list[Channel]]] = []
+        roles: list[tuple[str, Any, Table, Alignment, bytes]] = [
+            ("clinic", "active", over.clinic, over.clinic_view, self.seeds[0]),
+            ("lab", "passive", over.lab, over.lab_view, self.seeds[1]),
+        ]
+        for name, role, table, view, seed in roles:
+            ticks = count()
+            task = Regression(
+                parties=self.parties,
+                role=role,
+                alignment=view,
+                table=table,
+                train=self.train,
+                evaluate=self.evaluate,
+                attempt=self.number,
+                workers=self.workers,
+                journal=self.state.journals["lab"],
+                checkpoints=self.state.checkpoints[name],
+                pins=self.state.pins[name],
+                clock=lambda ticks=ticks: float(next(ticks)),  # type: ignore[misc]
+                progress=Silent(),
+            )
+            held = network[name]
+            other, helper = held["lab" if name == "clinic" else "clinic"], held.get("hub")
+            protocol = regress(other, helper, task, Randomness(seed), resume_from=self.resume_from)
+            protocols.append((protocol, list(held.values())))
+        for (name, role, *_), key in zip(roles, self.hub, strict=True):
+            if channel := network.get("hub", {}).get(name):
+                served = coordinate(
+                    channel,
+                    self.train,
+                    role,
+                    key,
+                    workers=self.workers,
+                    journal=self.state.journals[name],
+                    pins=self.state.pins["hub"],
+                    progress=Silent(),
+                )
+                protocols.append((served, [channel]))
+        return run_together(*protocols)
+
+    def __call__(self, over: Shared) -> tuple[TrainingResult, TrainingResult]:
+        """The clinic's and the lab's result.
+
+        Raises:
+            Exception: what a party met first; not that another was gone then.
+        """
+        results = self.raw(over)
+        failed = [result for result in results if isinstance(result, Exception)]
+        for error in sorted(failed, key=lambda error: isinstance(error, PeerLost)):
+            raise error
+        return results[0], results[1]
+
+    def again(self, **changed: Any) -> Attempt:
+        """The next attempt, from the newest checkpoint that both have."""
+        settings: dict[str, Any] = {
+            "train": self.train,
+            "evaluate": self.evaluate,
+            "number": self.number + 1,
+            "state": self.state,
+            "resume_from": self.state.newest(),
+            "hub": self.hub,
+        }
+        return Attempt(**(settings | changed))
+
+    def schedule(self, over: Shared) -> Schedule:
+        """The schedule that both data parties follow."""
+        network = memory_network("clinic", "lab")
+        a, b = network["clinic"]["lab"], network["lab"]["clinic"]
+        ours, theirs = (Randomness(seed).derive("toss") for seed in self.seeds)
+        seed, _ = run_together(
+            (toss(a, ours, first=True, pins=MemoryPins()), a), (toss(b, theirs, first=False, pins=MemoryPins()), b)
+        )
+        return Schedule(seed, len(over), self.train.seed)
+
+    def reference(self, over: Shared, labels: NDArray[np.float32] | None = None) -> plain.Fit:
+        """Plaintext regression on the genuine rows alone, from the same start and with the same batches."""
+        train, schedule = self.train, self.schedule(over)
+        training, _ = schedule.split(0, self.evaluate.test_fraction)
+        own = training[over.genuine[training]]
+        batches = [own]
+        if train.batch_size and train.batch_size < len(training):
+            steps = [divmod(step, len(training) // train.batch_size) for step in range(train.iterations)]
+            batches = [schedule.batches(0, epoch, training, train.batch_size)[place] for epoch, place in steps]
+        parts, starts = [], []
+        for table, view, seed in ((over.clinic, over.clinic_view, self.seeds[0]), (over.lab, over.lab_view, self.seeds[1])):
+            design, randomness = LinearEncoder.fit(table, train.scaling).transform(table), Randomness(seed)
+            active = view is over.clinic_view
+            side = Side(view.rows, design, np.ones(len(design.steps), np.bool_), train, randomness, intercept=active)
+            if active:
+                side.spread(own, randomness.derive("spread"))
+            values = np.full((len(over), len(design.steps)), np.nan)  # whoever used a dummy would see it
+            values[view.owned] = design.values[view.rows[view.owned]]
+            parts.append(values)
+            starts.append(side.weights)
+        return plain.fit(
+            parts,
+            over.labels if labels is None else labels,
+            [starts[0][:-1], starts[1]],
+            loss=plain.LOSSES[train.loss],
+            l2=train.l2,
+            learning_rate=train.learning_rate,
+            iterations=train.iterations,
+            tolerance=train.tolerance,
+            batches=[rows[over.genuine[rows]] for rows in batches],
+            intercepts=starts[0][-1],
+        )
+
+    def columns(self, receiver: str) -> list[Column]:
+        """The columns of ciphertexts or plaintexts that ``receiver`` was sent, whole."""
+        found: list[Column] = []
+        for sender in ("clinic", "lab", "hub"):
+            head, chunks = None, []
+            for message in (sent.message for sent in self.transcript if (sent.sender, sent.receiver) == (sender, receiver)):
+                if isinstance(message, session_pb2.Rows):
+                    width, chunks = message.width, []
+                elif isinstance(message, session_pb2.Chunk):
+                    chunks.append(np.frombuffer(message.rows, np.uint8).reshape(-1, width))
+                elif isinstance(message, session_pb2.RowsEnd):
+                    assert head is not None
+                    found.append(Column(sender, receiver, head, np.concatenate(chunks)))
+                else:
+                    head = message
+        return found
+
+    def _spied(self, sender: str, receiver: str, send: Callable[[Message], Any]) -> Callable[[Message], Any]:
+        async def spying(message: Message) -> None:
+            sent = Sent(sender, receiver, message)
+            self.tamper(sent)
+            self.transcript.append(sent)
+            await send(message)
+
+        return spying
+
+
+def difference(results: Sequence[TrainingResult], fit: plain.Fit) -> float:
+    """Largest difference of any weight or intercept."""
+    clinic, lab = results[0].weights, results[1].weights
+    pairs = [(clinic["weight"], fit.weights[0].T), (lab["weight"], fit.weights[1].T), (clinic["bias"], fit.intercepts)]
+    return max(float(np.abs(ours.numpy() - theirs).max(initial=0)) for ours, theirs in pairs)
+
+
+@pytest.fixture(name="shared")
+def shared_fixture() -> Callable[..., Shared]:
+    """Makes two parties' tables and views."""
+    return shared
+
+
+@pytest.fixture(name="logistic")
+def logistic_fixture() -> Callable[..., Logistic]:
+    """Makes a job's section."""
+    return logistic
+
+
+@pytest.fixture(name="attempt")
+def attempt_fixture() -> type[Attempt]:
+    """Trains over shared rows."""
+    return Attempt
+
+
+@pytest.fixture(name="difference")
+def difference_fixture() -> Callable[..., float]:
+    """Compares weights with plaintext's."""
+    return difference
+
+
+@pytest.fixture(name="hub")
+def hub_fixture() -> PrivateKey:
+    """The coordinator's key."""
+    return HUB

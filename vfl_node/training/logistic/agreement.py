@@ -1,0 +1,140 @@
+"""Before the first iteration: how wide the sides are, and refusals where a gradient would tell too much.
+
+A party's gradient is a linear image of what it must not know: residuals, so labels and
+dummies, or the other's scores. With no more rows than columns it can be solved for all of
+them; with few rows a column it tells statistically. And where the label holder's own columns
+tell its records into a few kinds only, their residuals take a few values, and |I| was
+computed from one gradient. See docs/privacy.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from vfl_node.crypto.paillier.keys import PublicKey
+from vfl_node.errors import PolicyError, ProtocolError
+from vfl_node.job import Logistic
+from vfl_node.training.logistic.side import Positions, Side
+from vfl_node.training.logistic.task import Regression
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+RECOMMENDED_BITS = 3072
+
+AMPLE = 20
+"""Shared rows a column from which on the passive party's gradients tell dummies hardly better than chance."""
+
+KINDS = 20
+"""Kinds of records below which the active party's own columns do not hide |I|."""
+
+
+async def exchange_widths(channel: Channel, task: Regression, side: Side, public: PublicKey) -> dict[str, int]:
+    """Party → how many columns its side has, of the parties that this one must judge.
+
+    Raises:
+        ProtocolError: the other party was given another key (``E_KEY``).
+
+    Leaks: the number of the passive party's columns; with the labels at it the active party's, too.
+    """
+    found = {task.name: side.width}
+    both = task.train.labels == "passive"
+    if both or task.role == "passive":
+        await channel.send(training_pb2.Features(columns=side.width, key=public.fingerprint()))
+    if both or task.role == "active":
+        theirs = await channel.receive(training_pb2.Features)
+        if theirs.key != public.fingerprint():
+            raise ProtocolError(
+                f"{channel.peer} encrypts under another key than this party was given",
+                code="E_KEY",
+                hint="the coordinator must give both parties the same key",
+            )
+        found[channel.peer] = theirs.columns
+    return found
+
+
+def check(
+    task: Regression, side: Side, widths: dict[str, int], size: int, training: Positions, positions: Callable[[int], Positions]
+) -> tuple[str, ...]:
+    """Refuse what would tell too much; warnings about what tells more than it needs to.
+
+    Args:
+        task: what this party brings.
+        side: its linear model at its start.
+        widths: of :func:`exchange_widths`.
+        size: shared rows of an iteration.
+        training: shared positions trained on.
+        positions: those of each iteration.
+
+    Raises:
+        PolicyError: too few rows for the columns (``E_BATCH``), the active party's columns hide nothing
+            (``E_NO_COVER``), or no record is shared (``E_STOPPED``).
+    """
+    train = task.train
+    warnings = list(_doubts(train))
+    for party, width in widths.items():
+        if party == task.parties.active and train.labels == "active":
+            continue  # it knows its own labels and dummies
+        if size <= width:
+            raise PolicyError(
+                f"an iteration over {size} shared rows has no more of them than {party} has columns ({width}): {party} "
+                "could solve its gradient for every residual, and so for labels and dummies",
+                code="E_BATCH",
+                hint="train on all rows at once (train.batch_size: null), on more records, or on fewer columns",
+                for_peer=f"an iteration has no more rows than {party} has columns",
+            )
+        if size < AMPLE * width:
+            warnings.append(
+                f"An iteration has {size} shared rows, fewer than {AMPLE} for each of {party}'s {width} columns: its "
+                "gradients tell it more about labels and dummies than they need to."
+            )
+    if task.role == "active":
+        _check_genuine(task, side, training, positions)
+        if task.alignment.protocol == "apsi":
+            _check_cover(side, training, task.parties.passive[0], widths.get(task.parties.passive[0], 0))
+    return tuple(warnings)
+
+
+def _check_genuine(task: Regression, side: Side, training: Positions, positions: Callable[[int], Positions]) -> None:
+    """Refuse iterations with no row of this party's, or too few to hide the other's values in its own gradient."""
+    if not side.owned[training].any():
+        raise PolicyError(
+            "no record is shared, so there is nothing to train on",
+            code="E_STOPPED",
+            hint="to stop here tells the other party something; see obfuscation.min_intersection",
+            for_peer="its owner does not go on",
+        )
+    steps = range(task.train.iterations if task.train.batch_size else 1)
+    fewest = min(int(np.count_nonzero(side.owned[positions(step)])) for step in steps)
+    needed = side.width + 1 if task.train.flow == "coordinator" else 1
+    if fewest < needed:
+        raise PolicyError(
+            f"an iteration has {fewest} rows that are this party's, and needs {needed}: with none its gradient would be 0, and "
+            f"in flow coordinator it must not be able to solve its own, of {side.width} columns, for the other's values",
+            code="E_BATCH",
+            hint="train on all rows at once (train.batch_size: null), or on fewer columns",
+            for_peer="its owner does not go on",
+        )
+
+
+def _check_cover(side: Side, training: Positions, passive: str, columns: int) -> None:
+    """Refuse where this party's own scores vary too little to hide |I| and the dummies."""
+    own = training[side.owned[training]]
+    kinds = len(np.unique(side.scores(own)[:, 0].round(12)))
+    if kinds < max(KINDS, columns + 1):
+        raise PolicyError(
+            f"this party's columns tell its shared records into {kinds} kinds only, and {passive} has {columns} columns: "
+            f"from its gradients {passive} could compute how many records are shared, and find many dummies",
+            code="E_NO_COVER",
+            hint="add columns that vary from record to record (one of random numbers, drawn once, serves)",
+            for_peer="its owner does not go on",
+        )
+
+
+def _doubts(train: Logistic) -> Iterator[str]:
+    """Warnings about the job itself."""
+    if train.key_bits < RECOMMENDED_BITS:
+        yield f"The Paillier key has {train.key_bits} bits; {RECOMMENDED_BITS} are recommended today (train.key_bits)."
+    if train.short_exponents:
+        yield "Noise with short exponents rests on a further assumption (train.short_exponents)."

@@ -1,0 +1,91 @@
+"""How good the model is, as the active party sees it: with the other party's scores, and alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vfl_node import metrics
+from vfl_node.job import Logistic
+from vfl_node.training.evaluation import Curve, Values
+from vfl_node.training.logistic import plain
+from vfl_node.training.logistic.own import Own
+from vfl_node.training.logistic.side import Floats, Positions
+from vfl_node.training.logistic.task import Regression
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Results on the rows measured on.
+
+    Attributes:
+        metrics: of both parties' model.
+        local_metrics: of the active party's own; None without columns.
+        curve: calibration of the first; empty for several classes.
+        local_curve: of the second.
+        rows: how many.
+    """
+
+    metrics: Values
+    local_metrics: Values | None
+    curve: Curve
+    local_curve: Curve
+    rows: int
+
+
+def measured(task: Regression, own: Own, training: Positions, testing: Positions, theirs: Floats) -> Measured:
+    """Results on those of ``testing`` that are this party's own.
+
+    Args:
+        task: what it brings.
+        own: its side, trained.
+        training: shared positions trained on.
+        testing: shared positions measured on.
+        theirs: the other party's scores of them, float64[B, K].
+    """
+    assert own.targets is not None
+    genuine = own.side.owned[testing]
+    targets = own.targets[testing][genuine]
+    scores = (theirs + own.side.scores(testing))[genuine]
+    names = task.evaluate.metrics
+    local, local_curve = None, []
+    if len(own.design.steps):
+        alone = _alone(task, own, training, testing[genuine])
+        local, local_curve = of_scores(names, targets, alone), _curve(targets, alone)
+    return Measured(of_scores(names, targets, scores), local, _curve(targets, scores), local_curve, len(scores))
+
+
+def of_scores(names: tuple[str, ...], targets: Floats, scores: Floats) -> Values:
+    """The metrics ``names`` of scores float64[n, K]; of several classes accuracy and the mean AUC only."""
+    found = plain.probabilities(scores)
+    if scores.shape[1] == 1:
+        return metrics.compute(names, targets[:, 0], scores[:, 0], found[:, 0])
+    labels = targets.argmax(axis=1)
+    several = {"accuracy": metrics.multiclass_accuracy(labels, found), "auc": metrics.macro_auc(labels, scores)}
+    return {name: several.get(name) for name in names}
+
+
+def _alone(task: Regression, own: Own, training: Positions, testing: Positions) -> Floats:
+    """Scores float64[n, K] of the active party's own model, trained alike on its own columns; ``testing`` are all its own."""
+    train: Logistic = task.train
+    rows, design = task.alignment.rows, own.design
+    mine = rows[training[own.side.owned[training]]]
+    assert task.table.labels is not None
+    fitted = plain.fit(
+        [design.integers[mine] * design.steps],
+        task.table.labels[mine],
+        [np.zeros((len(design.steps), train.outputs))],
+        loss=plain.LOSSES[train.loss],
+        l2=train.l2,
+        learning_rate=train.learning_rate,
+        iterations=train.iterations,
+        tolerance=train.tolerance,
+    )
+    return plain.logits([design.integers[rows[testing]] * design.steps], fitted.weights, fitted.intercepts)
+
+
+def _curve(targets: Floats, scores: Floats) -> Curve:
+    if scores.shape[1] > 1:
+        return []
+    return metrics.calibration_curve(targets[:, 0], plain.probabilities(scores)[:, 0])
