@@ -14,7 +14,7 @@
     └── Paused               this node is stopping; the job goes on after a restart
 
 ``message`` and ``hint`` are for the owner of the node where the error rises. A
-peer is told ``for_peer`` and nothing else, so that no file name, column, id or
+peer is told ``for_peer`` and ``peer_code`` and nothing else, so that no file name, column, id or
 label crosses the wire inside an error.
 """
 
@@ -29,16 +29,18 @@ class VflError(Exception):
         hint: What to do about it; empty if there is nothing to add.
         code: Stable identifier such as ``E_CSV``; scripts may match on it.
         for_peer: What the other parties may be told; a neutral text by default.
+        peer_code: The code they are told, where ``code`` itself would tell too much.
     """
 
     exit_status = 1
     default_code = "E_INTERNAL"
 
-    def __init__(self, message: str, *, hint: str = "", code: str = "", for_peer: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", code: str = "", for_peer: str = "", peer_code: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
         self.code = code or self.default_code
+        self.peer_code = peer_code or self.code
         self.for_peer = for_peer or "it met an error of its own; its owner sees the cause"
 
     def __str__(self) -> str:
@@ -62,8 +64,9 @@ class DataError(VflError):
 
     default_code = "E_DATA"
 
-    def __init__(self, message: str, *, hint: str = "", code: str = "", for_peer: str = "") -> None:
-        super().__init__(message, hint=hint, code=code, for_peer=for_peer or "its data cannot be used for this job")
+    def __init__(self, message: str, *, hint: str = "", code: str = "", for_peer: str = "", peer_code: str = "") -> None:
+        told = for_peer or "its data cannot be used for this job"
+        super().__init__(message, hint=hint, code=code, for_peer=told, peer_code=peer_code)
 
 
 class PolicyError(VflError):

@@ -1,14 +1,16 @@
-"""A federation of two real nodes, each a process, as a user starts them."""
+"""Federations of two or three real nodes, each a process, as a user starts them."""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +24,49 @@ Program = Callable[[list[str], Path], Any]
 """Starts a node with these arguments, which writes to this log; a process, as of :class:`subprocess.Popen`."""
 
 
+FORKS = multiprocessing.get_context("forkserver")
+
+TWO = {"clinic": "active", "lab": "passive"}
+THREE = TWO | {"notary": "coordinator"}
+
+
+class Child:
+    """A process forked from one that has imported a node, a tenth of a start's work; as a :class:`subprocess.Popen`."""
+
+    def __init__(self, run: Callable[..., None], *arguments: Any) -> None:
+        self._process = FORKS.Process(target=run, args=arguments, daemon=True)
+        self._process.start()
+        self.kill = self._process.kill
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._process.join(timeout)
+        return self.poll()
+
+    def send_signal(self, number: int) -> None:
+        assert self._process.pid
+        os.kill(self._process.pid, number)
+
+
 class Federation:
-    """A clinic that listens and a lab that dials, each a process.
+    """A clinic that listens and a lab that dials, each a process; and a notary, where it has a part, that both dial.
 
     Attributes:
         programs: name → what it runs as a node.
     """
 
-    def __init__(self, folder: Path, trial: Any) -> None:
+    def __init__(self, folder: Path, trial: Any, roles: Mapping[str, str] = TWO) -> None:
         self.folder = folder
         self.trial = trial
+        self.roles = roles
         self.processes: dict[str, Any] = {}
-        self.programs: dict[str, Program] = dict.fromkeys(("clinic", "lab"), self.command(sys.executable, "-m", "vfl_node"))
-        for name, role in (("clinic", "active"), ("lab", "passive")):
+        self.programs: dict[str, Program] = dict.fromkeys(roles, self.command(sys.executable, "-m", "vfl_node"))
+        for name, role in roles.items():
             init(name, role, folder / name)  # type: ignore[arg-type]
-            self.configure(name, listen=None, data={"path": str(trial.files[name])})
-        certify([folder / "clinic", folder / "lab"], folder / "authority")
+            self.configure(name, listen=None, **({"data": {"path": str(trial.files[name])}} if name in trial.files else {}))
+        certify([folder / name for name in roles], folder / "authority")
 
     def configure(self, name: str, **settings: Any) -> Path:
         path = self.folder / name / "node.yaml"
@@ -48,7 +77,7 @@ class Federation:
     def start(self, name: str, **settings: Any) -> None:
         path = self.configure(name, **settings)
         (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
-        arguments = ["--role", "active" if name == "clinic" else "passive", "--config", str(path)]
+        arguments = ["--role", self.roles[name], "--config", str(path)]
         self.processes[name] = self.programs[name](arguments, self.folder / f"{name}.log")
         limit = time.monotonic() + 60
         while not (self.folder / name / "state" / "running.json").exists():
@@ -61,6 +90,22 @@ class Federation:
         address = self.running("clinic")["listen"]
         self.configure("clinic", listen=address)  # found there again after a restart
         self.start("lab", **({"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]} | lab))
+
+    def start_three(self, **settings: Any) -> None:
+        """The clinic and the lab may submit jobs at the others."""
+        accepted = {"accept_jobs_from": ["clinic", "lab"]}
+        self.start("notary", listen="127.0.0.1:0", peers={"clinic": {}, "lab": {}}, **accepted, **settings)
+        notary = {"notary": {"address": self.running("notary")["listen"]}}
+        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}} | notary, accept_jobs_from=["lab"], **settings)
+        clinic = {"clinic": {"address": self.running("clinic")["listen"]}}
+        for name in ("notary", "clinic"):
+            self.configure(name, listen=self.running(name)["listen"])  # found there again after a restart
+        self.start("lab", peers=clinic | notary, accept_jobs_from=["clinic"], **settings)
+        self.wait_until(lambda: all(self.connected(name) for name in self.roles))
+
+    def connected(self, name: str) -> bool:
+        """Whether its links with all others are up."""
+        return all(peer["online"] for other, peer in self.client(name).health()["peers"].items() if other in self.roles)
 
     def running(self, name: str) -> dict[str, Any]:
         return json.loads((self.folder / name / "state" / "running.json").read_text())
@@ -127,12 +172,22 @@ def ram() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def federations(trial: Any) -> Iterator[Callable[[Path], Federation]]:
+def forked() -> Iterator[Callable[..., Child]]:
+    """Starts processes that have imported a node; what they run may be of a module beside this one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        # What a node imports, what an optimiser imports when it is first made, and this program itself.
+        FORKS.set_forkserver_preload(["vfl_node.cli", "vfl_node.node.service", "torch._dynamo", "pytest"])
+        yield Child
+
+
+@pytest.fixture(scope="module")
+def federations(trial: Any) -> Iterator[Callable[..., Federation]]:
     """Makes federations, whose processes end with the module."""
     made: list[Federation] = []
 
-    def make(folder: Path) -> Federation:
-        made.append(Federation(folder, trial))
+    def make(folder: Path, roles: Mapping[str, str] = TWO) -> Federation:
+        made.append(Federation(folder, trial, roles))
         return made[-1]
 
     yield make

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import shutil
 import signal
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +15,6 @@ import pytest
 
 from vfl_node.models import storage
 
-FORKS = multiprocessing.get_context("forkserver")
 OTHER = {"clinic": "lab", "lab": "clinic"}
 CHUNK_ROWS = 32
 TRAIN = "train: {bottom: [4], epochs: 1, batch_size: 64}\nevaluate: {test_fraction: 0.3}\n"
@@ -76,36 +73,16 @@ SOME = [
 ]
 
 
-class Child:
-    """A node in a process of its own, forked from one that has imported it; as a :class:`subprocess.Popen`."""
-
-    def __init__(self, folder: Path, arguments: list[str], log: Path) -> None:
-        import killed_node
-
-        self._process = FORKS.Process(target=killed_node.run, args=(folder, arguments, log), daemon=True)
-        self._process.start()
-        self.kill = self._process.kill
-
-    def poll(self) -> int | None:
-        return self._process.exitcode
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        self._process.join(timeout)
-        return self.poll()
-
-    def send_signal(self, number: int) -> None:
-        assert self._process.pid
-        os.kill(self._process.pid, number)
-
-
 class Nodes:
     """Two nodes that may be killed anywhere, over many jobs; and what a job leaves that nothing disturbed."""
 
-    def __init__(self, federation: Any) -> None:
+    def __init__(self, federation: Any, forked: Any) -> None:
+        import killed_node
+
         self.federation = federation
         for name in OTHER:
             self.folder(name).mkdir()
-            federation.programs[name] = partial(Child, self.folder(name))
+            federation.programs[name] = partial(forked, killed_node.run, self.folder(name))
         federation.start_both()
         self._clean: dict[str, Any] = {}
 
@@ -156,12 +133,8 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes(federations: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(Path(__file__).parent)
-        # What a node imports, what an optimiser imports when it is first made, and this program itself.
-        FORKS.set_forkserver_preload(["vfl_node.cli", "vfl_node.node.service", "torch._dynamo", "pytest"])
-        yield Nodes(federations(tmp_path_factory.mktemp("killed")))
+def nodes(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Nodes:
+    return Nodes(federations(tmp_path_factory.mktemp("killed")), forked)
 
 
 @pytest.mark.parametrize(("protocol", "victim", "what", "among", "place"), SOME)

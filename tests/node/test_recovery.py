@@ -17,7 +17,7 @@ from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.partners import Partner
-from vfl_node.node.party import Part, play
+from vfl_node.node.party import Part, conversations
 from vfl_node.node.store import JobFolder
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.channel import memory_channels, run_together
@@ -79,7 +79,7 @@ def attempt(
         peer = next(other for other in ROLES if other != name)
         memory = Partner(folder / "partners" / name, peer)
         part = Part.on_this_machine(settings, trial.job(job), "trial", table, seed, store, progress, number, memory)
-        runs.append((play(part, channel), channel))
+        runs += [(protocol, channel) for protocol in conversations(part, {peer: channel})]
     return run_together(*runs), cut.left if cut else 0
 
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from vfl_node.alignment.alignment import MemoryOfOneRun
+from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
+from vfl_node.job import Job
 from vfl_node.node.live import LiveProgress, Stop
-from vfl_node.node.party import Part, play
+from vfl_node.node.party import Part, conversations
 from vfl_node.node.simulation import simulate
 from vfl_node.node.store import JobFolder
 from vfl_node.settings import Data, Settings
@@ -50,8 +52,10 @@ def over_grpc(trial: Any, seeds: dict[str, Randomness], out: Path) -> None:
             progress = LiveProgress("trial", Stop())
             memory = MemoryOfOneRun(seeds[name].derive("memory of the peer"))
             part = Part.on_this_machine(settings, job, "trial", table, seeds[name], folder, progress, 1, memory)
-            channel = Channel(pipe, peer="lab" if name == "clinic" else "clinic", job_id="trial")
-            run(play(part, channel))
+            peer = "lab" if name == "clinic" else "clinic"
+            channel = Channel(pipe, peer=peer, job_id="trial")
+            (protocol,) = conversations(part, {peer: channel})
+            run(protocol)
             channel.close()
         except BaseException as error:
             failures.append(error)
@@ -139,3 +143,39 @@ def test_training_on_everything_owned(trial: Any, tmp_path: Path, protocol: str)
     report = json.loads((simulate(trial.job(text), trial.files, tmp_path)["clinic"] / "report.json").read_text())
     assert report["metrics"]["held_out"] is False
     assert report["metrics"]["rows"] == (160 if protocol == "psu" else 120)
+
+
+THREE = """\
+name: trial
+parties: {active: clinic, passive: lab, coordinator: notary}
+align: {protocol: psi}
+train: {algorithm: logistic, flow: FLOW, iterations: 2, key_bits: 2048}
+evaluate: {test_fraction: 0.3}
+"""
+
+
+@pytest.mark.parametrize("flow", ["coordinator-clear", "coordinator, loss: taylor"])
+def test_three_parties_in_one_process(trial: Any, seeds: dict[str, Randomness], tmp_path: Path, flow: str) -> None:
+    job = parse(THREE.replace("FLOW", flow), Job, source="job")
+    views: list[dict[str, Any]] = []
+    folders = simulate(job, trial.files, tmp_path / "a", randomness=seeds, on_view=views.append)
+    assert list(folders) == ["clinic", "lab", "notary"]
+    for name, folder in folders.items():
+        assert json.loads((folder / "report.json").read_text())["party"] == name
+        assert (folder / "model.safetensors").exists() == (name != "notary")
+    assert folders["notary"] == tmp_path / "a" / "notary"
+    assert views[0]["parties"] == ["clinic", "lab", "notary"]
+    again = simulate(job, trial.files, tmp_path / "b", randomness=seeds)  # whatever key the notary draws
+    for name in ("clinic", "lab"):
+        assert (again[name] / "model.safetensors").read_bytes() == (folders[name] / "model.safetensors").read_bytes()
+
+
+def test_nothing_private_crosses_the_wire_between_three(trial: Any, tmp_path: Path) -> None:
+    heard: dict[str, list[bytes]] = {"clinic": [], "lab": [], "notary": []}
+    job = parse(THREE.replace("FLOW", "coordinator-clear"), Job, source="job")
+    simulate(job, trial.files, tmp_path, wrap=lambda name, channel: Spy(channel, heard[name]))
+    assert all(heard.values())
+    wire = b"".join(b"".join(said) for said in heard.values())
+    assert len(wire) > 10_000
+    for private in (*trial.ids, "measure-", str(trial.clinic), '"auc"'):
+        assert private.encode() not in wire, private

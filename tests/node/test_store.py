@@ -37,6 +37,19 @@ def test_a_reopened_store_knows_its_jobs(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_record_names_every_party(tmp_path: Path) -> None:
+    text = """\
+name: trial
+parties: {active: clinic, passive: lab, coordinator: notary}
+align: {protocol: psi}
+train: {algorithm: logistic, flow: coordinator-clear}
+"""
+    store = Store(tmp_path)
+    assert store.add(JOB, submitter="clinic").parties == ["clinic", "lab"]
+    assert store.add(parse(text, Job, source="j"), submitter="clinic").parties == ["clinic", "lab", "notary"]
+    store.close()
+
+
 def test_two_nodes_cannot_share_a_state_folder(tmp_path: Path) -> None:
     store = Store(tmp_path)
     with pytest.raises(UsageError, match=r"in use by another node \(process \d+\)") as caught:

@@ -19,7 +19,9 @@ scaling        a numeric column x becomes
 =============  ===================================================================================
 
 A missing number becomes 0 and is marked in a column of its own. A category becomes one column
-of 0 and 1 for each level; where it is missing or of an unknown level all of them are 0.
+of 0 and 1 for each level, and for none where some rows have none, but the most frequent of
+these: with a column for every one, those of two categories would add up to the same, and a
+rare level left out elsewhere would follow from the others. An unknown level is 0 in all.
 Columns that carry nothing are left out: zeros, and under ``standard`` constants, which the
 label holder's intercept does as well.
 """
@@ -101,6 +103,16 @@ class Missing(Frozen):
     name: str
 
 
+class Categories(Levels):
+    """How a column of categories becomes columns of 0 and 1: one for each code of ``coded``.
+
+    Attributes:
+        coded: codes that have a column; 0 stands for missing.
+    """
+
+    coded: tuple[int, ...]
+
+
 class LinearEncoder(Frozen):
     """How each column of a table enters a linear model.
 
@@ -112,7 +124,7 @@ class LinearEncoder(Frozen):
         dropped: columns of the table of which nothing is in the design, since they carry nothing.
     """
 
-    columns: tuple[Annotated[Scale | Missing | Levels, Field(discriminator="kind")], ...]
+    columns: tuple[Annotated[Scale | Missing | Categories, Field(discriminator="kind")], ...]
     dropped: tuple[str, ...]
 
     @classmethod
@@ -123,12 +135,12 @@ class LinearEncoder(Frozen):
             DataError: a column holds numbers too large to be left as they are (``E_OVERFLOW``).
         """
         common = _common_unit(table)
-        columns: list[Scale | Missing | Levels] = []
+        columns: list[Scale | Missing | Categories] = []
         for name, column in table.columns.items():
             if isinstance(column, NumericColumn):
                 columns += _numeric(name, column.values, scaling, common)
             else:
-                columns += _levels(name, column, scaling)
+                columns += _levels(name, column)
         kept = {encoding.name for encoding in columns}
         return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in kept))
 
@@ -149,16 +161,17 @@ class LinearEncoder(Frozen):
         place = 0
         for encoding in self.columns:
             column = table.columns.get(encoding.name)
-            if isinstance(encoding, Levels) and isinstance(column, CategoricalColumn):
+            if isinstance(encoding, Categories) and isinstance(column, CategoricalColumn):
                 codes = encoding.apply(column)
-                for code in range(1, len(encoding.levels) + 1):
-                    integers[:, place] = codes == code
+                unknown = (codes == 0) & (column.codes >= 0)
+                for code in encoding.coded:
+                    integers[:, place] = (codes == code) & ~unknown
                     place += 1
             elif isinstance(encoding, Scale | Missing) and isinstance(column, NumericColumn):
                 integers[:, place] = encoding.apply(column.values) if isinstance(encoding, Scale) else np.isnan(column.values)
                 place += 1
             else:
-                kind = "categorical" if isinstance(encoding, Levels) else "numeric"
+                kind = "categorical" if isinstance(encoding, Categories) else "numeric"
                 raise DataError(
                     f"the model reads a {kind} column {encoding.name!r}, and this table has none",
                     code="E_COLUMN",
@@ -183,14 +196,15 @@ class LinearEncoder(Frozen):
             raise StateError("the stored encoder is damaged or of another version", code="E_STATE_CORRUPT") from None
 
 
-def _layout(encoding: Scale | Missing | Levels) -> Iterator[tuple[str, float]]:
+def _layout(encoding: Scale | Missing | Categories) -> Iterator[tuple[str, float]]:
     """Name and step of each column of the design that comes of one encoding."""
     if isinstance(encoding, Scale):
         yield encoding.name, 1 / encoding.resolution
     elif isinstance(encoding, Missing):
         yield f"{encoding.name} missing", 1.0
     else:
-        yield from ((f"{encoding.name}={level}", 1.0) for level in encoding.levels)
+        named = [f"{encoding.name} missing", *(f"{encoding.name}={level}" for level in encoding.levels)]
+        yield from ((named[code], 1.0) for code in encoding.coded)
 
 
 def _common_unit(table: Table) -> tuple[float, int]:
@@ -241,9 +255,12 @@ def _as_it_is(name: str, present: NDArray[np.float64]) -> Scale:
     return Scale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST)
 
 
-def _levels(name: str, column: CategoricalColumn, scaling: Scaling) -> Iterator[Levels]:
-    """Nothing where there is no level, or under ``standard`` one that every row has."""
-    seen = np.unique(column.codes)
-    levels = tuple(sorted(column.levels[code] for code in seen if code >= 0))
-    if levels and not (scaling == "standard" and len(seen) == 1):
-        yield Levels(name=name, levels=levels)
+def _levels(name: str, column: CategoricalColumn) -> Iterator[Categories]:
+    """Nothing where every row is of one level, or of none."""
+    codes, counts = np.unique(column.codes, return_counts=True)
+    levels = tuple(sorted(column.levels[code] for code in codes if code >= 0))
+    place = {level: code for code, level in enumerate(levels, start=1)}
+    coded = [0 if code < 0 else place[column.levels[code]] for code in codes]
+    del coded[int(counts.argmax())]
+    if coded:
+        yield Categories(name=name, levels=levels, coded=tuple(sorted(coded)))

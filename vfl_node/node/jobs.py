@@ -141,7 +141,7 @@ class Jobs:
             reply = OfferReply(job_id=offer.job_id, accepted=True)
         except VflError as error:
             log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
-            reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.code, reason=error.for_peer)
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.peer_code, reason=error.for_peer)
         except Exception:
             log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
             reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)

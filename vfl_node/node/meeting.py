@@ -14,7 +14,7 @@ from typing import Any
 
 from vfl_node.crypto.processes import Processes
 from vfl_node.errors import Paused, PeerError, PeerLost, VflError
-from vfl_node.node.live import Stop
+from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.peers import Peers
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
@@ -30,16 +30,24 @@ LAST_PHASE = "finish"
 class Meeting:
     """The parties met so far. A context manager: it tells them what is raised, and ends the conversations.
 
+    Args:
+        job_id: of the job.
+        others: its other parties, in the order in which they are met.
+        peers: where they are.
+        stop: the owner's wish.
+        progress: told whom the job waits for.
+
     Attributes:
         channels: peer → the conversation with it, in the order in which they were met.
     """
 
-    def __init__(self, job_id: str, others: Sequence[str], peers: Peers, stop: Stop) -> None:
+    def __init__(self, job_id: str, others: Sequence[str], peers: Peers, stop: Stop, progress: LiveProgress) -> None:
         self.channels: dict[str, Channel] = {}
         self._job_id = job_id
         self._others = others
         self._peers = peers
         self._stop = stop
+        self._progress = progress
         self._pipes: dict[str, StreamPipe] = {}
 
     def __enter__(self) -> Meeting:
@@ -60,10 +68,13 @@ class Meeting:
         self._stop.listen(pipe.cancel)
 
     def check(self) -> None:
-        """Raise the owner's wish to stop, or why a party that was met has left."""
+        """Raise the owner's wish to stop, or why a party that was met has left; say who is waited for otherwise."""
         self._stop.check()
         for peer in self._left():
             raise self._last_word(peer)
+        missing = self._missing()
+        absent = [peer for peer in missing if not self._peers.online(peer)]  # whom the next one waits for, too
+        self._progress.say(f"waiting for {' and '.join(map(self._peers.describe, absent or missing[:1]))}")
 
     def wait(self, timeout_s: float) -> None:
         """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
@@ -119,6 +130,10 @@ class Meeting:
             failures += [self._last_word(peer) for peer in self._left()] + ([interruption] if interruption else [])
             raise min(failures, key=lambda error: isinstance(error, PeerLost))
 
+    def _missing(self) -> list[str]:
+        """Parties not met yet."""
+        return [peer for peer in self._others if peer not in self._pipes]
+
     def _left(self) -> list[str]:
         """Parties met that have left."""
         return [peer for peer, pipe in self._pipes.items() if pipe.ended]
@@ -142,15 +157,14 @@ class Meeting:
 
     def _tell(self, error: VflError) -> None:
         """Tell the others why this party leaves, and whether it comes back."""
-        absent = [peer for peer in self._others if peer not in self._pipes]
         returns = isinstance(error, PeerLost | Paused) or error.code in ("E_DISK_FULL", "E_JOB_ENDED")
         if isinstance(error, PeerLost):
-            lost = " and ".join(self._left() or absent) or "another party"
+            lost = " and ".join(self._left() or self._missing()) or "another party"
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")
-        elif isinstance(error, PeerError) and error.for_peer == VflError("").for_peer:
-            error = PeerError(error.message, code=error.code, for_peer="another party has ended the job")
+        elif isinstance(error, PeerError) and error.code == PeerError.default_code:  # what a peer said is for all of them
+            error = PeerError(error.message, for_peer=error.message)
         for channel in self.channels.values():
             run(channel.abort(error, resumable=returns))
         if not returns:
-            for peer in absent:
+            for peer in self._missing():
                 self._peers.tell(peer, Notice(cancel=Cancel(job_id=self._job_id)))

@@ -212,6 +212,7 @@ class _Desk:
                 workers=part.processes,
                 journal=self._journals[peer],
                 pins=part.folder,
+                other=next(name for name in self._journals if name != peer),
                 progress=part.progress,
             )
         self._keep(peer, channel)

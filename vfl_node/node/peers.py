@@ -132,6 +132,11 @@ class Peers:
                 for name, state in self._states.items()
             }
 
+    def online(self, peer: str) -> bool:
+        """Whether the link with ``peer`` is up."""
+        with self._changed:
+            return self._states[peer].link is not None
+
     def describe(self, peer: str) -> str:
         """Whom a job waits for: name, address, since when and, if known, why."""
         with self._changed:

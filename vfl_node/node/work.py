@@ -151,7 +151,7 @@ class Work:
             raise error from None
 
     def _meeting(self) -> Meeting:
-        return Meeting(self.record.id, self._others, self._peers, self.stop)
+        return Meeting(self.record.id, self._others, self._peers, self.stop, self.progress)
 
     def _meet(self, meeting: Meeting, deadline: float) -> None:
         """Begin a conversation with each of the others; each is asked before where the job is this party's, or has begun.
@@ -162,7 +162,6 @@ class Work:
         """
         job_id, own = self.record.id, self._settings.name
         for peer in self._others:
-            self.progress.say(f"waiting for {self._peers.describe(peer)}", peer=peer)
             if own == self.record.submitter or self.record.attempt:
                 offer = Notice(offer=Offer(job_id=job_id, submitter=own, job_json=self.record.spec))
                 reply = self._peers.ask(peer, offer, key=job_id, waiting=meeting, deadline=deadline).offer_reply

@@ -230,7 +230,7 @@ class Channel:
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:
         """Tell the peer that this party stops, in words made for it. Never raises."""
         try:
-            notice = session_pb2.Abort(code=error.code, reason=error.for_peer, resumable=resumable)
+            notice = session_pb2.Abort(code=error.peer_code, reason=error.for_peer, resumable=resumable)
             await self._put(notice.DESCRIPTOR.full_name, notice.SerializeToString())
         except VflError:
             pass

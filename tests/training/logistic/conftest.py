@@ -236,6 +236,7 @@ class Attempt:
                     workers=self.workers,
                     journal=self.state.journals[name],
                     pins=self.state.pins["hub"],
+                    other="lab" if name == "clinic" else "clinic",
                     progress=Silent(),
                 )
                 protocols.append((served, [channel]))

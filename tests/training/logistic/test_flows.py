@@ -85,14 +85,14 @@ def test_so_it_does_with_other_scalings_and_without_dummies(
 def test_so_it_does_in_batches_over_several_epochs(
     attempt: Any, shared: Any, logistic: Any, difference: Any, given: Any
 ) -> None:
-    over = shared()
-    made = attempt(logistic(batch_size=15, iterations=5, **given))
+    over = shared(rows=60, genuine=40)
+    made = attempt(logistic(batch_size=24, iterations=5, **given))
     whole = attempt(logistic(iterations=5, **given))
     results = made(over)
     assert difference(results, made.reference(over)) < 1e-9
     assert difference(results, whole.reference(over)) > 1e-3
     sizes = {len(column.rows) for column in made.columns("lab") if column.head.DESCRIPTOR.name == "Encrypted"}
-    assert sizes == {15}  # two batches an epoch; ten rows are left for another one
+    assert sizes == {24}  # two batches an epoch; twelve rows are left for another one
 
 
 @pytest.mark.parametrize(

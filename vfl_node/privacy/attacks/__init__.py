@@ -6,7 +6,10 @@ positive class is the secret, a synthetic row, and a value far below .5 also tel
 way round. A protection is judged by the strongest attack.
 
 :mod:`vfl_node.privacy.attacks.embedding_inversion`, which recovers features instead, stands
-beside them.
+beside them. So do the attacks on asymmetric training, which judge other transcripts:
+:mod:`~vfl_node.privacy.attacks.residuals` finds dummies by one's own gradients,
+:mod:`~vfl_node.privacy.attacks.start` the number of genuine rows by the first one, and
+:mod:`~vfl_node.privacy.attacks.scores` recovers columns from scores in the clear.
 """
 
 from __future__ import annotations

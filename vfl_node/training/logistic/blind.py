@@ -33,13 +33,17 @@ from numpy.typing import NDArray
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.logistic.flow import Outcome, Seat
-from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction, packed
-from vfl_node.training.logistic.side import Floats, diverged
+from vfl_node.training.logistic.scales import SCORE, WEIGHT, loss_fraction, packed
+from vfl_node.training.logistic.side import Floats, in_range
 
 SCORES, SQUARES, RESIDUALS = "scores", "squares", "residuals"
 LOG2 = math.log(2)
+
+DITHER = 40
+"""Bits of noise in a residual that is formed under encryption, out of 80 fractional ones."""
 
 
 class ActiveBlind:
@@ -79,7 +83,10 @@ class ActiveBlind:
         """Enc(d) of every row, [group][B]; a dummy's u is multiplied too, then left out."""
         seat = self._seat
         factor = round(0.25 / count * 2**WEIGHT)
-        values = packed(integer_rows(own * genuine[:, None], SCORE + WEIGHT), seat.scales.groups, seat.scales.slot)
+        noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
+        exact = integer_rows((own * genuine[:, None]).T, SCORE + WEIGHT)
+        columns = [dithered(column, genuine, noise) for column in exact]
+        values = packed(list(zip(*columns, strict=True)), seat.scales.groups, seat.scales.slot)
         residuals = []
         labels = _labels(seat, step, RESIDUALS)
         for group, column in enumerate(theirs):
@@ -143,16 +150,19 @@ class PassiveBlind:
         return _labels(self._seat, step, SCORES) + squares
 
 
-def in_range(scores: Floats) -> Floats:
-    """``scores`` themselves, if the fixed-point range holds them. Raises DataError (``E_DIVERGED``)."""
-    if not (np.abs(scores) < 2.0**SCORE_RANGE).all():
-        raise diverged()
-    return scores
-
-
 def integers(values: Floats, fraction: int) -> list[int]:
     """float64[B] at ``fraction`` fractional bits; exact but for the last bit, however wide."""
     return [round(value) for value in np.ldexp(values, fraction).tolist()]
+
+
+def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomness) -> list[int]:
+    """``values`` with uniform noise of :data:`DITHER` bits added where ``genuine``; bool[B].
+
+    A float has 53 bits, so that what it becomes at 80 fractional bits ends in zeros, and what is a
+    multiple of 1/|I| stays one: sums of such numbers showed I, or |I|, in their last bits.
+    """
+    noise = (randomness.uint64(len(values)) >> np.uint64(64 - DITHER)).astype(np.int64) - (1 << (DITHER - 1))
+    return [value + int(bits) * int(own) for value, bits, own in zip(values, noise, genuine, strict=True)]
 
 
 def integer_rows(values: Floats, fraction: int) -> list[list[int]]:

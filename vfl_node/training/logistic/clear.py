@@ -39,7 +39,7 @@ from vfl_node.training.logistic.exchange import (
 from vfl_node.training.logistic.flow import Outcome, Seat
 from vfl_node.training.logistic.plain import LOSSES
 from vfl_node.training.logistic.scales import packed
-from vfl_node.training.logistic.side import Floats, diverged
+from vfl_node.training.logistic.side import Floats, diverged, in_range
 
 RESIDUALS = "residuals"
 
@@ -58,6 +58,8 @@ class ActiveClear:
         assert seat.targets is not None
         seat.prepare(step, self._labels)
         theirs = await receive_scores(seat.channel, step, len(positions), seat.train.outputs)
+        if seat.train.loss == "taylor":  # of any row, or whether training diverges would tell if the row is genuine
+            in_range(theirs)
         scores, targets = theirs + seat.side.scores(positions), seat.targets[positions]
         residuals = self._loss.residual(scores, targets) * (genuine / count)[:, None]  # a dummy's is 0
         await self._send(step, residuals)

@@ -30,6 +30,7 @@ async def coordinate(
     workers: Processes,
     journal: Journal,
     pins: Pins,
+    other: str,
     progress: Progress,
 ) -> None:
     """Serve one data party until it has no more to decrypt.
@@ -42,6 +43,7 @@ async def coordinate(
         workers: who decrypts.
         journal: what that party has had so far.
         pins: where its plan is pinned.
+        other: the other data party.
         progress: told of each answer.
 
     Raises:
@@ -49,7 +51,7 @@ async def coordinate(
         StateError: another plan than in an earlier attempt (``E_REPLAY``).
     """
     async with channel.phase("decrypt"):
-        service = Service(channel, private, train, role, workers, journal, pins)
+        service = Service(channel, private, train, role, workers, journal, pins, other)
         await service.send_key()
         await service.take_plan()
         while await service.answer():

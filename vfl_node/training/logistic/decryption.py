@@ -13,7 +13,10 @@
 
 What is refused: a tensor that the job's flow does not give this sender, another shape than
 planned, an iteration out of place, one asked twice in an attempt, and one before the last
-that was answered in any attempt. Everything sent is masked, so the holder sees noise.
+that was answered in any attempt. Everything sent is masked (:mod:`vfl_node.training.logistic.masks`).
+
+A party that was told how wide the other's side is says to the coordinator what the other's
+plan must be; two statements that differ end the job.
 
 What cannot be detected: a sender may hide other values of the same shape than the planned
 ones, such as residuals in place of gradient entries. The plan bounds how many it can have
@@ -24,7 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -152,6 +155,7 @@ class Service:
         workers: who decrypts.
         journal: what the sender has had so far.
         pins: where its plan is pinned.
+        other: the other data party's name, at a coordinator.
     """
 
     def __init__(
@@ -163,11 +167,12 @@ class Service:
         workers: Processes,
         journal: Journal,
         pins: Pins,
+        other: str = "",
     ) -> None:
         self._channel, self._private, self._workers = channel, private, workers
         self._allowed = tensors_of(train, role)
         self._iterations = train.iterations
-        self._journal, self._pins = journal, pins
+        self._journal, self._pins, self._other = journal, pins, other
         self.count = journal.read()
         self._plan: Mapping[str, Tensor] = {}
         self._next = 0
@@ -188,16 +193,24 @@ class Service:
             StateError: another plan than in an earlier attempt (``E_REPLAY``).
         """
         plan = await self._channel.receive(pb.DecryptionPlan)
-        tensors = [Tensor(tensor.name, tensor.units, tensor.unit_bits, tensor.values) for tensor in plan.tensors]
+        tensors = _read(plan.tensors)
         if tuple(tensor.name for tensor in tensors) != self._allowed:
             raise self._refused("plans to have other tensors decrypted than the job gives it")
-        if expected is not None and tensors != list(expected):
+        if expected is not None and tensors != tuple(expected):
             raise self._refused("plans other shapes than those of a gradient of its columns")
         room = self._private.public.bits - 2
         if any(not 0 < tensor.unit_bits <= room or not 0 <= tensor.units < 1 << 24 for tensor in tensors):
             raise self._refused("plans tensors of an impossible shape")
-        digest = hashlib.sha256(b"".join(tensor.SerializeToString(deterministic=True) for tensor in plan.tensors))
-        self._pins.check(f"decryption plan of {self._channel.peer}", digest.digest())
+        self._pin(self._channel.peer, tensors)
+        if plan.theirs:
+            self._pin(self._other, _read(plan.theirs))
+        if tensors and self.count.step < 0 < plan.first_step:
+            raise StateError(
+                f"{self._channel.peer} goes on from iteration {plan.first_step}, and nothing is stored here of those before",
+                code="E_STATE_LOST",
+                hint="put the state folder back, or submit a new job",
+                for_peer="it has lost what it stored of the job",
+            )
         if tensors and not max(self.count.step, 0) <= plan.first_step <= self.count.step + 1:
             raise self._refused(f"goes on from iteration {plan.first_step}, and the last one answered is {self.count.step}")
         self._plan, self._next = {tensor.name: tensor for tensor in tensors}, plan.first_step * len(tensors)
@@ -241,13 +254,21 @@ class Service:
         await self._channel.send_rows(rows.reshape(-1, size), count=len(plaintexts), width=size)
         return True
 
+    def _pin(self, sender: str, tensors: tuple[Tensor, ...]) -> None:
+        """Both data parties' statements about the plan of ``sender``, and those of all attempts, are one."""
+        self._pins.check(f"decryption plan of {sender}", hashlib.sha256(repr(tensors).encode()).digest())
+
     def _refused(self, what: str) -> ProtocolError:
         return ProtocolError(
             f"{self._channel.peer} {what}",
             code="E_DECRYPTION",
-            hint="nothing was decrypted for this request; the job ends",
+            hint="this request was not answered; the job ends",
             for_peer="it refuses to decrypt what the job does not allow",
         )
+
+
+def _read(tensors: Iterable[pb.MaskedTensor]) -> tuple[Tensor, ...]:
+    return tuple(Tensor(tensor.name, tensor.units, tensor.unit_bits, tensor.values) for tensor in tensors)
 
 
 class Decryptor:
@@ -277,11 +298,11 @@ class Decryptor:
         keys.verify(self.public, message.proof, self._channel.job_id.encode())
         return self.public
 
-    async def plan(self, tensors: Sequence[Tensor], first_step: int) -> None:
-        """Say what will be asked for in each iteration, from ``first_step`` on."""
+    async def plan(self, tensors: Sequence[Tensor], first_step: int, theirs: Sequence[Tensor] = ()) -> None:
+        """Say what will be asked for in each iteration, from ``first_step`` on, and what the other's plan must be."""
         self._tensors = {tensor.name: tensor for tensor in tensors}
-        shapes = [pb.MaskedTensor(**vars(tensor)) for tensor in tensors]
-        await self._channel.send(pb.DecryptionPlan(tensors=shapes, first_step=first_step))
+        ours, others = ([pb.MaskedTensor(**vars(tensor)) for tensor in of] for of in (tensors, theirs))
+        await self._channel.send(pb.DecryptionPlan(tensors=ours, first_step=first_step, theirs=others))
 
     def pack(self, name: str, ciphertexts: Ciphertexts) -> Ciphertexts:
         """The units of tensor ``name``, each in its own ciphertext, in as few as hold them."""

@@ -13,6 +13,7 @@ from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.crypto.processes import Processes
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.job import Logistic
 from vfl_node.training.logistic.decryption import Service
@@ -52,6 +53,7 @@ class Seat:
         opening: how its masked sums are decrypted; None for a party that needs none.
         service: how it decrypts for the other; None for a party without the key.
         targets: float64[m, K] of 0 and 1, zeros where a row is not its own; None at a party without labels.
+        lasting: this party's own randomness for the job, the same in every attempt.
         positions: the shared rows of an iteration.
         losses: of the iterations so far.
         prepared: the last iteration whose noise was begun.
@@ -67,6 +69,7 @@ class Seat:
     opening: Opening | None
     service: Service | None
     targets: Floats | None
+    lasting: Randomness
     positions: Callable[[int], Positions]
     losses: list[float | None]
     prepared: int = -1

@@ -47,11 +47,15 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
                 "scores",
                 _times(numbers),
                 f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
-                f"{enough} the rest of {passive}'s columns follow, once as many rows are known (see docs/privacy.md)",
+                f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and columns of 0 "
+                "and 1 without any (see docs/privacy.md)",
             )
         )
-    else:
-        told.append(Learnt("encrypted scores", _times(numbers), f"from {passive} its scores under the coordinator's key"))
+    elif train.labels == "active":
+        squares = " and their squares" if train.tolerance > 0 else ""
+        told.append(
+            Learnt("encrypted scores", _times(numbers), f"from {passive} its scores{squares} under the coordinator's key")
+        )
     if train.flow == "two-party":
         told.append(_masked(passive, train, numbers))
     if train.labels == "passive":
@@ -71,7 +75,7 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
         told.append(
             Learnt(
                 "gradient",
-                numbers.features.get(active, 0) * train.outputs * numbers.rounds,
+                _entries(active, train, numbers),
                 f"its own gradient in each iteration, in clear: sums over its records in which {passive}'s {what} stand",
             )
         )
@@ -90,26 +94,29 @@ def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, num
             Learnt("residuals", _times(numbers), f"from {active} a residual of each shared row under {key}, 0 for a dummy")
         )
     else:
+        squares = " and its square" if train.tolerance > 0 else ""
         told.append(
             Learnt(
-                "labels",
+                "encrypted weights",
                 _times(numbers),
-                f"from {active} whether each shared row counts, and its score, under the coordinator's key",
+                f"from {active} whether each shared row counts, and its score{squares}, under the coordinator's key",
             )
         )
     width = numbers.features.get(passive)
-    ample = width is not None and numbers.rows is not None and numbers.rows >= 20 * width
-    warned = "" if ample else "; there are fewer than 20 shared rows a column, and it tells more (see docs/privacy.md)"
+    few = width is not None and numbers.rows is not None and numbers.rows < 20 * width
+    warned = "; there are fewer than 20 shared rows a column, and it tells more (see docs/privacy.md)" if few else ""
     told.append(
         Learnt(
             "gradient",
-            None if width is None else width * train.outputs * numbers.rounds,
+            _entries(passive, train, numbers),
             f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals. Which rows are dummies "
             f"shows in it a little{warned}; how many are genuine, roughly",
         )
     )
     if train.labels == "passive" and train.tolerance > 0:
         told.append(Learnt("loss", numbers.rounds, f"the loss of each iteration over {active}'s genuine rows"))
+    if train.labels == "passive" and (theirs := numbers.features.get(active)):
+        told.append(Learnt("features", theirs, f"how many columns {active} has"))
     if evaluate.share_with_passive:
         told.append(
             Learnt("figures", numbers.rounds, f"from {active} the loss of each iteration and the metrics, as the job says")
@@ -134,7 +141,6 @@ def _labelled(active: str, passive: str, train: Logistic) -> str:
 
 
 def _masked(sender: str, train: Logistic, numbers: Numbers) -> Learnt:
-    width = numbers.features.get(sender)
     how = (
         "masked by noise 64 bits wider than they are"
         if train.mask == "additive"
@@ -142,7 +148,7 @@ def _masked(sender: str, train: Logistic, numbers: Numbers) -> Learnt:
     )
     return Learnt(
         "masked gradient",
-        None if width is None else width * train.outputs * numbers.rounds,
+        _entries(sender, train, numbers),
         f"from {sender} the entries of its gradients, {how}. It cannot tell gradient entries from other values of the same "
         f"number that {sender} might have had decrypted instead, such as residuals",
     )
@@ -151,6 +157,12 @@ def _masked(sender: str, train: Logistic, numbers: Numbers) -> Learnt:
 def _rounds(numbers: Numbers) -> Learnt:
     rows = "" if numbers.rows is None else f" over {numbers.rows} shared rows, dummies included"
     return Learnt("rounds", numbers.rounds, f"that training took {numbers.rounds} iterations{rows}")
+
+
+def _entries(party: str, train: Logistic, numbers: Numbers) -> int | None:
+    """Gradient entries of ``party`` in all iterations."""
+    width = numbers.features.get(party)
+    return None if width is None else width * train.outputs * numbers.rounds
 
 
 def _times(numbers: Numbers) -> int | None:

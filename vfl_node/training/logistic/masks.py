@@ -7,7 +7,9 @@ multiplicative (the paper's)
     each entry is multiplied by a secret r of either sign, 2²⁴ ≤ |r| < 2⁶⁴. An entry that is 0
     stays 0, and a product's size tells about G's.
 
-A mask belongs to one tensor of one iteration of one attempt and is never drawn again.
+An additive mask belongs to one tensor of one iteration of one attempt and is never drawn again.
+Factors are the same when an iteration is repeated after a restart: two products of one entry
+with different factors would give it away.
 
 Source: arXiv 2004.07427, Algorithm 2, steps 9 to 11 (multiplicative).
 """

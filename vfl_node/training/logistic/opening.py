@@ -54,9 +54,9 @@ class Opening:
             "multiplicative": randomness.derive("factors"),
         }
 
-    async def plan(self, tensors: Sequence[str], columns: int, first_step: int) -> None:
-        """Announce ``tensors`` for a side with ``columns`` columns."""
-        await self._decryptor.plan(shapes(tensors, columns, self._scales), first_step)
+    async def plan(self, tensors: Sequence[Tensor], first_step: int, theirs: Sequence[Tensor] = ()) -> None:
+        """Announce ``tensors``, and what the other party's plan must be."""
+        await self._decryptor.plan(tensors, first_step, theirs)
 
     async def gradient(self, step: int, sums: Sequence[Ciphertexts]) -> list[list[int]]:
         """Gradient entries [d][K] from ``sums``: a column of d ciphertexts for each group of outputs."""

@@ -83,6 +83,7 @@ def _targets(task: Regression, own: Positions) -> Floats:
             code="E_ONE_CLASS",
             hint="a classifier needs shared records of both classes",
             for_peer="its owner does not go on",
+            peer_code="E_STOPPED",
         )
     targets = np.zeros((len(rows), task.train.outputs))
     mine = rows >= 0

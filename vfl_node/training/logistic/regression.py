@@ -32,7 +32,7 @@ from vfl_node.training.evaluation import Figures
 from vfl_node.training.logistic.agreement import check, exchange_widths
 from vfl_node.training.logistic.blind import ActiveBlind, PassiveBlind
 from vfl_node.training.logistic.clear import ActiveClear, PassiveClear
-from vfl_node.training.logistic.decryption import LOSS, Decryptor, Service, tensors_of
+from vfl_node.training.logistic.decryption import Decryptor, Service, Tensor, tensors_of
 from vfl_node.training.logistic.exchange import receive_scores, send_scores
 from vfl_node.training.logistic.flow import Flow, Outcome, Seat
 from vfl_node.training.logistic.learns import Numbers, learns
@@ -133,12 +133,12 @@ class _Run:
         """Meet the key, and agree on widths."""
         task, train = self._task, self._task.train
         self._size = min(train.batch_size or len(self._training), len(self._training))
-        scales = Scales.of(train, self._size)
-        service, self._decryptor = None, None
+        self._scales = scales = Scales.of(train, self._size)
+        self._service, self._decryptor = None, None
         if train.flow == "two-party" and task.role == "active":
             private = keys.generate(train.key_bits, self._randomness.derive("paillier key"))
-            service = Service(self._channel, private, train, "passive", task.workers, task.journal, task.pins)
-            await service.send_key()
+            self._service = Service(self._channel, private, train, "passive", task.workers, task.journal, task.pins)
+            await self._service.send_key()
             public, encrypting = private.public, private
         else:
             self._decryptor = Decryptor(self._helper or self._channel, train, task.workers)
@@ -156,9 +156,10 @@ class _Run:
         opening = None
         if self._decryptor:
             opening = Opening(self._decryptor, encryptor, train, scales, self._randomness, task.attempt, task.workers)
-            await opening.plan(tensors_of(train, task.role), own.side.width, place.step)
-        if service:
-            await service.take_plan(shapes(tensors_of(train, "passive"), self._widths[self._channel.peer], scales))
+            plans = self._plans(scales)
+            await opening.plan(plans[task.name], place.step, plans.get(self._channel.peer, ()) if self._helper else ())
+        if self._service:
+            await self._service.take_plan(self._plans(scales)[self._channel.peer])
         return Seat(
             channel=self._channel,
             side=own.side,
@@ -168,8 +169,9 @@ class _Run:
             encryptor=encryptor,
             workers=task.workers,
             opening=opening,
-            service=service,
+            service=self._service,
             targets=own.targets,
+            lasting=self._randomness,
             positions=positions,
             losses=[epoch.loss for epoch in place.epochs],
         )
@@ -191,6 +193,11 @@ class _Run:
         elif task.evaluate.share_with_passive:
             told, values = await receive_figures(self._channel, len(epochs), task.evaluate.metrics)
             epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, told, strict=True)]
+        decryptions = {
+            name: place.step * sum(tensor.values for tensor in plan) for name, plan in self._plans(self._scales).items() if plan
+        }
+        if self._service:  # which knows better: an iteration that was repeated was decrypted again
+            decryptions[self._channel.peer] = self._service.count.values
         numbers = Numbers(self._size, place.step, self._widths, len(self._testing))
         return TrainingResult(
             epochs=tuple(epochs),
@@ -213,7 +220,7 @@ class _Run:
                 rows=len(self._training),
                 features=self._widths,
                 rounds=place.step,
-                decryptions=self._decryptions(place.step),
+                decryptions=decryptions,
                 dropped=own.dropped,
                 warnings=self._warnings,
             ),
@@ -230,15 +237,10 @@ class _Run:
         theirs = await receive_scores(self._channel, step, len(self._testing), task.train.outputs)
         return measured(task, own, self._training, self._testing, theirs)
 
-    def _decryptions(self, rounds: int) -> dict[str, int]:
-        """Party → values decrypted for it, where this party knows its width."""
-        train, parties = self._task.train, self._task.parties
-        found = {}
-        for role, name in (("active", parties.active), ("passive", parties.passive[0])):
-            tensors = tensors_of(train, role)
-            if tensors and name in self._widths:
-                found[name] = rounds * (self._widths[name] * train.outputs + (LOSS in tensors))
-        return found
+    def _plans(self, scales: Scales) -> dict[str, tuple[Tensor, ...]]:
+        """Party → what it may have decrypted in an iteration, of the parties whose width this one knows."""
+        roles = {self._task.parties.active: "active", self._task.parties.passive[0]: "passive"}
+        return {name: shapes(tensors_of(self._task.train, roles[name]), width, scales) for name, width in self._widths.items()}
 
 
 def _positions(schedule: Schedule, training: Positions, size: int) -> Callable[[int], Positions]:

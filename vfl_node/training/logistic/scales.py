@@ -45,9 +45,7 @@ class Scales:
         residual: bits of an encrypted residual, sign left out.
         gradient: bits of an encrypted gradient entry.
         loss: bits of an encrypted mean loss; 0 where it is not computed under encryption.
-        outputs: values that are packed from the beginning, one for each model trained side by side.
-        groups: how the outputs fall into ciphertexts: how many each has.
-        key_bits: size of the modulus.
+        groups: how the outputs, one for each model trained side by side, fall into ciphertexts: how many each has.
     """
 
     fraction: int
@@ -55,7 +53,6 @@ class Scales:
     gradient: int
     loss: int
     groups: tuple[int, ...]
-    key_bits: int
 
     @property
     def slot(self) -> int:
@@ -87,7 +84,7 @@ class Scales:
                 for_peer="the job's values do not fit its key",
             )
         full, rest = divmod(train.outputs, fit)
-        return cls(fraction, residual, gradient, loss, (*[fit] * full, *([rest] if rest else [])), train.key_bits)
+        return cls(fraction, residual, gradient, loss, (*[fit] * full, *([rest] if rest else [])))
 
 
 def slot_bits(bound: int) -> int:

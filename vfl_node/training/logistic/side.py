@@ -13,6 +13,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design
 from vfl_node.errors import DataError
 from vfl_node.job import Logistic
+from vfl_node.training.logistic.scales import SCORE_RANGE
 
 Positions = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -74,9 +75,11 @@ class Side:
         if self._intercept:
             normal[-1] *= START_SCORES
         self.weights = normal
-        deviation = self.scores(positions).std(axis=0)
+        scores = self.scores(positions)
+        deviation, peak = scores.std(axis=0), np.abs(scores).max(axis=0)
+        varies = deviation > 1e-9 * peak  # else it is rounding
         columns = self.width - int(self._intercept)
-        self.weights[:columns] *= np.where(deviation > 0, START_SCORES / np.where(deviation > 0, deviation, 1), 0)
+        self.weights[:columns] *= np.where(varies, START_SCORES / np.where(varies, deviation, 1), 0)
 
     @property
     def width(self) -> int:
@@ -94,7 +97,8 @@ class Side:
             DataError: one is no longer a number (``E_DIVERGED``).
         """
         scaled = self._steps[:, None] * self.weights
-        parts = [self.at(part).astype(np.float64) @ scaled for part in _cut(positions)]
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            parts = [self.at(part).astype(np.float64) @ scaled for part in _cut(positions)]
         return check_finite(np.concatenate(parts) if parts else np.empty((0, scaled.shape[1])))
 
     def gradient(self, positions: Positions, residuals: Floats) -> Floats:
@@ -111,7 +115,9 @@ class Side:
 
     def update(self, gradient: Floats) -> None:
         """θ ← θ − η(g + λθ). Raises DataError (``E_DIVERGED``)."""
-        self.weights = check_finite(self.weights - self._rate * (gradient + self._decay * self.weights))
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            weights = self.weights - self._rate * (gradient + self._decay * self.weights)
+        self.weights = check_finite(weights)
 
     def model(self) -> dict[str, Tensor]:
         """The linear model: ``weight`` float64[K, columns of the design], 0 for those left out, and ``bias`` float64[K]."""
@@ -147,6 +153,13 @@ def check_finite(values: Floats) -> Floats:
     if not np.isfinite(values).all():
         raise diverged()
     return values
+
+
+def in_range(scores: Floats) -> Floats:
+    """``scores`` themselves, if the fixed-point range holds them. Raises DataError (``E_DIVERGED``)."""
+    if not (np.abs(scores) < 2.0**SCORE_RANGE).all():
+        raise diverged()
+    return scores
 
 
 def diverged() -> DataError:

@@ -32,11 +32,11 @@ import numpy as np
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
-from vfl_node.training.logistic.blind import in_range, integers
+from vfl_node.training.logistic.blind import dithered, integers
 from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.logistic.flow import Outcome, Seat
 from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction
-from vfl_node.training.logistic.side import Floats
+from vfl_node.training.logistic.side import Floats, in_range
 
 WEIGHTS, SCORES, SQUARES, RESIDUALS = "weights", "weighted scores", "weighted squares", "residuals"
 TIMES_FOUR = 2
@@ -55,10 +55,11 @@ class ActiveWithoutLabels:
         genuine, count = seat.genuine(positions)
         weight = round(2**WEIGHT / count)
         scores = in_range(seat.side.scores(positions))[:, 0] * genuine
+        noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         await self._send(step, WEIGHTS, [weight * int(own) for own in genuine])
-        await self._send(step, SCORES, [weight * score for score in integers(scores, SCORE)])
+        await self._send(step, SCORES, dithered(integers(scores / count, SCORE + WEIGHT), genuine, noise))
         if seat.train.tolerance > 0:
-            await self._send(step, SQUARES, [weight * square for square in integers(scores**2, SCORE)])
+            await self._send(step, SQUARES, dithered(integers(scores**2 / count, SCORE + WEIGHT), genuine, noise))
         residuals = await receive_encrypted(seat.channel, step, RESIDUALS, len(positions), seat.public)
         gradient = await seat.own_gradient(step, positions, [residuals], seat.scales.fraction + TIMES_FOUR)
         seat.side.update(gradient)

@@ -26,7 +26,7 @@ class Regression:
         table: its records; labels where the job has them at this party.
         train: the job's section.
         evaluate: the job's section.
-        attempt: how often this party has begun the job; no noise or mask is ever drawn for two attempts.
+        attempt: how often this party has begun the job; no noise or additive mask is ever drawn for two attempts.
         workers: who computes on ciphertexts.
         journal: what it has decrypted for the other; used where it holds the key.
         checkpoints: where its state is kept.

@@ -15,12 +15,14 @@ class PaillierKey(_message.Message):
     def __init__(self, n: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class DecryptionPlan(_message.Message):
-    __slots__ = ("tensors", "first_step")
+    __slots__ = ("tensors", "first_step", "theirs")
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     FIRST_STEP_FIELD_NUMBER: _ClassVar[int]
+    THEIRS_FIELD_NUMBER: _ClassVar[int]
     tensors: _containers.RepeatedCompositeFieldContainer[MaskedTensor]
     first_step: int
-    def __init__(self, tensors: _Optional[_Iterable[_Union[MaskedTensor, _Mapping]]] = ..., first_step: _Optional[int] = ...) -> None: ...
+    theirs: _containers.RepeatedCompositeFieldContainer[MaskedTensor]
+    def __init__(self, tensors: _Optional[_Iterable[_Union[MaskedTensor, _Mapping]]] = ..., first_step: _Optional[int] = ..., theirs: _Optional[_Iterable[_Union[MaskedTensor, _Mapping]]] = ...) -> None: ...
 
 class MaskedTensor(_message.Message):
     __slots__ = ("name", "units", "unit_bits", "values")

@@ -1,0 +1,159 @@
+"""A node whose training is an act: rounds in which all parties talk, for as long as a file says; it dies where a file says.
+
+:func:`run` becomes one, as :mod:`killed_node` does. The folder that all of them share holds
+
+- ``enough``, once the rounds are to end;
+- ``NAME-death``, until ``NAME`` dies in the place it names;
+- ``NAME-other-version``, while ``NAME`` speaks another version of the protocol in its conversations;
+- ``NAME-fails``, while its part fails;
+- ``NAME-drawn``, written here: what each attempt draws from the secrets of the job, which stands in the report too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from vfl_node.cli import main
+from vfl_node.errors import DataError
+from vfl_node.node import meeting, party, preflight, service, store, work  # noqa: F401 - what a node imports once it runs
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
+
+PLACES = (
+    "when all are met",
+    "in a round",
+    "before its report",
+    "with its report",
+    "when one has finished with it",
+    "when all have finished with it",
+    "before its secrets are destroyed",
+)
+
+
+class Act:
+    """What a party's part is instead of its own."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder = folder
+        self.name = name
+
+    def told(self, what: str) -> bool:
+        return (self.folder / f"{self.name}-{what}").exists()
+
+    def may_die(self, place: str) -> None:
+        death = self.folder / f"{self.name}-death"
+        if death.exists() and death.read_text() == place:
+            death.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def conversations(self, part: Any, channels: Mapping[str, Channel]) -> list[Coroutine[Any, Any, None]]:
+        with (self.folder / f"{self.name}-drawn").open("a") as drawn:
+            drawn.write(f"{part.job_id} {self.drawn(part)}\n")
+        self.may_die("when all are met")
+        part.progress.phase("act", 0, "rounds")
+        if part.role == "coordinator":
+            return [self.attend(part, peer, channel) for peer, channel in channels.items()]
+        return [self.play(part, channels)]
+
+    async def agree(self, part: Any, channel: Channel, points: list[str], digest: bytes) -> bool:
+        """Whether both have kept theirs."""
+        salt = part.randomness.derive("salt").bytes(32)
+        agreed = await preflight.preflight(
+            channel,
+            part.job,
+            own=part.name,
+            attempt=part.attempt,
+            checkpoints=points,
+            input_digest=digest,
+            salt=salt,
+            inputs=part.folder,
+        )
+        return agreed.checkpoint == "kept"
+
+    async def play(self, part: Any, channels: Mapping[str, Channel]) -> None:
+        """A data party: the active one says whether there is another round, the passive one passes it on."""
+        points = ["kept"] if part.folder.kept else []
+        for channel in channels.values():
+            both = await self.agree(part, channel, points, part.table.digest())
+            points = points if both else []
+        active = part.role == "active"
+        other, helper = channels.values()
+        while not points:
+            if active:
+                more = not (self.folder / "enough").exists()
+                time.sleep(0.02)
+            async with other.phase("act"):
+                if active:
+                    await other.send(SetSize(count=int(more)))
+                else:
+                    more = bool((await other.receive(SetSize)).count)
+            async with helper.phase("act"):
+                await helper.send(SetSize(count=int(more)))
+                await helper.receive(SetSize)
+            if self.told("fails"):
+                raise DataError("told to fail", code="E_DATA")
+            part.progress.advance(1)
+            self.may_die("in a round")
+            if not more:
+                self.keep(part)
+                break
+        for channel in channels.values():
+            async with channel.phase("finish"):
+                pass
+            self.may_die("when one has finished with it")
+        self.may_die("when all have finished with it")
+
+    async def attend(self, part: Any, peer: str, channel: Channel) -> None:
+        """The coordinator with one data party."""
+        more = not await self.agree(part, channel, ["kept"], b"none")
+        while more:
+            async with channel.phase("act"):
+                more = bool((await channel.receive(SetSize)).count)
+                await channel.send(SetSize())
+            part.progress.advance(1)
+            self.may_die("in a round")
+        self.keep(part)
+        async with channel.phase("finish"):
+            pass
+        self.may_die("when one has finished with it")
+
+    def drawn(self, part: Any) -> str:
+        return part.randomness.derive("draw").bytes(8).hex()
+
+    def keep(self, part: Any) -> None:
+        self.may_die("before its report")
+        part.folder.artefacts.mkdir(exist_ok=True)
+        part.folder.artefacts.joinpath("report.html").write_text("an act")
+        part.folder.artefacts.joinpath("report.json").write_text(json.dumps({"party": part.name, "drawn": self.drawn(part)}))
+        self.may_die("with its report")
+
+
+def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    act = Act(folder, name)
+    if act.told("other-version"):
+        preflight.PROTOCOL_VERSION += 1
+    end, destroy = work.Work._end, store.JobFolder.destroy_secrets
+
+    def ends(of: Any, state: Any, *error: Any) -> None:
+        if state == "done":
+            act.may_die("when all have finished with it")
+        end(of, state, *error)
+
+    def destroys(of: Any) -> None:
+        act.may_die("before its secrets are destroyed")
+        destroy(of)
+
+    work.conversations = act.conversations  # type: ignore[attr-defined]
+    work.Work._end, store.JobFolder.destroy_secrets = ends, destroys  # type: ignore[method-assign]
+    sys.argv = ["vfl-node", *arguments]
+    main()

@@ -1,0 +1,166 @@
+"""Real nodes killed (-9) in the middle of a logistic regression: started again, they end it as if nothing had been."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import parse
+from vfl_node.job import Job
+from vfl_node.models import storage
+
+NAMES = ("clinic", "lab", "notary")
+ITERATIONS = 3
+FLOWS = {
+    "two-party": "flow: two-party",
+    "coordinator-clear": "flow: coordinator-clear",
+    "coordinator": "flow: coordinator, loss: taylor, tolerance: 1.0e-9",
+}
+SENT = {  # who sends what in an iteration
+    "two-party": {"clinic": ("Encrypted", "Decrypted", "IterationEnd"), "lab": ("Scores", "DecryptionRequest")},
+    "coordinator-clear": {
+        "clinic": ("Encrypted", "IterationEnd"),
+        "lab": ("Scores", "DecryptionRequest"),
+        "notary": ("Decrypted",),
+    },
+    "coordinator": {
+        "clinic": ("Encrypted", "DecryptionRequest", "IterationEnd"),
+        "lab": ("Encrypted", "DecryptionRequest"),
+        "notary": ("Decrypted",),
+    },
+}
+ONCE = {  # and what before and after
+    "two-party": {"clinic": ("PaillierKey",), "lab": ("Features", "DecryptionPlan")},
+    "coordinator-clear": {"clinic": ("DecryptionPlan",), "lab": ("Features", "DecryptionPlan"), "notary": ("PaillierKey",)},
+    "coordinator": {"clinic": ("DecryptionPlan",), "lab": ("Features", "DecryptionPlan"), "notary": ("PaillierKey",)},
+}
+LAST = f"Scores {ITERATIONS}"  # of the rows measured on
+MATRIX = [
+    *(
+        (flow, name, f"{what} {step}")
+        for flow in FLOWS
+        for name in SENT[flow]
+        for what in SENT[flow][name]
+        for step in range(3)
+    ),
+    *((flow, name, f"checkpoint {step}") for flow in FLOWS for name in ("clinic", "lab") for step in range(1, ITERATIONS + 1)),
+    *((flow, name, what) for flow in FLOWS for name in ONCE[flow] for what in ONCE[flow][name]),
+    *((flow, "lab", LAST) for flow in FLOWS),
+]
+SOME = [
+    ("two-party", "clinic", "Decrypted 1"),
+    ("two-party", "clinic", "checkpoint 2"),
+    ("two-party", "lab", "DecryptionRequest 1"),
+    ("coordinator-clear", "notary", "Decrypted 1"),
+    ("coordinator-clear", "clinic", "IterationEnd 0"),
+    ("coordinator-clear", "lab", LAST),
+    ("coordinator", "notary", "Decrypted 2"),
+    ("coordinator", "clinic", "DecryptionRequest 1"),
+    ("coordinator", "lab", "checkpoint 1"),
+    ("coordinator", "notary", "PaillierKey"),
+]
+
+
+class Nodes:
+    """Three nodes that may be killed anywhere, over many jobs; and what a job leaves that nothing disturbed."""
+
+    def __init__(self, federation: Any, forked: Any) -> None:
+        import killed_trainer
+
+        self.federation = federation
+        for name in NAMES:
+            self.folder(name).mkdir()
+            federation.programs[name] = partial(forked, killed_trainer.run, self.folder(name))
+        federation.start_three(limits={"min_set_size": 1})
+        self._clean: dict[str, Any] = {}
+
+    def folder(self, name: str) -> Path:
+        """Where ``name`` is told to die."""
+        return self.federation.folder / f"{name}-deaths"
+
+    def submit(self, flow: str, **deaths: str) -> str:
+        """A job in which the parties named die where they are told."""
+        for name in NAMES:
+            if self.federation.processes[name].poll() is not None:
+                self.federation.start(name)
+        for name, place in deaths.items():
+            (self.folder(name) / "death").write_text(place)
+        self.federation.wait_until(lambda: all(self.federation.connected(name) for name in NAMES))
+        third = "" if flow == "two-party" else ", coordinator: notary"
+        text = f"""\
+name: trial
+parties: {{active: clinic, passive: lab{third}}}
+align: {{protocol: apsi, obfuscation: {{size: 144}}}}
+train: {{algorithm: logistic, iterations: {ITERATIONS}, key_bits: 2048, {FLOWS[flow]}}}
+"""
+        return self.federation.client("clinic").submit(parse(text, Job, source="job").canonical())["id"]
+
+    def wait_dead(self, name: str) -> None:
+        assert self.federation.processes[name].wait(60) == -signal.SIGKILL
+
+    def outcome(self, flow: str, job_id: str) -> Any:
+        """What must not depend on how often a node was killed: models, metrics, losses and the ledger."""
+        found: dict[str, Any] = {}
+        for name in NAMES if flow != "two-party" else NAMES[:2]:
+            view = self.federation.end(name, job_id)
+            assert view["state"] == "done", (view, self.federation.log(name)[-3000:])
+            report = self.federation.report(name, job_id)
+            losses = [epoch["loss"] for epoch in report["training"]["epochs"]]
+            found[name] = [report["metrics"], losses, report["training"]["rounds"]]
+            if name != "notary":  # which counts a value that it decrypted again
+                weights, _ = storage.load(self.federation.job_folder(name, job_id) / "artefacts" / "model.safetensors")
+                found[name] += [{key: value.numpy().tobytes() for key, value in weights.items()}, report["learnt"][name]]
+        return found
+
+    def clean(self, flow: str) -> Any:
+        if flow not in self._clean:
+            self._clean[flow] = self.outcome(flow, self.submit(flow))
+        return self._clean[flow]
+
+    def survives(self, flow: str, victim: str, place: str) -> None:
+        expected = self.clean(flow)
+        job_id = self.submit(flow, **{victim: place})
+        self.wait_dead(victim)
+        self.federation.start(victim)
+        assert self.outcome(flow, job_id) == expected
+
+
+@pytest.fixture(scope="module")
+def nodes(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Nodes:
+    return Nodes(
+        federations(tmp_path_factory.mktemp("regression"), dict(zip(NAMES, ("active", "passive", "coordinator")))), forked
+    )
+
+
+@pytest.mark.parametrize(("flow", "victim", "place"), SOME)
+def test_killed_in_training(nodes: Nodes, flow: str, victim: str, place: str) -> None:
+    nodes.survives(flow, victim, place)
+
+
+def test_all_killed_at_once(nodes: Nodes) -> None:
+    expected = nodes.clean("coordinator")
+    job_id = nodes.submit("coordinator", notary="Decrypted 1")
+    nodes.wait_dead("notary")
+    for name in ("clinic", "lab"):
+        nodes.federation.kill(name)
+    for name in NAMES:
+        nodes.federation.start(name)
+    assert nodes.outcome("coordinator", job_id) == expected
+
+
+def test_the_coordinator_forgets_the_key_with_the_job(nodes: Nodes) -> None:
+    job_id = nodes.submit("coordinator-clear")
+    nodes.outcome("coordinator-clear", job_id)
+    folder = nodes.federation.job_folder("notary", job_id)
+    nodes.federation.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
+    assert {path.name for path in (folder / "artefacts").iterdir()} == {"report.html", "report.json"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("flow", "victim", "place"), MATRIX)
+def test_killed_at_every_message(nodes: Nodes, flow: str, victim: str, place: str) -> None:
+    nodes.survives(flow, victim, place)

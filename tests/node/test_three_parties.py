@@ -1,0 +1,388 @@
+"""Three real nodes, over mutual TLS and without: whatever happens to one of them, all three end the job, and know why."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+import urllib.request
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vfl_node.configuration import parse
+from vfl_node.errors import PeerError, PolicyError, UsageError
+from vfl_node.job import Job
+from vfl_node.node.preflight import PROTOCOL_VERSION
+from vfl_node.node.setup import certify, init
+from vfl_node.settings import load_settings
+from vfl_node.transport import tls
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Hello, Notice, Offer
+from vfl_node.transport.grpc_channel import Dialer
+
+ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
+JOB = """\
+name: trial
+parties: {active: clinic, passive: lab, coordinator: notary}
+align: {protocol: psi}
+train: {algorithm: logistic, flow: coordinator-clear}
+"""
+PLACES = (
+    "when all are met",
+    "in a round",
+    "before its report",
+    "with its report",
+    "when one has finished with it",
+    "when all have finished with it",
+    "before its secrets are destroyed",
+)
+
+
+class Stage:
+    """Three nodes whose training is an act (:mod:`acting_node`), over many jobs."""
+
+    def __init__(self, federation: Any, forked: Any) -> None:
+        import acting_node
+
+        assert acting_node.PLACES == PLACES
+        self.federation = federation
+        self.shared = federation.folder / "act"
+        self.shared.mkdir()
+        for name in ROLES:
+            federation.programs[name] = partial(forked, acting_node.run, self.shared, name)
+
+    def tell(self, what: str, text: str = "") -> None:
+        (self.shared / what).write_text(text)
+
+    def submit(self, at: str = "clinic") -> str:
+        return self.federation.client(at).submit(parse(JOB, Job, source="job").canonical())["id"]
+
+    def in_a_round(self, job_id: str) -> None:
+        for name in ROLES:
+            self.federation.wait_until(lambda name=name: self.federation.view(name, job_id).get("done"))
+
+    def let_it_end(self) -> None:
+        self.tell("enough")
+
+    def all_done(self, job_id: str) -> None:
+        """Every party ends the job well, with what its secrets gave from the beginning, and forgets them."""
+        for name in ROLES:
+            view = self.federation.end(name, job_id)
+            assert view["state"] == "done", (name, view, self.federation.log(name)[-3000:])
+        for name in ROLES:
+            folder = self.federation.job_folder(name, job_id)
+            self.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
+            lines = (self.shared / f"{name}-drawn").read_text().splitlines()
+            drawn = {line.split()[1] for line in lines if line.startswith(job_id)}
+            assert drawn == {self.federation.report(name, job_id)["drawn"]}
+
+    def ends(self, job_id: str, **states: str) -> dict[str, dict[str, Any]]:
+        """Every party ends the job in its state; its errors."""
+        views = {name: self.federation.end(name, job_id) for name in states}
+        assert {name: view["state"] for name, view in views.items()} == states, views
+        return {name: view["error"] for name, view in views.items()}
+
+
+@pytest.fixture(scope="module")
+def theatre(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    stage = Stage(federations(tmp_path_factory.mktemp("three"), ROLES), forked)
+    stage.federation.start_three()
+    return stage
+
+
+@pytest.fixture
+def stage(theatre: Stage) -> Iterator[Stage]:
+    """All nodes up and connected, and nothing told to them yet."""
+    for told in theatre.shared.iterdir():
+        told.unlink()
+    federation = theatre.federation
+    for name in ROLES:
+        if federation.processes[name].poll() is not None:
+            federation.start(name)
+    federation.wait_until(lambda: all(federation.connected(name) for name in ROLES))
+    yield theatre
+    for name in ROLES:  # what a failed test left must not hold up the next
+        if federation.processes[name].poll() is None:
+            for view in federation.client(name).jobs():
+                if view["state"] in ("waiting", "running"):
+                    federation.client(name).cancel(view["id"])
+
+
+@pytest.mark.parametrize("submitter", ["clinic", "lab"])
+def test_a_job_of_three(stage: Stage, submitter: str) -> None:
+    job_id = stage.submit(submitter)
+    stage.in_a_round(job_id)
+    for name in ROLES:
+        view = stage.federation.view(name, job_id)
+        assert view["parties"] == ["clinic", "lab", "notary"]
+        assert (view["submitter"], view["state"], view["phase"]) == (submitter, "running", "act")
+    notary = f"http://{stage.federation.running('notary')['http']}"
+    shown = {path: urllib.request.urlopen(notary + path, timeout=10).read().decode() for path in ("/", "/metrics", "/health")}
+    assert "notary, coordinator party" in shown["/"]
+    assert job_id in shown["/"]
+    assert f'vfl_job_done{{job="{job_id}",phase="act"}}' in shown["/metrics"]
+    assert json.loads(shown["/health"])["role"] == "coordinator"
+    stage.let_it_end()
+    stage.all_done(job_id)
+    page = urllib.request.urlopen(f"{notary}/jobs/{job_id}", timeout=10).read().decode()
+    assert page == "an act"  # its report
+
+
+def test_a_job_of_three_on_loopback_without_tls(federations: Any, forked: Any, tmp_path: Path) -> None:
+    stage = Stage(federations(tmp_path, ROLES), forked)
+    stage.federation.start_three(tls=None, insecure_loopback=True)
+    stage.let_it_end()
+    stage.all_done(stage.submit())
+    stage.federation.end_all()
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("victim", ROLES)
+def test_killed_anywhere(stage: Stage, victim: str, place: str) -> None:
+    if place in PLACES[:2]:
+        stage.tell(f"{victim}-death", place)
+        job_id = stage.submit()
+    else:
+        job_id = stage.submit()
+        stage.in_a_round(job_id)
+        stage.tell(f"{victim}-death", place)
+        stage.let_it_end()
+    assert stage.federation.processes[victim].wait(60) == -signal.SIGKILL
+    if place in PLACES[:2]:
+        for name in ROLES.keys() - {victim}:
+            waiting = f"waiting for {victim}"
+            stage.federation.wait_until(lambda name=name, text=waiting: text in stage.federation.view(name, job_id)["note"])
+    stage.federation.start(victim)
+    if place in PLACES[:2]:
+        stage.in_a_round(job_id)
+    stage.let_it_end()
+    stage.all_done(job_id)
+
+
+def test_all_killed_at_once(stage: Stage) -> None:
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    for name in ROLES:
+        stage.federation.processes[name].kill()
+    for name in ROLES:
+        assert stage.federation.processes[name].wait(15) == -signal.SIGKILL
+    for name in ("lab", "notary", "clinic"):
+        stage.federation.start(name)
+    stage.let_it_end()
+    stage.all_done(job_id)
+
+
+def test_a_coordinator_that_stops_is_waited_for(stage: Stage) -> None:
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    assert stage.federation.kill("notary", signal.SIGTERM) == 0
+    for name in ("clinic", "lab"):
+        stage.federation.wait_until(lambda name=name: "waiting for notary" in stage.federation.view(name, job_id)["note"])
+    stage.federation.start("notary")
+    stage.let_it_end()
+    stage.all_done(job_id)
+
+
+def test_an_absent_coordinator_is_waited_for(stage: Stage) -> None:
+    stage.federation.kill("notary", signal.SIGTERM)
+    job_id = stage.submit()
+    stage.federation.wait_until(lambda: "waiting for notary" in stage.federation.view("clinic", job_id)["note"])
+    stage.federation.wait_until(lambda: "waiting for notary" in stage.federation.view("lab", job_id).get("note", ""))
+    stage.federation.start("notary")
+    stage.let_it_end()
+    stage.all_done(job_id)
+
+
+def test_an_absent_coordinator_is_named_and_the_job_can_be_resumed(stage: Stage) -> None:
+    address = stage.federation.running("notary")["listen"]
+    stage.federation.kill("notary", signal.SIGTERM)
+    stage.federation.kill("clinic", signal.SIGTERM)
+    stage.federation.start("clinic", peer_wait_s=2)
+    stage.federation.wait_until(lambda: stage.federation.client("clinic").health()["peers"]["lab"]["online"])
+    job_id = stage.submit()
+    error = stage.ends(job_id, clinic="failed")["clinic"]
+    assert error["code"] == "E_PEER_ABSENT"
+    assert f"notary (at {address}), absent" in error["message"]
+    stage.federation.start("notary")
+    stage.federation.client("clinic").resume(job_id)
+    stage.let_it_end()
+    stage.all_done(job_id)
+    stage.federation.kill("clinic", signal.SIGTERM)
+    stage.federation.start("clinic", peer_wait_s=30)
+
+
+def test_a_coordinator_that_refuses_is_named_at_both_others(stage: Stage) -> None:
+    stage.federation.kill("notary", signal.SIGTERM)
+    stage.federation.start("notary", accept_jobs_from=["lab"])
+    stage.federation.wait_until(lambda: stage.federation.connected("clinic"))
+    job_id = stage.submit("clinic")
+    errors = stage.ends(job_id, clinic="failed", lab="failed")
+    assert errors["clinic"]["code"] == "E_REFUSED"
+    assert "notary refused the job: its settings do not accept jobs from clinic" in errors["clinic"]["message"]
+    assert "clinic stopped" in errors["lab"]["message"]
+    assert "notary refused the job" in errors["lab"]["message"]
+    assert stage.federation.view("notary", job_id) == {}
+    stage.federation.kill("notary", signal.SIGTERM)
+    stage.federation.start("notary", accept_jobs_from=["clinic", "lab"])
+
+
+@pytest.mark.parametrize("owner", ROLES)
+def test_cancelled_by_any_owner_it_ends_at_all(stage: Stage, owner: str) -> None:
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    stage.federation.client(owner).cancel(job_id)
+    assert stage.federation.end(owner, job_id)["state"] == "cancelled"
+    for name in ROLES.keys() - {owner}:
+        error = stage.ends(job_id, **{name: "failed"})[name]
+        assert "cancelled" in error["message"]
+        assert owner in error["message"]
+        folder = stage.federation.job_folder(name, job_id)
+        stage.federation.wait_until(lambda folder=folder: not list(folder.iterdir()), 10)
+
+
+@pytest.mark.parametrize("owner", ["clinic", "lab"])
+def test_cancelled_while_the_coordinator_is_waited_for(stage: Stage, owner: str) -> None:
+    stage.federation.kill("notary", signal.SIGTERM)
+    job_id = stage.submit()
+    stage.federation.wait_until(lambda: "waiting for notary" in stage.federation.view("lab", job_id).get("note", ""))
+    stage.federation.client(owner).cancel(job_id)
+    (other,) = {"clinic", "lab"} - {owner}
+    stage.ends(job_id, **{owner: "cancelled", other: "failed"})
+
+
+def test_a_job_cancelled_while_one_was_down_ends_there_too(stage: Stage) -> None:
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    stage.federation.kill("notary")
+    stage.federation.client("clinic").cancel(job_id)
+    stage.ends(job_id, clinic="cancelled", lab="failed")
+    stage.federation.start("notary")
+    error = stage.ends(job_id, notary="failed")["notary"]
+    assert error["code"] == "E_JOB_ENDED"
+    assert "clinic" in error["message"]
+
+
+@pytest.mark.parametrize("name", ["clinic", "lab"])
+def test_a_party_that_fails_says_so_at_both_others(stage: Stage, name: str) -> None:
+    stage.tell(f"{name}-fails")
+    errors = stage.ends(stage.submit(), **dict.fromkeys(ROLES, "failed"))
+    assert errors[name]["code"] == "E_DATA"
+    for other in ROLES.keys() - {name}:
+        assert f"{name} stopped in phase 'act': its data cannot be used for this job" in errors[other]["message"]
+        assert "told to fail" not in stage.federation.log(other)
+
+
+@pytest.mark.parametrize("name", ["clinic", "lab"])
+def test_a_table_that_cannot_be_used_is_told_to_both_others(stage: Stage, tmp_path: Path, name: str) -> None:
+    bad = tmp_path / "bad.csv"
+    bad.write_text("id,x,label\ncanary-1,1,0\ncanary-1,2,1\n")
+    stage.federation.kill(name, signal.SIGTERM)
+    stage.federation.start(name, data={"path": str(bad)})
+    stage.federation.wait_until(lambda: all(stage.federation.connected(name) for name in ROLES))
+    errors = stage.ends(stage.submit(), **dict.fromkeys(ROLES, "failed"))
+    assert errors[name]["code"] == "E_DUP_IDS"
+    for other in ROLES.keys() - {name}:
+        assert f"{name} stopped in phase 'preflight': its data cannot be used for this job" in errors[other]["message"]
+        assert "canary" not in stage.federation.log(other)
+    stage.federation.kill(name, signal.SIGTERM)
+    stage.federation.start(name, data={"path": str(stage.federation.trial.files[name])})
+
+
+def test_nothing_is_submitted_at_a_coordinator(stage: Stage) -> None:
+    with pytest.raises(UsageError) as caught:
+        stage.submit("notary")
+    assert caught.value.code == "E_ROLE"
+    assert "a coordinator" in caught.value.message
+    assert "clinic or lab" in caught.value.hint
+
+
+def test_a_job_that_names_another_coordinator_is_refused(stage: Stage) -> None:
+    text = JOB.replace("coordinator: notary", "coordinator: clinic").replace("active: clinic", "active: bank")
+    other = parse(text, Job, source="job")
+    with pytest.raises(UsageError) as caught:
+        stage.federation.client("clinic").submit(other.canonical())
+    assert caught.value.code == "E_ROLE"
+    assert "active: bank, passive: lab, coordinator: clinic" in caught.value.hint
+
+
+def test_another_version_of_the_protocol_ends_the_job_at_all_three(stage: Stage) -> None:
+    stage.federation.kill("notary", signal.SIGTERM)
+    stage.tell("notary-other-version")
+    stage.federation.start("notary")
+    errors = stage.ends(stage.submit(), **dict.fromkeys(ROLES, "failed"))
+    assert {error["code"] for error in errors.values()} <= {"E_VERSION", "E_PEER"}  # found by itself, or told
+    assert all(f"protocol version {PROTOCOL_VERSION}" in error["message"] for error in errors.values())
+    stage.federation.kill("notary", signal.SIGTERM)
+
+
+class Mallory:
+    """A peer of all three, with a good certificate, that has no part in the job."""
+
+    def __init__(self, stage: Stage) -> None:
+        folder = stage.federation.folder / "mallory"
+        if not folder.exists():
+            init("mallory", "passive", folder)
+            certify([folder], stage.federation.folder / "authority")
+        settings = load_settings(folder / "node.yaml")
+        assert settings.tls
+        self._stage = stage
+        self._credentials = tls.load(settings.tls, name="mallory", federation="trial")
+        for name in ("notary", "clinic"):
+            peers = yaml.safe_load((stage.federation.folder / name / "node.yaml").read_text())["peers"]
+            stage.federation.kill(name, signal.SIGTERM)
+            accepted = [*sorted(ROLES.keys() - {name}), "mallory"]
+            stage.federation.start(name, peers=peers | {"mallory": {}}, accept_jobs_from=accepted)
+
+    def dialer(self, name: str) -> Dialer:
+        address = self._stage.federation.running(name)["listen"]
+        return Dialer(address, own="mallory", peer=name, federation="trial", credentials=self._credentials)
+
+    def told(self, name: str, notice: Notice) -> Notice | None:
+        """What ``name`` answers to a notice over a link."""
+        link = self.dialer(name).link()
+        hello = Hello(party="mallory", role="passive", protocol_version=PROTOCOL_VERSION)
+        link.send(Notice(hello=hello))
+        assert link.receive(10)
+        link.send(notice)
+        limit, reply = time.monotonic() + 3, None
+        while reply is None and time.monotonic() < limit:
+            heard = link.receive(1)
+            reply = heard if heard is not None and heard.WhichOneof("body") == "offer_reply" else None
+        link.close()
+        return reply
+
+
+@pytest.fixture
+def mallory(stage: Stage) -> Mallory:
+    made = Mallory(stage)
+    stage.federation.wait_until(lambda: stage.federation.connected("lab"))
+    return made
+
+
+def test_a_peer_that_has_no_part_in_a_job_cannot_touch_it(stage: Stage, mallory: Mallory) -> None:
+    stage.federation.kill("lab", signal.SIGTERM)  # the others wait for a conversation meanwhile
+    job_id = stage.submit()
+    stage.federation.wait_until(lambda: "waiting for lab" in stage.federation.view("clinic", job_id)["note"])
+    with pytest.raises(PeerError) as caught:
+        mallory.dialer("clinic").converse(job_id)
+    assert caught.value.code == "E_NOT_WAITING"
+    stage.federation.start("lab")
+    stage.in_a_round(job_id)
+    spec = parse(JOB, Job, source="job").canonical()
+    for name in ("clinic", "notary"):
+        with pytest.raises(PeerError) as caught:
+            mallory.dialer(name).converse(job_id)
+        assert caught.value.code == "E_NOT_WAITING"
+        assert mallory.told(name, Notice(cancel=Cancel(job_id=job_id))) is None
+        reply = mallory.told(name, Notice(offer=Offer(job_id=job_id, submitter="mallory", job_json=spec)))
+        assert reply is not None
+        assert (reply.offer_reply.accepted, reply.offer_reply.code) == (False, PolicyError.default_code)
+        reply = mallory.told(name, Notice(offer=Offer(job_id="another", submitter="clinic", job_json=spec)))
+        assert reply is not None
+        assert not reply.offer_reply.accepted
+    stage.let_it_end()
+    stage.all_done(job_id)

@@ -1,0 +1,420 @@
+"""The key's holder decrypts what the job allows, in its order, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vfl_node.alignment.alignment import MemoryPins
+from vfl_node.crypto.paillier import keys, packing
+from vfl_node.crypto.paillier.encryption import Encryptor
+from vfl_node.crypto.processes import InProcess
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import ProtocolError, StateError, VflError
+from vfl_node.progress import Silent
+from vfl_node.training.logistic import decryption
+from vfl_node.training.logistic.coordinator import coordinate
+from vfl_node.training.logistic.decryption import Count, Decryptor, FileJournal, MemoryJournal, Service, Tensor, tensors_of
+from vfl_node.training.logistic.opening import shapes
+from vfl_node.training.logistic.scales import Scales
+from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
+
+TAYLOR = {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}
+GRADIENT, LOSS = Tensor("gradient", 5, 150, 5), Tensor("loss", 1, 200, 1)
+
+
+class Holder:
+    """A coordinator that has lived through attempts, and a count of what it decrypted."""
+
+    def __init__(self, private: Any, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.private, self.train = private, train
+        self.journal: Any = MemoryJournal()
+        self.pins = MemoryPins()
+        self.decrypted = 0
+        decrypt = decryption.decrypt
+
+        def counting(private: Any, ciphertexts: Any, workers: Any) -> list[int]:
+            self.decrypted += len(ciphertexts)
+            return decrypt(private, ciphertexts, workers)
+
+        monkeypatch.setattr(decryption, "decrypt", counting)
+
+    def serve(self, sender: Callable[[Channel], Any], role: str = "passive") -> list[Any]:
+        """What became of the holder and of ``sender`` in a new attempt."""
+        name, other = ("clinic", "lab") if role == "active" else ("lab", "clinic")
+        ours, theirs = memory_channels("hub", name)
+        serving = coordinate(
+            ours,
+            self.train,
+            role,
+            self.private,
+            workers=InProcess(),
+            journal=self.journal,
+            pins=self.pins,
+            other=other,
+            progress=Silent(),
+        )
+        return run_together((serving, ours), (sender(theirs), theirs))
+
+    def refuses(self, sender: Callable[[Channel], Any], role: str = "passive", code: str = "E_DECRYPTION") -> VflError:
+        """The refusal, and that nothing more was decrypted for it."""
+        before = self.decrypted
+        answered = len(sender.answers) if isinstance(sender, Sender) else 0
+        refusal, _ = self.serve(sender, role)
+        assert isinstance(refusal, VflError), refusal
+        assert refusal.code == code
+        if isinstance(sender, Sender):
+            assert self.decrypted - before == len(sender.answers) - answered
+        return refusal
+
+
+class Sender:
+    """Plans and asks as it is told to, one ciphertext a unit unless it is given others."""
+
+    def __init__(
+        self,
+        private: Any,
+        *asks: Any,
+        plan: tuple[Tensor, ...] = (GRADIENT,),
+        theirs: tuple[Tensor, ...] = (),
+        first_step: int = 0,
+        number: int = 0,
+    ) -> None:
+        self.private, self.asks, self.plan, self.theirs, self.first_step = private, asks, plan, theirs, first_step
+        self.encryptor = Encryptor(private.public, Randomness(bytes([number]) * 32), InProcess())
+        self.answers: list[Any] = []
+
+    async def __call__(self, channel: Channel) -> None:
+        public = self.private.public
+        async with channel.phase("decrypt"):
+            await channel.receive(pb.PaillierKey)
+            ours, theirs = ([pb.MaskedTensor(**vars(of)) for of in plan] for plan in (self.plan, self.theirs))
+            await channel.send(pb.DecryptionPlan(tensors=ours, theirs=theirs, first_step=self.first_step))
+            for count, (step, name, rows) in enumerate(self.asks):
+                await channel.send(pb.DecryptionRequest(step=step, tensor=name))
+                if rows is None:
+                    tensor = {of.name: of for of in self.plan}.get(name, GRADIENT)
+                    per = packing.slots(public, tensor.unit_bits)
+                    rows = self.encryptor.encrypt([count + 1] * -(-tensor.units // per), f"{count}")
+                await channel.send_rows(rows, count=len(rows), width=public.width)
+                await channel.receive(pb.Decrypted)
+                for row in await channel.receive_rows(width=public.width // 2):
+                    self.answers.append(int.from_bytes(row.tobytes(), "big"))
+            await channel.send(pb.DecryptionRequest(done=True))
+
+
+@pytest.fixture
+def holder(hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch) -> Holder:
+    return Holder(hub, logistic(**TAYLOR), monkeypatch)
+
+
+def gradient(step: int, rows: Any = None) -> tuple[int, str, Any]:
+    return step, "gradient", rows
+
+
+def loss(step: int) -> tuple[int, str, Any]:
+    return step, "loss", None
+
+
+def test_what_each_role_may_have_decrypted(logistic: Any) -> None:
+    both = {role: tensors_of(logistic(), role) for role in ("active", "passive")}
+    assert both == {"active": (), "passive": ("gradient",)}
+    assert tensors_of(logistic(flow="coordinator-clear"), "active") == ()
+    assert tensors_of(logistic(flow="coordinator-clear", tolerance=0.1), "passive") == ("gradient",)
+    blind = {"flow": "coordinator", "loss": "taylor"}
+    assert tensors_of(logistic(**blind), "active") == ("gradient",)
+    assert tensors_of(logistic(**blind, tolerance=0.1), "active") == ("gradient", "loss")
+    assert tensors_of(logistic(**blind, tolerance=0.1), "passive") == ("gradient",)
+    assert tensors_of(logistic(**blind, tolerance=0.1, labels="passive"), "active") == ("gradient",)
+    assert tensors_of(logistic(**blind, tolerance=0.1, labels="passive"), "passive") == ("gradient", "loss")
+
+
+def test_requests_in_order_are_answered_and_counted(holder: Holder, hub: Any) -> None:
+    lab = Sender(hub, gradient(0), gradient(1), gradient(2))
+    assert holder.serve(lab) == [None, None]
+    assert lab.answers == [1, 1, 2, 2, 3, 3]  # five units of 150 bits fill two ciphertexts
+    assert holder.journal.read() == Count(step=2, requests=3, values=15, gradient=5)
+    holder.journal, holder.pins = MemoryJournal(), MemoryPins()
+    clinic = Sender(hub, gradient(0), loss(0), gradient(1), loss(1), plan=(GRADIENT, LOSS))
+    assert holder.serve(clinic, "active") == [None, None]
+    assert holder.journal.read() == Count(step=1, requests=4, values=12, gradient=5)
+
+
+@pytest.mark.parametrize(
+    ("asks", "said"),
+    [
+        ([gradient(1)], "asks for 'gradient' of iteration 1; 'gradient' of 0 is due"),
+        ([gradient(0), gradient(0)], "asks for 'gradient' of iteration 0; 'gradient' of 1 is due"),
+        ([gradient(0), gradient(1), gradient(0)], "'gradient' of 2 is due"),
+        ([gradient(0), gradient(2)], "asks for 'gradient' of iteration 2; 'gradient' of 1 is due"),
+        ([loss(0)], "asks for 'loss' of iteration 0; 'gradient' of 0 is due"),
+        ([(0, "residuals", None)], "asks for 'residuals'"),
+        ([(0, "x" * 500, None)], "asks for 'xxxxxxxxxxxxxxxxxxxx' of"),
+        ([gradient(0), gradient(1), gradient(2), gradient(3)], "asks for iteration 3 of 3"),
+    ],
+)
+def test_another_place_or_tensor_is_refused(holder: Holder, hub: Any, asks: Any, said: str) -> None:
+    refusal = holder.refuses(Sender(hub, *asks))
+    assert said in refusal.message
+    assert refusal.message.startswith("lab ")
+    assert holder.decrypted == 2 * (len(asks) - 1)
+    assert "decrypt" in refusal.for_peer
+    assert "gradient" not in refusal.for_peer
+
+
+@pytest.mark.parametrize(
+    ("asks", "due"),
+    [([gradient(0), gradient(1)], "'loss' of 0"), ([loss(0)], "'gradient' of 0"), ([gradient(0), loss(1)], "'loss' of 0")],
+)
+def test_with_a_loss_its_turn_is_after_the_gradient(holder: Holder, hub: Any, asks: Any, due: str) -> None:
+    refusal = holder.refuses(Sender(hub, *asks, plan=(GRADIENT, LOSS)), "active")
+    assert f"{due} is due" in refusal.message
+
+
+@pytest.mark.parametrize(
+    ("role", "plan"),
+    [
+        ("passive", (GRADIENT, LOSS)),
+        ("passive", ()),
+        ("passive", (Tensor("residuals", 5, 150, 5),)),
+        ("passive", (GRADIENT, GRADIENT)),
+        ("active", (GRADIENT,)),
+        ("active", (LOSS, GRADIENT)),
+    ],
+)
+def test_a_plan_of_other_tensors_than_the_jobs_is_refused(holder: Holder, hub: Any, role: str, plan: Any) -> None:
+    refusal = holder.refuses(Sender(hub, gradient(0), plan=plan), role)
+    assert "other tensors decrypted than the job gives it" in refusal.message
+    assert holder.decrypted == 0
+
+
+def test_who_has_nothing_to_decrypt_gets_nothing(hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    holder = Holder(hub, logistic(flow="coordinator-clear"), monkeypatch)
+    assert holder.serve(Sender(hub, plan=()), "active") == [None, None]
+    assert holder.serve(Sender(hub, plan=(), first_step=2), "active") == [None, None]  # resumed
+    assert "the job gives it none" in holder.refuses(Sender(hub, gradient(0), plan=()), "active").message
+    assert "other tensors" in holder.refuses(Sender(hub, gradient(0)), "active").message
+    assert holder.decrypted == 0
+    assert holder.serve(Sender(hub, gradient(0)), "passive") == [None, None]
+
+
+@pytest.mark.parametrize("shape", [(5, 0), (5, 511), (5, 600), (1 << 24, 150)])
+def test_an_impossible_shape_is_refused(holder: Holder, hub: Any, shape: tuple[int, int]) -> None:
+    units, bits = shape
+    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", units, bits, units),)))
+    assert "an impossible shape" in refusal.message
+
+
+def test_the_widest_possible_shape_is_taken(holder: Holder, hub: Any) -> None:
+    widest = Tensor("gradient", 2, 510, 2)
+    lab = Sender(hub, gradient(0), plan=(widest,))
+    assert holder.serve(lab) == [None, None]
+    assert lab.answers == [1, 1]
+
+
+def test_another_plan_in_a_later_attempt_is_refused(holder: Holder, hub: Any) -> None:
+    assert holder.serve(Sender(hub, gradient(0))) == [None, None]
+    wider = Tensor("gradient", 6, 150, 6)
+    refusal = holder.refuses(Sender(hub, gradient(1), plan=(wider,), first_step=1), code="E_REPLAY")
+    assert isinstance(refusal, StateError)
+    assert holder.serve(Sender(hub, gradient(1), first_step=1, number=1)) == [None, None]
+
+
+@pytest.mark.parametrize(("first_step", "fine"), [(0, False), (1, True), (2, True), (3, False)])
+def test_an_attempt_goes_on_where_the_last_one_ended(holder: Holder, hub: Any, first_step: int, fine: bool) -> None:
+    holder.train = holder.train.model_copy(update={"iterations": 9})
+    assert holder.serve(Sender(hub, gradient(0), gradient(1))) == [None, None]
+    again = Sender(hub, gradient(first_step), first_step=first_step, number=1)
+    if fine:
+        assert holder.serve(again) == [None, None]
+        assert holder.journal.read().requests == 3
+        assert holder.journal.read().step == first_step
+    else:
+        refusal = holder.refuses(again)
+        assert f"goes on from iteration {first_step}, and the last one answered is 1" in refusal.message
+
+
+def test_a_first_attempt_begins_at_the_beginning(holder: Holder, hub: Any) -> None:
+    refusal = holder.refuses(Sender(hub, gradient(1), first_step=1), code="E_STATE_LOST")
+    assert isinstance(refusal, StateError)
+    assert "goes on from iteration 1, and what was decrypted for it before is not stored here" in refusal.message
+
+
+@pytest.mark.parametrize("first", ["active", "passive"])
+def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any, first: str) -> None:
+    """Who was told the other's width says what the other's plan must be."""
+    wider = Tensor("gradient", 40, 150, 40)
+    both = (GRADIENT, LOSS)
+    fine = {"passive": Sender(hub, gradient(0)), "active": Sender(hub, gradient(0), plan=both, theirs=(GRADIENT,))}
+    second = "active" if first == "passive" else "passive"
+    assert holder.serve(fine[first], first) == [None, None]
+    assert holder.decrypted == 2
+    holder.journal = MemoryJournal()
+    bad = {"passive": Sender(hub, gradient(0), plan=(wider,)), "active": Sender(hub, gradient(0), plan=both, theirs=(wider,))}
+    refusal = holder.refuses(bad[second], second, code="E_REPLAY")
+    assert "decryption plan of lab differs" in refusal.message
+    assert holder.serve(fine[second], second) == [None, None]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_ciphertexts_is_refused(holder: Holder, hub: Any, count: int) -> None:
+    rows = Encryptor(hub.public, Randomness(bytes(32)), InProcess()).encrypt([1] * count, "x")
+    refusal = holder.refuses(Sender(hub, gradient(0, rows)), code="E_COUNT")
+    assert f"{count} elements announced, expected 2" in refusal.message
+    assert holder.decrypted == 0
+    assert holder.journal.read() == Count()
+
+
+@pytest.mark.parametrize("kind", ["zero", "square", "largest", "factor", "multiple"])
+def test_what_is_no_ciphertext_is_refused(holder: Holder, hub: Any, kind: str) -> None:
+    public = hub.public
+    bad = {"zero": 0, "square": public.n**2, "largest": (1 << 1024) - 1, "factor": hub.p * 12345, "multiple": public.n}[kind]
+    rows = np.frombuffer(bad.to_bytes(public.width, "big") + (7).to_bytes(public.width, "big"), np.uint8).reshape(2, -1)
+    holder.refuses(Sender(hub, gradient(0, rows)), code="E_CIPHERTEXT")
+    assert holder.decrypted == 0
+    assert holder.journal.read() == Count()
+
+
+def test_values_wider_than_planned_are_not_told(holder: Holder, hub: Any) -> None:
+    encryptor = Encryptor(hub.public, Randomness(bytes(32)), InProcess())
+    lab = Sender(hub, gradient(0, encryptor.encrypt([1 << 449, 1], "fits")), gradient(1, encryptor.encrypt([1 << 450, 1], "x")))
+    refusal, _ = holder.serve(lab)
+    assert isinstance(refusal, ProtocolError)
+    assert "wider than planned" in refusal.message
+    assert lab.answers == [1 << 449, 1]
+    assert holder.journal.read().step == 1  # what was decrypted is counted, told or not
+    negative = Sender(hub, gradient(1, encryptor.encrypt([-1, 1], "negative")), first_step=1)
+    refusal, _ = holder.serve(negative)
+    assert isinstance(refusal, ProtocolError)
+    assert negative.answers == []
+
+
+def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: Any) -> None:
+    train = logistic()
+    expected = shapes(("gradient",), 5, Scales.of(train, 40))
+
+    def plan(announced: tuple[Tensor, ...]) -> Any:
+        ours, theirs = memory_channels("clinic", "lab")
+        service = Service(ours, hub, train, "passive", InProcess(), MemoryJournal(), MemoryPins())
+
+        async def send() -> None:
+            await theirs.send(pb.DecryptionPlan(tensors=[pb.MaskedTensor(**vars(of)) for of in announced]))
+
+        return run_together((service.take_plan(expected), ours), (send(), theirs))[0]
+
+    assert plan(expected) is None
+    (right,) = expected
+    for changed in ({"units": 40}, {"unit_bits": 510}, {"values": 40}, {"units": 40, "values": 40}):
+        refusal = plan((Tensor(**{**vars(right), **changed}),))
+        assert isinstance(refusal, ProtocolError)
+        assert refusal.code == "E_DECRYPTION"
+        assert "other shapes than those of a gradient of its columns" in refusal.message
+
+
+def test_a_journal_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder, hub: Any, tmp_path: Path) -> None:
+    path = tmp_path / "decryptions-lab.json"
+    holder.journal = FileJournal(path)
+    assert holder.journal.read() == Count()
+    assert holder.serve(Sender(hub, gradient(0), gradient(1))) == [None, None]
+    holder.journal = FileJournal(path)
+    assert holder.journal.read() == Count(step=1, requests=2, values=10, gradient=5)
+    assert "the last one answered is 1" in holder.refuses(Sender(hub, gradient(0), number=1)).message
+    whole = path.read_bytes()
+    for damage in (b"", whole[:-3], b"[1, 2]", b"null", b'{"steps": 1}', b"\xff\xfe", b"{}}"):
+        path.write_bytes(damage)
+        with pytest.raises(StateError) as caught:
+            FileJournal(path).read()
+        assert caught.value.code == "E_STATE_CORRUPT"
+        assert "decryptions-lab.json" in caught.value.message
+
+
+def test_an_answer_is_counted_before_it_is_given(holder: Holder, hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+
+    def dies(*_: Any) -> list[int]:
+        counted.append(holder.journal.read())
+        raise MemoryError
+
+    monkeypatch.setattr(decryption, "decrypt", dies)
+    holder.serve(Sender(hub, gradient(0)))
+    assert counted == [Count(step=0, requests=1, values=5, gradient=5)]
+
+
+def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], tensor: Tensor = GRADIENT) -> Any:
+    """What a party makes of a holder's ``answers``."""
+    ours, theirs = memory_channels("lab", "hub")
+
+    async def holder() -> None:
+        await Service(theirs, private, train, "passive", InProcess(), MemoryJournal(), MemoryPins()).send_key()
+        await theirs.receive(pb.DecryptionPlan)
+        for step, name, values in answers:
+            await theirs.send(pb.Decrypted(step=step, tensor=name))
+            rows = np.frombuffer(b"".join(value.to_bytes(64, "big") for value in values), np.uint8).reshape(-1, 64)
+            await theirs.send_rows(rows, count=len(rows), width=64)
+
+    async def party() -> list[int]:
+        decryptor = Decryptor(ours, train, InProcess())
+        await decryptor.meet()
+        await decryptor.plan([tensor], 0)
+        return await decryptor.opened(0, "gradient")
+
+    return run_together((party(), ours), (holder(), theirs))[0]
+
+
+def test_the_holders_answer_is_checked(hub: Any, logistic: Any) -> None:
+    train = logistic(flow="coordinator-clear")
+    packed = [1 | 2 << 150 | 3 << 300, 4 | 5 << 150]
+    assert decrypted(train, hub, (0, "gradient", packed)) == [1, 2, 3, 4, 5]
+    for answer, code in [
+        ((1, "gradient", packed), "E_ORDER"),
+        ((0, "loss", packed), "E_ORDER"),
+        ((0, "gradient", packed[:1]), "E_COUNT"),
+        ((0, "gradient", [packed[0] | 1 << 450, packed[1]]), "E_DECRYPTION"),
+        ((0, "gradient", [packed[0], 1 << 300]), "E_CIPHERTEXT"),
+    ]:
+        refused = decrypted(train, hub, answer)
+        assert isinstance(refused, ProtocolError), refused
+        assert refused.code == code
+
+
+@pytest.mark.parametrize("kind", ["size", "small factor", "no proof", "other job's proof", "prime", "square"])
+def test_a_bad_key_is_refused(hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    train = logistic(flow="coordinator-clear")
+    ours, theirs = memory_channels("lab", "hub")
+    n, proof = hub.public.n, keys.prove(hub, ours.job_id.encode())
+    if kind == "size":
+        other = keys.generate(640, Randomness(bytes(32)))
+        n, proof = other.public.n, keys.prove(other, ours.job_id.encode())
+    elif kind == "small factor":
+        n = n // 65521 * 65521
+    elif kind == "no proof":
+        proof = b""
+    elif kind == "other job's proof":
+        proof = keys.prove(hub, b"another job")
+    elif kind == "prime":
+        n = 2**512 - 569
+    else:
+        n = keys.generate(256, Randomness(bytes(32))).public.n ** 2
+    assert n.bit_length() == (640 if kind == "size" else 512)
+
+    async def party() -> None:
+        await Decryptor(ours, train, InProcess()).meet()
+
+    async def holder() -> None:
+        await theirs.send(pb.PaillierKey(n=n.to_bytes((n.bit_length() + 7) // 8, "big"), proof=proof))
+
+    refused, _ = run_together((party(), ours), (holder(), theirs))
+    assert isinstance(refused, ProtocolError)
+    assert refused.code == "E_KEY"
+    words = {
+        "size": "640 bits",
+        "small factor": "prime factor",
+        "no proof": "proof of 0 bytes",
+        "other job's proof": "does not hold",
+    }
+    assert {**words, "prime": "prime number", "square": "power"}[kind] in refused.message
