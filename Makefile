@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-compose lint types contracts proto proto-check bench-align clean
+.PHONY: help demo test test-all test-compose lint types contracts proto proto-check bench-align bench-paillier clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -51,6 +51,9 @@ proto-check: $(VENV)/dev.stamp ## the generated code is what proto/ gives
 bench-align: $(VENV)/bench.stamp ## measure the alignment protocols beside another library's, 100,000 ids, about 6 minutes
 	$(BIN)/python -m benchmarks.align
 
+bench-paillier: $(VENV)/bench-paillier.stamp ## measure Paillier beside phe, one core and two, about 5 minutes
+	$(BIN)/python -m benchmarks.paillier
+
 clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -74,4 +77,8 @@ $(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
 
 $(VENV)/bench.stamp: pyproject.toml | $(VENV)/dev.stamp
 	@$(PIP) --only-binary openmined-psi --no-deps 'openmined-psi>=2.0.5,<3' || echo "openmined-psi does not install here; the table goes without it"
+	@touch $@
+
+$(VENV)/bench-paillier.stamp: pyproject.toml | $(VENV)/dev.stamp
+	@$(PIP) --no-deps 'phe>=1.5,<2' || echo "phe does not install here; the table goes without it"
 	@touch $@

@@ -13,8 +13,9 @@ import argparse
 import gzip
 import json
 import statistics
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import residuals, scores, start
 from vfl_node.privacy.attacks.residuals import Round
+from vfl_node.training.logistic.side import START_SCORES, common_enough
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -40,8 +42,10 @@ SYNTHETIC = (  # m, d_s, batch (0: full), rounds, and the AUC the reference note
     (2000, 15, 16, 400, 0.82),
     (2000, 40, 128, 400, 0.76),
 )
-REAL = (("default_credit", 2000, 0), ("default_credit", 2000, 128), ("default_credit", 2000, 32), ("default_credit", 2000, 16))
-PIXELS = (("mnist", 2000, 0), ("mnist", 10000, 0))
+REAL = (  # name, m, batch (0: full), and the fewest rows that may differ in a column from the most frequent value
+    *(("default_credit", 2000, batch, 20) for batch in (0, 128, 32, 16)),
+    *(("mnist", m, 0, least) for m in (2000, 10000) for least in (1, 20)),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +85,7 @@ class Training:
 
 
 def train(
-    of: Problem, rounds: int, rate: float, random: np.random.Generator, *, batch: int = 0, spread: float = 1.0
+    of: Problem, rounds: int, rate: float, random: np.random.Generator, *, batch: int = 0, spread: float = START_SCORES
 ) -> Training:
     """Logistic regression on the genuine rows, each gradient divided by the batch's genuine ones.
 
@@ -89,7 +93,7 @@ def train(
     """
     m, width = of.x.shape
     own = np.hstack([of.w, np.ones((m, 1))])
-    passive, active = random.normal(size=width) * 0.01, np.zeros(own.shape[1])
+    passive, active = random.normal(scale=0.01, size=(width,)), np.zeros(own.shape[1])
     if of.w.shape[1]:
         active[:-1] = random.normal(size=of.w.shape[1])
         active *= spread / (own @ active)[of.genuine].std()
@@ -114,9 +118,13 @@ def sigmoid(z: Floats) -> Floats:
     return 1 / (1 + np.exp(-z))
 
 
-def gaussian(m: int, passive: int, active: int, random: np.random.Generator, *, noise: int = 0) -> Problem:
-    """Independent normal columns, labels that follow all but the ``noise`` columns of the active party."""
+def gaussian(
+    m: int, passive: int, active: int, random: np.random.Generator, *, noise: int = 0, correlation: float = 0.0
+) -> Problem:
+    """Normal columns, those of the passive party correlated with their neighbours; labels follow all but the noise."""
     x, w = random.normal(size=(m, passive)), random.normal(size=(m, active))
+    for j in range(1, passive):
+        x[:, j] = correlation * x[:, j - 1] + np.sqrt(1 - correlation**2) * x[:, j]
     weights = random.normal(size=passive + active)
     y = (random.random(m) < sigmoid(2 * np.hstack([x, w]) @ weights / np.linalg.norm(weights))).astype(np.float64)
     return Problem(x, np.hstack([w, random.normal(size=(m, noise))]), y, half(m, random))
@@ -128,21 +136,26 @@ def half(m: int, random: np.random.Generator) -> Mask:
 
 def credit(folder: Path, m: int, random: np.random.Generator) -> Problem:
     """The 10 columns of the host, 13 of the guest, z-scored over all 30,000 rows; default next month."""
-    guest, host = (
-        np.loadtxt(gzip.open(folder / f"default_credit/default_credit_hetero_{side}.csv.gz", "rt"), delimiter=",", skiprows=1)
-        for side in ("guest", "host")
-    )
-    guest, host = (table[np.argsort(table[:, 0])] for table in (guest, host))
+    guest, host = (by_id(folder / f"default_credit/default_credit_hetero_{side}.csv.gz") for side in ("guest", "host"))
     some = random.permutation(len(guest))[:m]
     return Problem(host[some, 1:], guest[some, 2:], guest[some, 1], half(m, random))
 
 
+@cache
+def by_id(path: Path) -> Floats:
+    with gzip.open(path, "rt") as file:
+        table = np.loadtxt(file, delimiter=",", skiprows=1)
+    return table[np.argsort(table[:, 0])]
+
+
 def digits(folder: Path, m: int, random: np.random.Generator) -> Problem:
-    """The left and the right half of the pixels, in 0 … 1; digits of 5 and more. Columns of zeros are dropped."""
-    images = np.frombuffer(gzip.open(folder / "mnist/train-images-idx3-ubyte.gz").read(), np.uint8, offset=16)
-    labels = np.frombuffer(gzip.open(folder / "mnist/train-labels-idx1-ubyte.gz").read(), np.uint8, offset=8)
+    """The left and the right half of the pixels, in 0 … 1; digits of 5 and more."""
+    with gzip.open(folder / "mnist/train-images-idx3-ubyte.gz") as file:
+        images = np.frombuffer(file.read(), np.uint8, offset=16).reshape(-1, 28, 28)
+    with gzip.open(folder / "mnist/train-labels-idx1-ubyte.gz") as file:
+        labels = np.frombuffer(file.read(), np.uint8, offset=8)
     some = random.permutation(len(labels))[:m]
-    pixels = images.reshape(-1, 28, 28)[some] / 255
+    pixels = images[some] / 255
     left, right = (side.reshape(m, -1) for side in (pixels[:, :, :14], pixels[:, :, 14:]))
     return Problem(
         left[:, left.any(axis=0)], right[:, right.any(axis=0)], (labels[some] >= 5).astype(np.float64), half(m, random)
@@ -164,16 +177,21 @@ def by_residuals(seeds: int) -> Iterator[dict[str, Any]]:
 def by_response(seeds: int) -> Iterator[dict[str, Any]]:
     """Detection by what the passive party's weights move, by what the active party has of its own."""
     for own, columns, noise in (("nothing", 0, 0), ("a column of noise", 0, 1), ("15 columns", 15, 0)):
-        for m in (300, 1000, 2000):
-            found: dict[str, list[float | None]] = {"residuals": [], "response": [], "intercepts known": []}
-            for seed in range(seeds):
-                random = np.random.default_rng(seed)
-                problem = gaussian(m, 15, columns, random, noise=noise)
-                made = train(problem, 200, 0.5, random)
-                found["residuals"].append(judged(problem, residuals.scores(problem.x, made.rounds)))
-                found["response"].append(judged(problem, responding(problem, made)))
-                found["intercepts known"].append(judged(problem, responding(problem, made, known=True)))
-            yield {"active party has": own, "m": m, **found}
+        for correlation in (0.0, 0.9):
+            for m in (300, 1000, 2000):
+                found: dict[str, list[float | None]] = {}
+                for seed in range(seeds):
+                    random = np.random.default_rng(seed)
+                    problem = gaussian(m, 15, columns, random, noise=noise, correlation=correlation)
+                    made = train(problem, 800, 0.5, random)
+                    for name, scores_ in (
+                        ("residuals", residuals.scores(problem.x, made.rounds)),
+                        ("response, rounds 1–200", responding(problem, made, range(200))),
+                        ("response, 201–800", responding(problem, made, range(200, 800))),
+                        ("intercepts known, 1–200", responding(problem, made, range(200), known=True)),
+                    ):
+                        found.setdefault(name, []).append(judged(problem, scores_))
+                yield {"active party has": own, "correlation": correlation, "m": m, **found}
 
 
 def judged(problem: Problem, found: Floats) -> float | None:
@@ -182,40 +200,33 @@ def judged(problem: Problem, found: Floats) -> float | None:
     return auc(problem.genuine[met], found[met])
 
 
-def responding(problem: Problem, made: Training, *, known: bool = False) -> Floats:
-    """The response attack, by one who does not know the active party's intercepts, or does."""
-    some = np.unique(np.linspace(0, len(made.rounds) - 1, STEPS).astype(int))
-    gradients = np.array([made.rounds[i].gradient for i in some])
-    if not known:
-        return residuals.response(problem.x, made.weights[some], gradients)
-    return residuals.response(problem.x, made.weights[some], gradients, intercepts=made.intercepts[some], smallest=1e-8)
+def responding(problem: Problem, made: Training, rounds: range, *, known: bool = False) -> Floats:
+    """The response attack on some of these rounds, by one who does not know the active party's intercepts, or does."""
+    some = np.unique(np.linspace(rounds[0], rounds[-1], STEPS).astype(int))
+    weights, gradients = made.weights[some], np.array([made.rounds[i].gradient for i in some])
+    if known:
+        return residuals.response(problem.x, weights, gradients, intercepts=made.intercepts[some], smallest=1e-8)
+    return residuals.response(problem.x, weights, gradients)
 
 
 def real(folder: Path, seeds: int) -> Iterator[dict[str, Any]]:
     """Detection on real columns; rows whose residual a full batch gives away exactly."""
-    for name, m, batch in (*REAL, *PIXELS):
+    for name, m, batch, least in REAL:
         found: dict[str, list[float | None]] = {"residuals": [], "response": []}
         exact, half_known = [], []
         for seed in range(seeds):
             random = np.random.default_rng(seed)
             problem = (credit if name == "default_credit" else digits)(folder, m, random)
+            problem = replace(problem, x=problem.x[:, common_enough((problem.x * 2**16).astype(np.int64), least)])
             made = train(problem, 400 if batch else 200, 0.5 if name == "default_credit" else 0.05, random, batch=batch)
             found["residuals"].append(judged(problem, residuals.scores(problem.x, made.rounds)))
             if not batch and m * problem.x.shape[1] < 1e6:
-                found["response"].append(judged(problem, responding(problem, made)))
+                found["response"].append(judged(problem, responding(problem, made, range(len(made.rounds)))))
             leverage = residuals.leverages(problem.x)
             exact.append(float((leverage > 1 - 1e-9).sum()))
             half_known.append(float((leverage > 0.5).sum()))
-        width = problem.x.shape[1]
-        yield {
-            "columns": name,
-            "m": m,
-            "d_s": width,
-            "batch": batch or "full",
-            **found,
-            "leverage 1": exact,
-            "leverage > ½": half_known,
-        }
+        head = {"columns": name, "least rows": least, "m": m, "d_s": problem.x.shape[1], "batch": batch or "full"}
+        yield {**head, **found, "leverage 1": exact, "leverage > ½": half_known}
 
 
 def by_scores(seeds: int) -> Iterator[dict[str, Any]]:
@@ -244,23 +255,30 @@ def integers(kind: str, m: int, width: int, random: np.random.Generator) -> NDAr
     return (random.random((m, width)) < share).astype(np.int64)
 
 
+def normal(sd: float, random: np.random.Generator, x: Floats) -> Floats:
+    """Scores that differ from row to row, float64[m]."""
+    return sd * random.normal(size=len(x))
+
+
 def by_start(seeds: int) -> Iterator[dict[str, Any]]:
     """The size of I from the first gradient: of m = 2000 candidates, how often and how closely it is found."""
     m, size, width = 2000, 823, 16
-    starts = (
-        ("zero", 0.0, True),
-        ("intercept", 0.5, False),
-        *((f"scores of sd {sd}", sd, True) for sd in (0.01, 0.1, 0.3, 1.0)),
-    )
-    for kind in ("standardised", "pixels", "binary", "rare"):
-        for name, sd, own in starts:
+    starts: dict[str, Callable[[np.random.Generator, Floats], Floats]] = {
+        "zero": lambda random, x: np.zeros(m),
+        "intercept": lambda random, x: np.full(m, 0.5 * random.normal()),
+        "intercept, passive ± .01": lambda random, x: 0.5 * random.normal() + x @ random.uniform(-0.01, 0.01, size=width),
+        **{f"scores of sd {sd}": partial(normal, sd) for sd in (0.01, 0.1, START_SCORES, 1.0)},
+    }
+    steps = {"standardised": 2.0**-16, "pixels": 1 / 255, "binary": 1.0, "rare": 1.0}
+    for kind, step in steps.items():
+        for name, scored in starts.items():
             rank, off, exact, lattice = [], [], [], []
             for seed in range(seeds):
                 random = np.random.default_rng(seed)
                 n = integers(kind, m, width, random)
                 genuine = random.permutation(m) < size
                 y = random.random(m) < 0.4
-                u = sd * (random.normal(size=m) if own else np.full(m, random.normal()))
+                u = scored(random, np.asarray(n * step, dtype=np.float64))
                 e = np.rint(np.where(genuine, sigmoid(u) - y, 0) / size * 2**FRACTION_BITS).astype(np.int64)
                 gradient = [int(total) for total in n.T.astype(object) @ e.astype(object)]
                 distance = start.mismatch(np.array(gradient) / 2.0**FRACTION_BITS, np.ones(width), m)
@@ -309,7 +327,7 @@ def main() -> None:
     chosen = parser.parse_args()
     tables = {
         "residuals": ("Dummies found by the size of residuals, AUC", by_residuals(chosen.seeds)),
-        "response": ("Dummies found by response, full batch, d_s = 15, 200 rounds, AUC", by_response(chosen.seeds)),
+        "response": ("Dummies found by response, full batch, d_s = 15, 800 rounds, AUC", by_response(chosen.seeds)),
         "real": ("Real columns, AUC, and rows found exactly", real(chosen.data, chosen.seeds) if chosen.data else ()),
         "scores": ("Scores in the clear: largest error", by_scores(chosen.seeds)),
         "start": ("The size of I from the first gradient", by_start(10 * chosen.seeds)),

@@ -1,14 +1,18 @@
 #!/bin/sh
-# The `setup` service of docker-compose.yml, once per federation: keys and certificates of both
-# parties, and the example's data. What exists is kept.
+# The `setup` service of docker-compose.yml, once per federation: keys and certificates of all
+# parties, and the examples' data. What exists is kept, but certificates of one authority only go
+# together: where one party has none, all are made anew.
 set -eu
 
-if [ ! -f /setup/clinic/keys/node.crt ] || [ ! -f /setup/lab/keys/node.crt ]; then
+keys=/setup/clinic/keys
+if [ ! -f /setup/lab/keys/node.crt ] || [ ! -f /setup/coordinator/keys/node.crt ] || [ ! -f "$keys/node.crt" ] ||
+  ! cmp -s "$keys/ca.crt" /setup/lab/keys/ca.crt || ! cmp -s "$keys/ca.crt" /setup/coordinator/keys/ca.crt; then
   vfl-node init clinic --role active /tmp/clinic
   vfl-node init lab --role passive /tmp/lab
-  vfl-node certify /tmp/clinic /tmp/lab --authority /tmp/authority # its key ends with this container
-  for party in clinic lab; do
-    cp -p "/tmp/$party/node.key" "/tmp/$party/ca.crt" "/tmp/$party/node.crt" "/setup/$party/keys/"
+  vfl-node init coordinator --role coordinator /tmp/coordinator
+  vfl-node certify /tmp/clinic /tmp/lab /tmp/coordinator --authority /tmp/authority # its key ends with this container
+  for party in clinic lab coordinator; do
+    cp -p "/tmp/$party/node.key" "/tmp/$party/node.crt" "/tmp/$party/ca.crt" "/setup/$party/keys/"
   done
 fi
 

@@ -118,6 +118,44 @@ def test_a_failing_run_names_the_party_and_leaves_no_process(
     assert not list(tmp_path.glob("vfl-federation-*"))  # keys and seeds
 
 
+THREE = """\
+name: trial
+parties: {active: clinic, passive: lab, coordinator: notary}
+align: {protocol: psi}
+train: {algorithm: logistic, flow: coordinator-clear, iterations: 2, key_bits: 2048}
+evaluate: {test_fraction: 0.3}
+"""
+
+
+def test_run_with_a_coordinator(job: Path, trial: Any, tmp_path: Path) -> None:
+    job.write_text(THREE)
+    data = ["--data", f"active={trial.clinic}", "--data", f"passive={trial.lab}"]
+    for party in ("coordinator", "notary"):
+        given = [*data, "--data", f"{party}={trial.lab}"]
+        refused(
+            command("run", job, *given, "--out", tmp_path / "out"), 2, "notary is the job's coordinator", "no data", "hint:"
+        )
+    result = command("run", job, *data, "--out", tmp_path / "out")
+    assert result.returncode == 0, result.stderr
+    for name in ("clinic", "lab", "notary"):
+        folder = tmp_path / "out" / ("" if name == "clinic" else name)
+        assert json.loads((folder / "report.json").read_text())["party"] == name
+        assert (folder / "report.html").exists()
+        assert (folder / "model.safetensors").exists() == (name != "notary")
+        assert (tmp_path / "out" / "logs" / f"{name}.log").exists()
+
+
+def test_a_coordinators_configuration_is_written_and_has_nothing_to_estimate(job: Path, tmp_path: Path) -> None:
+    assert command("init", "notary", "--role", "coordinator", tmp_path / "notary").returncode == 0
+    config = tmp_path / "notary" / "node.yaml"
+    text = config.read_text()
+    assert "role: coordinator" in text
+    assert "data:" not in text
+    assert "label" not in text
+    refused(command("--role", "active", "--config", config), 2, "says role: coordinator")
+    refused(command("estimate", job, "--config", config), 2, "a coordinator takes no part in aligning", "hint:")
+
+
 def test_init_and_certify(tmp_path: Path) -> None:
     assert command("init", "clinic", "--role", "active", tmp_path / "clinic").returncode == 0
     assert (tmp_path / "clinic" / "node.key").stat().st_mode & 0o777 == 0o600

@@ -6,7 +6,7 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
-from vfl_node.job import Job, differing_fields, parse_job
+from vfl_node.job import Job, Logistic, differing_fields, parse_job
 
 MINIMAL = "name: trial\nparties: {active: clinic, passive: lab}\n"
 APSI = "align: {{protocol: apsi, obfuscation: {}}}\n"
@@ -146,3 +146,149 @@ def test_canonical_form_travels_and_digests_name_the_difference() -> None:
     assert "train" in align_only
     assert "train.epochs" in align_only
     assert ours.digest() != theirs.digest()
+
+
+def regression(train: str = "", rest: str = "", *, align: str = "psi", coordinator: bool = False) -> Job:
+    """A job with a logistic regression; ``train`` are further keys of its section."""
+    parties = "{active: clinic, passive: lab, coordinator: hub}" if coordinator else "{active: clinic, passive: lab}"
+    text = f"name: trial\nparties: {parties}\nalign: {{protocol: {align}}}\ntrain: {{algorithm: logistic, {train}}}\n{rest}"
+    return parse(text, Job, source="job.yaml")
+
+
+BLIND = "flow: coordinator, loss: taylor"
+
+
+@pytest.mark.parametrize(
+    ("train", "said"),
+    [
+        ("flow: coordinator", "where the exact loss's sigmoid cannot be computed: say loss: taylor"),
+        ("labels: passive", "labels: passive needs flow: coordinator: whoever else held the key could decrypt residuals"),
+        ("labels: passive, flow: coordinator-clear", "labels: passive needs flow: coordinator"),
+        (f"{BLIND}, labels: passive, classes: 3", "labels: passive is for two classes"),
+        ("classes: 3, mask: multiplicative", "one factor would show the ratios of their gradients"),
+        (f"{BLIND}, classes: 3, tolerance: 0.1", "tolerance must be 0 with flow: coordinator and several classes"),
+        ("key_bits: 1024", "'train.key_bits' cannot be '1024'; it is one of 2048, 3072, 4096"),
+        ("classes: 1", "'train.classes'"),
+        ("classes: 65", "'train.classes'"),
+        ("tolerance: 1", "'train.tolerance'"),
+        ("tolerance: -0.1", "'train.tolerance'"),
+        ("iterations: 0", "'train.iterations'"),
+        ("l2: -1", "'train.l2'"),
+        ("l2: .nan", "'train.l2'"),
+        ("learning_rate: 0", "'train.learning_rate'"),
+        ("learning_rate: .inf", "'train.learning_rate'"),
+        ("batch_size: 0", "'train.batch_size'"),
+        ("least_rows: -1", "'train.least_rows'"),
+        ("seed: -1", "'train.seed'"),
+    ],
+)
+def test_what_a_regression_cannot_be_is_refused_with_the_reason(train: str, said: str) -> None:
+    for coordinator in (True, False):
+        with pytest.raises(UsageError) as caught:
+            regression(train, coordinator=coordinator, rest="evaluate: {test_fraction: 0}")
+        assert said in caught.value.message
+        assert ";" not in caught.value.message.replace("; it is one of", "")
+
+
+@pytest.mark.parametrize(
+    ("train", "said", "hint"),
+    [
+        ("lerning_rate: 1", "unknown key 'train.lerning_rate'", "did you mean 'learning_rate'?"),
+        ("itterations: 1", "unknown key 'train.itterations'", "did you mean 'iterations'?"),
+        ("epochs: 3", "unknown key 'train.epochs'", ""),
+        ("missing: {labels: none}", "unknown key 'train.missing'", ""),
+        ("bottom: [3]", "unknown key 'train.bottom'", ""),
+        ("zzz: 3", "unknown key 'train.zzz'", "known keys: algorithm, batch_size, classes, flow, iterations, key_bits"),
+        ("flow: two-parties", "'train.flow' cannot be 'two-parties'", "did you mean 'two-party'?"),
+        ("mask: additiv", "'train.mask' cannot be 'additiv'", "did you mean 'additive'?"),
+        ("scaling: standart", "'train.scaling' cannot be 'standart'", "did you mean 'standard'?"),
+        ("loss: quadratic", "'train.loss' cannot be 'quadratic'; it is one of exact, taylor", ""),
+    ],
+)
+def test_mistakes_inside_a_regression_are_named(train: str, said: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        regression(train)
+    assert said in caught.value.message
+    assert hint in caught.value.hint
+    for of_a_network in ("epochs", "optimizer", "embedding_size"):
+        assert of_a_network not in caught.value.hint.replace(f"{train.split(':')[0]}'", "")
+
+
+def test_the_two_trainings_have_keys_of_their_own() -> None:
+    with pytest.raises(UsageError, match=r"unknown key 'train\.flow'"):
+        job("train: {flow: two-party}")
+    with pytest.raises(UsageError, match=r"train\.algorithm is neither split nor logistic"):
+        job("train: {algorithm: logistics}")
+    assert job("train: {algorithm: split}") == job("train: {}")
+
+
+@pytest.mark.parametrize(
+    ("train", "rest", "align", "coordinator", "said"),
+    [
+        ("", "", "psu", False, "does not train on a union: for rows that only the active party owns"),
+        ("", "evaluate: {repeats: 2}", "psi", False, "evaluate.repeats must be 1 with logistic"),
+        (f"{BLIND}, labels: passive", "", "psi", True, "evaluate.test_fraction must be 0 with labels: passive"),
+        (
+            f"{BLIND}, labels: passive",
+            "evaluate: {test_fraction: 0, share_with_passive: true}",
+            "psi",
+            True,
+            "has nothing to share with labels: passive",
+        ),
+        (
+            "",
+            "evaluate: {share_with_passive: true}",
+            "apsi, obfuscation: private",
+            False,
+            "share_with_passive must be false with apsi",
+        ),
+        ("flow: coordinator-clear", "", "psi", False, "needs a third party that holds the key: name it in parties.coordinator"),
+        (BLIND, "", "psi", False, "needs a third party that holds the key"),
+        ("", "", "psi", True, "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator"),
+    ],
+)
+def test_what_a_job_cannot_have_with_a_regression(train: str, rest: str, align: str, coordinator: bool, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        regression(train, rest, align=align, coordinator=coordinator)
+    assert said in caught.value.message
+
+
+def test_a_coordinator_is_for_regressions_only() -> None:
+    for train in ("", "train: {}"):
+        with pytest.raises(UsageError, match=r"parties\.coordinator takes part in train\.algorithm: logistic"):
+            parse(f"name: t\nparties: {{active: a, passive: b, coordinator: c}}\n{train}", Job, source="j")
+    with pytest.raises(UsageError, match="a party may appear once only"):
+        parse("name: t\nparties: {active: a, passive: b, coordinator: b}", Job, source="j")
+
+
+@pytest.mark.parametrize(
+    ("train", "rest", "align", "coordinator"),
+    [
+        ("", "", "apsi, obfuscation: {size: 100}", False),
+        ("classes: 10, loss: taylor, tolerance: 0.01, batch_size: 64, key_bits: 4096, scaling: unit", "", "psi", False),
+        ("mask: multiplicative", "evaluate: {share_with_passive: true}", "psi", False),
+        ("flow: coordinator-clear, classes: 3", "", "apsi, obfuscation: private", True),
+        (f"{BLIND}, tolerance: 0.001, mask: multiplicative", "", "apsi, obfuscation: {fraction: 0.5}", True),
+        (f"{BLIND}, labels: passive", "evaluate: {test_fraction: 0}", "apsi, obfuscation: private", True),
+    ],
+)
+def test_what_a_regression_can_be_is_accepted_and_travels(train: str, rest: str, align: str, coordinator: bool) -> None:
+    ours = regression(train, rest, align=align, coordinator=coordinator)
+    assert parse_job(ours.canonical(), source="wire") == ours
+    assert ours.parties.all == (("clinic", "lab", "hub") if coordinator else ("clinic", "lab"))
+    assert ours.label_holder == ("passive" if "labels: passive" in train else "active")
+    assert ours.classes == int(next((part.split()[1] for part in train.split(", ") if part.startswith("classes")), "2"))
+    assert isinstance(ours.train, Logistic)
+    assert ours.train.outputs == (1 if ours.classes == 2 else ours.classes)
+
+
+def test_who_has_labels_in_other_jobs() -> None:
+    assert job().label_holder is None
+    assert job("train: {}").label_holder == "active"
+    assert job("train: {}").classes == 2
+
+
+def test_a_difference_in_a_regression_is_named() -> None:
+    ours, theirs = regression("mask: additive"), regression("mask: multiplicative")
+    assert differing_fields(ours.field_digests(), theirs.field_digests()) == ["train.mask"]
+    assert "train.algorithm" in differing_fields(ours.field_digests(), job("align: {protocol: psi}\ntrain: {}").field_digests())

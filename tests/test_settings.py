@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from vfl_node.configuration import leaves
 from vfl_node.errors import UsageError
-from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings
+from vfl_node.job import Parties
+from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 
@@ -51,12 +52,22 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (BASE + "obfuscation: {security_number: 1.5}\n", "'obfuscation.security_number'"),
         (BASE + "obfuscation: {security_number: .nan}\n", "'obfuscation.security_number'"),
         (BASE.replace("active", "passive") + "obfuscation: {security_number: 0.5}\n", "obfuscation is for an active node"),
+        (BASE.replace("active", "coordinator") + "obfuscation: {security_number: 0.5}\n", "obfuscation is for an active node"),
+        (BASE.replace("active", "coordinator") + "data: {path: d.csv}\n", "a coordinator has no data"),
+        (BASE.replace("active", "third"), "'role'"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         settings(tmp_path, text)
     assert said in caught.value.message
+
+
+def test_the_role_of_a_name_in_a_job() -> None:
+    parties = Parties(active="clinic", passive=("lab",), coordinator="notary")
+    roles = {"clinic": "active", "lab": "passive", "notary": "coordinator", "bank": None}
+    assert {name: role_in(parties, name) for name in roles} == roles
+    assert role_in(Parties(active="clinic", passive=("lab",)), "notary") is None
 
 
 def test_nobody_may_start_jobs_by_default(tmp_path: Path) -> None:

@@ -27,8 +27,10 @@ import pytest
 pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
-NODES = {"clinic": "lab", "lab": "clinic"}
-"""Each node and its peer."""
+NODES = {"clinic": "lab", "lab": "clinic", "coordinator": "clinic"}
+"""Each node and a peer."""
+
+WITH_DATA = ("clinic", "lab")
 
 
 class Compose:
@@ -122,9 +124,9 @@ def federation(build_environment: dict[str, str], tmp_path_factory: pytest.TempP
     """``docker compose up`` on free ports, its example ended."""
     override = tmp_path_factory.mktemp("compose") / "override.yml"
     on_host = {"build": {"network": "host"}}  # so that a build sees what is served on loopback
-    services = dict.fromkeys(("setup", "clinic", "lab", "example"), on_host)
+    services = dict.fromkeys(("setup", *NODES, "example", "asymmetric"), on_host)
     override.write_text(json.dumps({"services": services}))
-    compose = Compose({**build_environment, "CLINIC_PORT": "0", "LAB_PORT": "0"}, override)
+    compose = Compose({**build_environment, **{f"{name.upper()}_PORT": "0" for name in NODES}}, override)
     try:
         compose("build")
         compose("up", "-d")
@@ -155,11 +157,27 @@ def test_nodes_stay_up_and_healthy(federation: Compose, node: str) -> None:
     assert federation.board(node, "/health")["status"] == "ok"
 
 
+def test_the_coordinator_idles_unless_a_job_names_it(federation: Compose) -> None:
+    assert federation.board("coordinator", "/api/jobs")["jobs"] == []
+    peers = federation.board("coordinator", "/health")["peers"]
+    assert {name: peer["online"] for name, peer in peers.items()} == dict.fromkeys(WITH_DATA, True)
+
+
 def test_next_job_runs(federation: Compose) -> None:
     federation("run", "--rm", "example")
-    for node in NODES:
+    for node in WITH_DATA:
         assert [job["state"] for job in federation.board(node, "/api/jobs")["jobs"]] == ["done", "done"]
         federation.wait(node, "healthy")
+
+
+def test_a_job_with_the_coordinator_runs(federation: Compose) -> None:
+    federation("--profile", "asymmetric", "run", "--rm", "asymmetric")
+    for node in NODES:
+        job = federation.board(node, "/api/jobs")["jobs"][0]
+        assert (job["name"], job["state"]) == ("clinic-lab-asymmetric", "done")
+        report = federation.board(node, f"/jobs/{job['id']}/report.json")
+        assert report["party"] == node
+        assert (report["alignment"] is None) == (node == "coordinator")
 
 
 @pytest.mark.parametrize("node", NODES)
@@ -182,9 +200,11 @@ def test_boards_are_for_this_machine_only(federation: Compose, node: str) -> Non
     assert not reaches(federation, node, NODES[node], 8080)
 
 
-def test_one_inbound_port_serves_the_federation(federation: Compose) -> None:
-    assert reaches(federation, "lab", "clinic", 7443)
-    assert not reaches(federation, "clinic", "lab", 7443)
+def test_one_end_of_each_pair_has_an_inbound_port(federation: Compose) -> None:
+    for node, host in (("lab", "clinic"), ("clinic", "coordinator"), ("lab", "coordinator")):
+        assert reaches(federation, node, host, 7443)
+    for node in ("clinic", "coordinator"):
+        assert not reaches(federation, node, "lab", 7443)
 
 
 def reaches(federation: Compose, node: str, host: str, port: int) -> bool:
@@ -209,4 +229,4 @@ def test_stop_is_clean_and_a_restart_knows_the_jobs(federation: Compose) -> None
     federation("start", *NODES)
     for node in NODES:
         federation.wait(node, "healthy")
-        assert len(federation.board(node, "/api/jobs")["jobs"]) == 2
+        assert len(federation.board(node, "/api/jobs")["jobs"]) == (3 if node in WITH_DATA else 1)

@@ -222,6 +222,16 @@ def test_close_ends_children_in_the_middle_of_a_block(tasks, tmp_path):
     workers.close()
 
 
+@pytest.mark.parametrize("delay", [0, 0.002, 0.01, 0.03, 0.1])
+def test_close_does_not_wait_for_a_child_that_is_starting(tasks, tmp_path, delay):
+    workers = ProcessWorkers(2)
+    busy = workers.map(tasks.spin, [(tmp_path,)] * 3)
+    time.sleep(delay)
+    workers.close()
+    with pytest.raises((VflError, concurrent.futures.CancelledError)):
+        next(busy)
+
+
 def test_who_waits_for_closed_workers_is_told(one, tasks, tmp_path):
     waiting = [one.map(tasks.spin, [(tmp_path,)]) for _ in range(2)]
     assert soon(lambda: len(list(tmp_path.iterdir())) == 1)

@@ -9,7 +9,7 @@ import gmpy2
 import pytest
 
 from vfl_node.crypto.paillier import keys
-from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
+from vfl_node.crypto.paillier.keys import PublicKey
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
 
@@ -92,8 +92,8 @@ P, Q = prime(128, "p"), prime(128, "q")
 FAULTY = {
     "of another size": (KEY.public.n, 510, "has 512 bits, not 510"),
     "even": (2 * prime(255), 256, "a prime factor up to 65536"),
-    "with a small factor": (3 * prime(255), 256, "a prime factor up to 65536"),
-    "with the largest of the small factors": (65521 * prime(241), 256, "a prime factor up to 65536"),
+    "with a small factor": (3 * prime(255), 257, "a prime factor up to 65536"),
+    "with the largest of the small factors": (65521 * prime(240), 256, "a prime factor up to 65536"),
     "prime": (prime(256), 256, "is a prime number"),
     "a square": (P**2, int(P**2).bit_length(), "is a power"),
     "a cube": (P**3, int(P**3).bit_length(), "is a power"),
@@ -176,21 +176,31 @@ def test_no_proof_for_a_key_whose_noise_is_no_permutation(make, monkeypatch):
     keys.verify(public, best_proof(), CONTEXT)
 
 
-def test_small_factors_are_refused_with_the_proof_too():
-    """For n = 9·q one challenge in three has a root: eight of them in 6,561 tries, with the context as the dice."""
-    q = prime(128, "q")
-    public = PublicKey(int(9 * q))
-    assert "a prime factor up to" in refused(keys.verify, public, bytes(8 * 17), CONTEXT)
+def test_a_shared_small_factor_is_found_by_division_not_by_the_proof(monkeypatch):
+    """For n = 9·q a third of all challenges have roots, and one context in 3^8 leads to eight of them."""
+    q = next(q for i in itertools.count() if (q := prime(128, f"{i}")) % 3 == 2)
+    n, public = 9 * q, PublicKey(int(9 * q))
+    to_root = gmpy2.invert(n, 2 * (q - 1))
+
+    def roots(context):
+        for x in keys._challenges(public, context):
+            if gmpy2.powmod(y := gmpy2.powmod(x, to_root, n), n, n) != x or gmpy2.gcd(x, n) != 1:
+                return
+            yield y
+
+    tries = (b"%d" % i for i in itertools.count())
+    context, found = next((context, y) for context in tries if len(y := list(roots(context))) == 8)
+    proof = b"".join(y.to_bytes(17, "big") for y in found)
+    assert "a prime factor up to" in refused(keys.verify, public, proof, context)
+    monkeypatch.setattr(keys, "_check_small_factors", lambda public: None)
+    keys.verify(public, proof, context)
 
 
 def test_challenges_that_share_a_factor_with_n_are_refused(monkeypatch):
-    """0 is its own n-th root for every n."""
-    proof = keys.prove(KEY, CONTEXT)
-    monkeypatch.setattr(keys, "_challenges", lambda public, context: [gmpy2.mpz(KEY.p) ** KEY.public.n % KEY.public.n] * 8)
-    root = gmpy2.mpz(KEY.p).to_bytes(64, "big")
-    assert gmpy2.powmod(KEY.p, KEY.public.n, KEY.public.n) == keys._challenges(KEY.public, CONTEXT)[0]
-    assert proof != root * 8
-    refused(keys.verify, KEY.public, root * 8, CONTEXT)
+    """p^n has the root p for every n with the factor p; such challenges would prove nothing."""
+    p, n = KEY.p, KEY.public.n
+    monkeypatch.setattr(keys, "_challenges", lambda public, context: [gmpy2.powmod(p, n, n)] * 8)
+    refused(keys.verify, KEY.public, 8 * p.to_bytes(64, "big"), CONTEXT)
 
 
 def test_challenges_look_uniform():
@@ -198,7 +208,3 @@ def test_challenges_look_uniform():
     seen = [int(x * 8 // KEY.public.n) for i in range(50) for x in keys._challenges(KEY.public, b"%d" % i)]
     assert len({x for i in range(50) for x in keys._challenges(KEY.public, b"%d" % i)}) == 400
     assert sum((seen.count(v) - 50) ** 2 / 50 for v in range(8)) < 30
-
-
-def test_a_private_key_of_other_primes_still_opens_its_own_public_key():
-    assert PrivateKey(KEY.q, KEY.p).public == KEY.public

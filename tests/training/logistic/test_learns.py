@@ -100,7 +100,13 @@ def test_labels_at_the_passive_party(attempt: Any, shared: Any, logistic: Any) -
     _, clinic, lab, hub = run(attempt, shared, train, Evaluate(test_fraction=0), lab=4)
     for told in (clinic, lab):
         assert counts(told.learnt, "clinic") == [("rounds", 3), ("residuals", 120), ("gradient", 9), ("features", 4)]
-        assert counts(told.learnt, "lab") == [("rounds", 3), ("encrypted weights", 120), ("gradient", 12), ("loss", 3), ("features", 3)]
+        assert counts(told.learnt, "lab") == [
+            ("rounds", 3),
+            ("encrypted weights", 120),
+            ("gradient", 12),
+            ("loss", 3),
+            ("features", 3),
+        ]
         assert counts(told.learnt, "hub") == [
             ("rounds", 3),
             ("masked gradient", 12),

@@ -15,6 +15,7 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks.residuals import Round, scores
+from vfl_node.training.logistic import agreement
 from vfl_node.training.logistic.flow import Seat
 from vfl_node.training.logistic.scales import WEIGHT
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
@@ -217,24 +218,26 @@ def lab_columns(over: Any) -> np.ndarray:
     return design.values[over.lab_view.rows]
 
 
-def test_in_a_full_batch_dummies_cannot_be_told_and_in_small_ones_or_wide_tables_they_can(
-    attempt: Any, shared: Any, logistic: Any, gradients: list[Round]
+def test_dummies_cannot_be_told_from_gradients_over_ample_rows(
+    attempt: Any, shared: Any, logistic: Any, gradients: list[Round], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The passive party's own gradients, from real runs, ranked by the attack that averages over rounds."""
 
-    def told(rows: int, lab: int, **given: Any) -> float:
+    def told(rows: int, lab: int, *, warned: bool, **given: Any) -> float:
         found = []
         for seed in range(3):
             over = shared(rows, rows // 2, population=rows, clinic=4, lab=lab, seed=seed)
             gradients.clear()
-            attempt(logistic(learning_rate=0.3, **given), seeds=(bytes([seed]) * 32, bytes([seed + 9]) * 32))(over)
+            made = attempt(logistic(learning_rate=0.3, **given), seeds=(bytes([seed]) * 32, bytes([seed + 9]) * 32))
+            warnings = " ".join(made(over)[0].logistic.warnings)
+            assert ("fewer than 20" in warnings) == warned
             assert len(gradients) == given["iterations"]
             found.append(auc(over.genuine, scores(lab_columns(over), gradients)))
         return float(np.mean(found))
 
-    ample = told(400, 8, iterations=20)
+    ample = told(400, 8, warned=False, iterations=20)
     assert 0.47 < ample < 0.55
-    small = told(400, 8, iterations=200, batch_size=16)
-    wide = told(100, 40, iterations=10)
-    assert small > ample + 0.1
-    assert wide > ample + 0.05
+    assert told(300, 60, warned=True, iterations=10) > ample + 0.05
+    monkeypatch.setattr(agreement, "LEAST", 0)  # what is refused
+    assert told(400, 8, warned=True, iterations=200, batch_size=16) > ample + 0.15
+    assert told(100, 40, warned=True, iterations=10) > ample + 0.15

@@ -47,8 +47,8 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
                 "scores",
                 _times(numbers),
                 f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
-                f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and columns of 0 "
-                "and 1 without any (see docs/privacy.md)",
+                f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and "
+                "columns of 0 and 1 without any (see docs/privacy.md)",
             )
         )
     elif train.labels == "active":

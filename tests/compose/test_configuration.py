@@ -1,0 +1,137 @@
+"""What ``docker-compose.yml`` and ``deploy`` say, read without an engine; and the script that makes keys, run here."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+
+from vfl_node.settings import load_settings
+
+ROOT = Path(__file__).parents[2]
+ROLES = {"clinic": "active", "lab": "passive", "coordinator": "coordinator"}
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+
+
+@pytest.mark.parametrize(("name", "role"), ROLES.items())
+def test_every_party_runs_in_its_role_with_its_own_keys_state_and_data(name: str, role: str) -> None:
+    service = COMPOSE["services"][name]
+    settings = load_settings(ROOT / "deploy" / f"{name}.yaml")
+    assert (settings.name, settings.role) == (name, role)
+    assert service["command"] == ["--role", role, "--config", "/config/node.yaml"]
+    data = [] if role == "coordinator" else [f"{name}-data:/data:ro"]
+    assert service["volumes"] == [
+        f"./deploy/{name}.yaml:/config/node.yaml:ro",
+        f"{name}-keys:/keys:ro",
+        *data,
+        f"{name}-state:/state",
+    ]
+    assert (settings.data is None) == (not data)
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_every_board_is_published_on_loopback_and_on_a_network_of_its_own(name: str) -> None:
+    service = COMPOSE["services"][name]
+    (port,) = service["ports"]
+    assert port.startswith("127.0.0.1:${")
+    assert port.endswith(":8080")
+    assert service["networks"].keys() == {"federation", f"{name}-board"}
+    assert load_settings(ROOT / "deploy" / f"{name}.yaml").http == "board:8080"
+    assert COMPOSE["networks"]["federation"] == {"internal": True}
+
+
+def test_each_two_parties_know_each_other_and_one_of_them_listens() -> None:
+    parties = {name: load_settings(ROOT / "deploy" / f"{name}.yaml") for name in ROLES}
+    for name, settings in parties.items():
+        assert settings.peers.keys() == ROLES.keys() - {name}
+        for peer, of in settings.peers.items():
+            dialled_back = parties[peer].peers[name].address
+            assert (of.address is None) != (dialled_back is None)
+            listening = parties[peer if of.address else name].listen
+            assert listening is not None
+            if of.address:
+                assert of.address == f"{peer}:{listening.rpartition(':')[2]}"
+
+
+def test_the_coordinators_example_is_run_on_request_only() -> None:
+    services = COMPOSE["services"]
+    assert {name for name, service in services.items() if "profiles" in service} == {"asymmetric"}
+    asymmetric = services["asymmetric"]
+    assert asymmetric["profiles"] == ["asymmetric"]
+    assert asymmetric["command"][:2] == ["submit", "/example/asymmetric.yaml"]
+    assert asymmetric["depends_on"] == {name: {"condition": "service_healthy"} for name in ROLES}
+    assert services["example"]["depends_on"].keys() == {"clinic", "lab"}
+
+
+class Setup:
+    """``deploy/setup.sh`` with folders of its own in place of volumes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.volumes = folder / "setup"
+        (folder / "tmp").mkdir()
+        for name, role in ROLES.items():
+            for kind in ("keys", "data") if role != "coordinator" else ("keys",):
+                (self.volumes / name / kind).mkdir(parents=True)
+        tools = folder / "bin"
+        tools.mkdir()
+        python = shlex.quote(sys.executable)
+        for tool, command in {"vfl-node": f"{python} -m vfl_node", "python3": python}.items():
+            (tools / tool).write_text(f'#!/bin/sh\nexec {command} "$@"\n')
+            (tools / tool).chmod(0o755)
+        here = {"setup": self.volumes, "tmp": folder / "tmp", "example": ROOT / "examples" / "clinic_lab"}
+        text = (ROOT / "deploy" / "setup.sh").read_text()
+        text = re.sub(r"/(setup|tmp|example)/", lambda found: f"{here[found[1]]}/", text)
+        self._script = folder / "setup.sh"
+        self._script.write_text(text)
+        self._folder = folder
+        self._environment = os.environ | {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
+
+    def __call__(self) -> dict[str, bytes]:
+        """Run it as a new container would; every file in the volumes."""
+        subprocess.run(["sh", str(self._script)], env=self._environment, check=True, stdin=subprocess.DEVNULL, timeout=120)
+        for left in (self._folder / "tmp").iterdir():
+            subprocess.run(["rm", "-r", str(left)], check=True)
+        files = (path for path in sorted(self.volumes.rglob("*")) if path.is_file())
+        return {path.relative_to(self.volumes).as_posix(): path.read_bytes() for path in files}
+
+
+def good(files: dict[str, bytes]) -> None:
+    """Every party has a key and a certificate of the one authority; nobody has the authority's key."""
+    assert files.keys() == {
+        *(f"{name}/keys/{file}" for name in ROLES for file in ("ca.crt", "node.crt", "node.key")),
+        "clinic/data/clinic.csv",
+        "lab/data/lab.csv",
+    }
+    (authority,) = {files[f"{name}/keys/ca.crt"] for name in ROLES}
+    for name in ROLES:
+        certificate = x509.load_pem_x509_certificate(files[f"{name}/keys/node.crt"])
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+
+
+def test_keys_are_made_once_and_anew_for_volumes_made_before_a_party_was(tmp_path: Path) -> None:
+    setup = Setup(tmp_path)
+    first = setup()
+    good(first)
+    for name in ROLES:
+        assert (setup.volumes / name / "keys" / "node.key").stat().st_mode & 0o777 == 0o600
+    assert setup() == first  # what exists is kept
+
+    for file in (setup.volumes / "coordinator" / "keys").iterdir():
+        file.unlink()
+    second = setup()
+    good(second)
+    assert all(second[name] != of for name, of in first.items() if "/keys/" in name)
+    assert all(second[name] == of for name, of in first.items() if "/data/" in name)
+
+    for name, content in first.items():  # a party's keys from another time
+        if name.startswith("coordinator/keys/"):
+            (setup.volumes / name).write_bytes(content)
+    good(setup())
