@@ -60,13 +60,13 @@ class Model:
     @classmethod
     def load(cls, folders: Mapping[str, Path]) -> Model:
         """From the artefacts of the data parties: party → folder."""
-        encoders, weights, biases = {}, {}, []
+        encoders, weights, bias = {}, {}, np.zeros(1)
         for name, folder in folders.items():
             tensors, about = storage.load(folder / "model.safetensors")
             encoders[name] = LinearEncoder.from_json(about["encoder"])
             weights[name] = tensors["weight"].numpy().T
-            biases += [tensors["bias"].numpy()] if "bias" in tensors else []
-        return cls(encoders, weights, sum(biases))
+            bias = tensors["bias"].numpy() if "bias" in tensors else bias
+        return cls(encoders, weights, bias)
 
     def distance(self, other: Model) -> float:
         """The largest difference of any weight."""

@@ -79,5 +79,5 @@ if __name__ == "__main__":
     parser.add_argument("--pool", type=int, choices=(1, 2, 7), default=2)
     parser.add_argument("--full", action="store_true", help="10,000 and 60,000 records of 392 pixels")
     chosen = parser.parse_args()
-    rows, pool = ((10_000, 60_000), 1) if chosen.full else (chosen.rows, chosen.pool)
-    main(chosen.source, chosen.folder, *rows, pool)
+    (weak, strong), pool = ((10_000, 60_000), 1) if chosen.full else (chosen.rows, chosen.pool)
+    main(chosen.source, chosen.folder, weak, strong, pool)

@@ -35,7 +35,7 @@ from examples.asymmetric_mnist.halves import Model, shared_rows, tables_of
 from examples.asymmetric_mnist.plaintext import Plaintext
 from vfl_node import metrics
 from vfl_node.files import write_whole
-from vfl_node.job import Job
+from vfl_node.job import Job, Logistic
 from vfl_node.logs import configure_logs
 from vfl_node.node.federation import LocalFederation
 from vfl_node.privacy.attacks import residuals
@@ -117,6 +117,7 @@ class Experiment:
             return gathered(job, {"weak": folder, "strong": folder / "strong"}, time.monotonic() - started)
 
     def _figures(self, job: Job, found: Run) -> dict[str, Any]:
+        assert isinstance(job.train, Logistic)
         figures = {
             "losses": [iteration["loss"] for iteration in found.iterations],
             "aucs": [iteration["auc"] for iteration in found.iterations],
@@ -155,10 +156,20 @@ class Experiment:
 
 def table(results: list[dict[str, Any]]) -> str:
     """The results in Markdown."""
-    lines = [
-        "| ξ | m | \\|I\\|/m | s an iteration | MB an iteration | s in all | of it aligning | max \\|Δθ\\| | loss | AUC | AUC of telling dummies |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
-    ]
+    names = (
+        "ξ",
+        "m",
+        "\\|I\\|/m",
+        "s an iteration",
+        "MB an iteration",
+        "s in all",
+        "of it aligning",
+        "max \\|Δθ\\|",
+        "loss",
+        "AUC",
+    )
+    names += ("AUC of telling dummies",)
+    lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     for result in results:
         difference = "–" if result["difference"] is None else f"{result['difference']:.1e}"
         detection = "–" if result["detection"] is None else f"{result['detection']:.3f}"

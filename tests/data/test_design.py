@@ -119,14 +119,24 @@ def test_a_missing_number_is_0_and_is_marked(scaling: Scaling) -> None:
 
 
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_each_level_is_a_column_and_a_missing_one_none(scaling: Scaling) -> None:
+def test_each_level_is_a_column_but_the_most_frequent(scaling: Scaling) -> None:
     encoder = LinearEncoder.fit(table({"c": categorical("red", "blue", None, "red")}, 4), scaling)
     made = encoder.transform(table({"c": categorical("red", "blue", None, "red")}, 4))
-    assert made.names == ("c=blue", "c=red")
-    assert made.integers.tolist() == [[0, 1], [1, 0], [0, 0], [0, 1]]
+    assert made.names == ("c missing", "c=blue")
+    assert made.integers.tolist() == [[0, 0], [0, 1], [1, 0], [0, 0]]
     assert made.steps.tolist() == [1, 1]
-    later = encoder.transform(table({"c": categorical("violet", "amber", "red")}, 3))  # other codes in the table
-    assert later.integers.tolist() == [[0, 0], [0, 0], [0, 1]]
+    later = encoder.transform(table({"c": categorical("violet", "amber", "blue", None)}, 4))  # other codes in the table
+    assert later.integers.tolist() == [[0, 0], [0, 0], [0, 1], [1, 0]]
+
+
+def test_no_column_of_categories_follows_from_the_others() -> None:
+    """Else the gradient of a rare level that is left out would follow from what is kept."""
+    rng = np.random.default_rng(5)
+    cells = {"c": rng.choice(list("abc"), 60), "d": rng.choice(list("xyz"), 60), "e": rng.choice(["u", "v", None], 60)}
+    made = design({name: categorical(*of) for name, of in cells.items()}, 60, "standard")
+    assert np.linalg.matrix_rank(np.column_stack([made.integers, np.ones(60)])) == made.integers.shape[1] + 1 == 7
+    every = np.column_stack([of == level for of in cells.values() for level in {*of}]).astype(int)
+    assert np.linalg.matrix_rank(every) < every.shape[1]  # as it would be with a column for each level
 
 
 CONSTANT: dict[str, Column] = {
@@ -145,7 +155,8 @@ ZERO: dict[str, Column] = {
 def test_what_carries_nothing_is_dropped_and_said(scaling: Scaling) -> None:
     given = table(CONSTANT | ZERO, 3)
     encoder = LinearEncoder.fit(given, scaling)
-    assert set(encoder.dropped) == set(ZERO) | (set(CONSTANT) - {"x"} if scaling == "standard" else set())
+    always = set(ZERO) | {"one level"}
+    assert set(encoder.dropped) == always | (set(CONSTANT) - {"x"} if scaling == "standard" else set())
     made = encoder.transform(given)
     assert made.integers.any(axis=0).all()
     assert ("fives" in made.names) == (scaling != "standard")
@@ -156,7 +167,7 @@ def test_what_carries_nothing_is_dropped_and_said(scaling: Scaling) -> None:
 def test_a_constant_with_gaps_leaves_the_mark_of_its_gaps() -> None:
     encoder = LinearEncoder.fit(table({"x": numeric(5, NAN, 5), "c": categorical("a", None, "a")}, 3), "standard")
     made = encoder.transform(table({"x": numeric(5, NAN, 5), "c": categorical("a", None, "a")}, 3))
-    assert made.names == ("x missing", "c=a")
+    assert made.names == ("x missing", "c missing")
     assert encoder.dropped == ()
 
 
@@ -238,7 +249,7 @@ def test_a_table_without_the_column_is_refused(fitted: Column) -> None:
 
 def test_a_design_shows_its_shape_only() -> None:
     made = design({"c": categorical("canary", "b"), "x": numeric(31337, 2)}, 2, "standard")
-    assert repr(made) == "Design(2 rows, 3 columns)"
+    assert repr(made) == "Design(2 rows, 2 columns)"
 
 
 @STEADY
