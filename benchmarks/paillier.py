@@ -277,6 +277,8 @@ def measured(chosen: argparse.Namespace) -> Iterator[Row]:
     cores = len(os.sched_getaffinity(0))
     if cores < 2:
         print("one core only: nothing is measured on two", file=sys.stderr)
+    elif (load := os.getloadavg()[0]) > 0.5:
+        print(f"load average {load:.1f}: others use this machine, so wall times on two cores say little", file=sys.stderr)
     for repeat in range(chosen.repeats):
         for key_bits in chosen.bits:
             yield from alone(one_core, key_bits, repeat)
@@ -295,7 +297,7 @@ def main() -> None:
     out: Path = chosen.out or Path("runs/bench", "paillier-iteration.json" if chosen.iteration else "paillier.json")
 
     command = shlex.join(["python", "-m", "benchmarks.paillier", *sys.argv[1:]])
-    made: dict[str, Any] = {"command": command, "machine": machine()}
+    made: dict[str, Any] = {"command": command, "machine": machine(), "load_before": os.getloadavg()[0]}
     if chosen.iteration:
         stages = [stage for key_bits in chosen.bits for stage in iteration.measured(key_bits, chosen.repeats)]
         made["iteration"] = [asdict(stage) for stage in stages]

@@ -31,6 +31,9 @@ log = structlog.get_logger()
 TELL_PEER_S = 15.0
 """How long a job that cannot start tries to reach its peers to say so."""
 
+ASK_AGAIN_S = 5.0
+"""How often a peer that does not come to its conversation is asked whether it still means to."""
+
 STEADY_S = 1.0
 """An attempt that lasted this long got somewhere: when it breaks off, a new wait begins."""
 
@@ -154,26 +157,39 @@ class Work:
         return Meeting(self.record.id, self._others, self._peers, self.stop, self.progress)
 
     def _meet(self, meeting: Meeting, deadline: float) -> None:
-        """Begin a conversation with each of the others; each is asked before where the job is this party's, or has begun.
+        """Begin a conversation with each of the others.
 
         Nobody waits in a circle, since all meet in one order: that of pairs, (active, passive), (active, coordinator),
         (passive, coordinator), in which each party finds its own in the order of the job's parties. Of the pairs that
         have not met, the first is the next one of both its parties.
         """
-        job_id, own = self.record.id, self._settings.name
         for peer in self._others:
-            if own == self.record.submitter or self.record.attempt:
-                offer = Notice(offer=Offer(job_id=job_id, submitter=own, job_json=self.record.spec))
-                reply = self._peers.ask(peer, offer, key=job_id, waiting=meeting, deadline=deadline).offer_reply
-                ended = reply.code == "E_JOB_ENDED"
-                if not reply.accepted and (ended or own == self.record.submitter):
-                    raise PeerError(
-                        f"{peer} refused the job: {peer_text(reply.reason)} ({peer_text(reply.code, 40)})",
-                        code="E_JOB_ENDED" if ended else "E_REFUSED",
-                        hint=f"ask the owner of {peer}",
-                        for_peer=f"{peer} refused the job",
-                    )
-            meeting.add(peer, self._peers.conversation(peer, job_id, waiting=meeting, deadline=deadline))
+            while peer not in meeting.channels:
+                self._ask(peer, meeting, deadline)
+                until = min(deadline, time.monotonic() + ASK_AGAIN_S)
+                try:
+                    pipe = self._peers.conversation(peer, self.record.id, waiting=meeting, deadline=until)
+                except PeerLost as error:
+                    if error.code != "E_PEER_ABSENT" or until == deadline:
+                        raise
+                else:
+                    meeting.add(peer, pipe)
+
+    def _ask(self, peer: str, meeting: Meeting, deadline: float) -> None:
+        """Offer the job to ``peer``, or ask whether it goes on with it: where it has ended, nobody comes to a conversation."""
+        own, submitter = self._settings.name, self.record.submitter
+        if not self.record.attempt and submitter not in (own, peer):
+            return  # it may not have heard of it yet
+        offer = Notice(offer=Offer(job_id=self.record.id, submitter=own, job_json=self.record.spec))
+        reply = self._peers.ask(peer, offer, key=self.record.id, waiting=meeting, deadline=deadline).offer_reply
+        ended = reply.code == "E_JOB_ENDED"
+        if not reply.accepted and (ended or own == submitter):
+            raise PeerError(
+                f"{peer} refused the job: {peer_text(reply.reason)} ({peer_text(reply.code, 40)})",
+                code="E_JOB_ENDED" if ended else "E_REFUSED",
+                hint=f"ask the owner of {peer}",
+                for_peer=f"{peer} refused the job",
+            )
 
     def _converse(self, table: Table | None, meeting: Meeting) -> None:
         """One attempt, with everyone there."""

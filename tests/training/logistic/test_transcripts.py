@@ -15,7 +15,7 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks.residuals import Round, scores
-from vfl_node.training.logistic import agreement
+from vfl_node.training.logistic import agreement, blind, strong_labels
 from vfl_node.training.logistic.flow import Seat
 from vfl_node.training.logistic.scales import WEIGHT
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
@@ -102,6 +102,37 @@ def test_symbols_that_anyone_can_compute_tell_nothing(
 
     monkeypatch.setattr(Encryptor, "encrypt", with_squares)
     assert ever_negative() == over.genuine.tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "label"), [(TAYLOR, "residuals/0"), (FLOWS[4], "weighted scores")], ids=["active", "passive"]
+)
+def test_numbers_under_encryption_end_in_noise(
+    attempt: Any, shared: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, given: Any, label: str
+) -> None:
+    """Sums of them are the passive party's own gradient; zeros that floats leave behind the last bit would show there."""
+    over = shared(labels=given.get("labels", "active"))
+    found: list[list[int]] = []
+    encrypt = Encryptor.encrypt
+
+    def spying(self: Encryptor, values: Any, of: str) -> Any:
+        if of.endswith(f"/{label}"):
+            found.append(list(values))
+        return encrypt(self, values, of)
+
+    monkeypatch.setattr(Encryptor, "encrypt", spying)
+    attempt(logistic(**given))(over)
+    attempt(logistic(**given), number=2)(over)
+    assert found[:3] == found[3:]  # an iteration that is repeated has the same, so that it tells nothing new
+    for values in found:
+        own = [value for value, genuine in zip(values, over.genuine, strict=True) if genuine]
+        assert len({value % 2**16 for value in own}) == len(own)
+        assert [value == 0 for value in values] == (~over.genuine).tolist()
+    found.clear()
+    for module in (blind, strong_labels):
+        monkeypatch.setattr(module, "dithered", lambda values, genuine, randomness: values)
+    attempt(logistic(**given))(over)
+    assert {value % 2**16 for value in found[0]} == {0}
 
 
 def sizes(made: Any) -> list[tuple[str, str, str, int]]:
