@@ -79,7 +79,7 @@ def test_a_key_with_one_bit_too_few_is_refused_with_all_numbers():
     with pytest.raises(UsageError) as refused:
         bound.slot_bits(137)
     assert refused.value.code == "E_OVERFLOW"
-    for number in ("1000", str(2**20), str(2**40), "70 bits", "64 bits wider", "136", "137 bits", "135"):
+    for number in ("1000 products", "21 and 41 bits", "up to 70", "64 bits wider", "136", "137 bits", "135"):
         assert number in refused.value.message
 
 

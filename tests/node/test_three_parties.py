@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import time
 import urllib.request
@@ -40,6 +41,18 @@ PLACES = (
     "when all have finished with it",
     "before its secrets are destroyed",
 )
+
+
+SOME = [
+    ("clinic", "in a round"),
+    ("clinic", "when one has finished with it"),
+    ("lab", "when all are met"),
+    ("lab", "before its report"),
+    ("lab", "before its secrets are destroyed"),
+    ("notary", "in a round"),
+    ("notary", "with its report"),
+    ("notary", "when all have finished with it"),
+]
 
 
 class Stage:
@@ -140,9 +153,8 @@ def test_a_job_of_three_on_loopback_without_tls(federations: Any, forked: Any, t
     stage.federation.end_all()
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("victim", ROLES)
-def test_killed_anywhere(stage: Stage, victim: str, place: str) -> None:
+@pytest.mark.parametrize(("victim", "place"), SOME)
+def test_killed(stage: Stage, victim: str, place: str) -> None:
     if place in PLACES[:2]:
         stage.tell(f"{victim}-death", place)
         job_id = stage.submit()
@@ -160,6 +172,35 @@ def test_killed_anywhere(stage: Stage, victim: str, place: str) -> None:
     if place in PLACES[:2]:
         stage.in_a_round(job_id)
     stage.let_it_end()
+    stage.all_done(job_id)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("victim", "place"), [(n, place) for n in ROLES for place in PLACES if (n, place) not in SOME])
+def test_killed_anywhere(stage: Stage, victim: str, place: str) -> None:
+    test_killed(stage, victim, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_killed_again_and_again(stage: Stage, seed: int) -> None:
+    """One or two at a time, in the rounds or around their end, and again before all have found each other."""
+    chance = random.Random(seed)
+    job_id = stage.submit(chance.choice(["clinic", "lab"]))
+    for _ in range(chance.randrange(1, 4)):
+        time.sleep(1.2 * chance.random())
+        if chance.random() < 0.6:
+            stage.let_it_end()
+            time.sleep(0.25 * chance.random())
+        victims = chance.sample(sorted(ROLES), chance.choice([1, 1, 1, 2]))
+        for name in victims:
+            stage.federation.kill(name, chance.choice([signal.SIGKILL, signal.SIGTERM]))
+        time.sleep(0.5 * chance.random())
+        for name in victims:
+            stage.federation.start(name)
+    stage.let_it_end()
+    for name in ROLES:
+        stage.federation.wait_until(lambda name=name: stage.federation.view(name, job_id))
     stage.all_done(job_id)
 
 
@@ -348,7 +389,7 @@ class Mallory:
         link.send(Notice(hello=hello))
         assert link.receive(10)
         link.send(notice)
-        limit, reply = time.monotonic() + 3, None
+        limit, reply = time.monotonic() + 2, None
         while reply is None and time.monotonic() < limit:
             heard = link.receive(1)
             reply = heard if heard is not None and heard.WhichOneof("body") == "offer_reply" else None

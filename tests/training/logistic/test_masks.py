@@ -13,11 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ks_2samp
 
+from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
 from vfl_node.training.logistic import decryption, masks
 from vfl_node.training.logistic.masks import LEAST_FACTOR, Mask
-from vfl_node.training.logistic.scales import MASK, Scales, slot_bits
+from vfl_node.training.logistic.scales import Scales
 
 BOUND = 70
 KINDS = ("additive", "multiplicative")
@@ -53,7 +54,7 @@ def test_a_mask_shows_no_number(kind: Any) -> None:
 def test_factors_are_wide_and_of_either_sign() -> None:
     factors = Mask.draw("multiplicative", 400, BOUND, seed()).factors
     assert factors is not None
-    assert all(2**LEAST_FACTOR <= abs(factor) < 2**MASK for factor in factors)
+    assert all(2**LEAST_FACTOR <= abs(factor) < 2**MASK_BITS for factor in factors)
     assert 150 < sum(factor > 0 for factor in factors) < 250
     assert len(set(factors)) == 400
 
@@ -76,7 +77,7 @@ def test_an_additive_mask_hides_which_value_is_below(monkeypatch: pytest.MonkeyP
     samples = [drawn("additive", value, number) for number, value in enumerate(extremes)]
     assert ks_2samp(samples[0], samples[1]).pvalue > 0.05
     assert ks_2samp(samples[0], samples[2]).pvalue > 0.05
-    monkeypatch.setattr(masks, "MASK", 2)  # a mask hardly wider than the value
+    monkeypatch.setattr(masks, "MASK_BITS", 2)  # a mask hardly wider than the value
     narrow = [drawn("additive", value, number) for number, value in enumerate(extremes)]
     assert ks_2samp(narrow[0], narrow[1]).pvalue < 1e-9
 

@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vfl_node.crypto.fixed_point import MASK_BITS, SPARE_BITS, slot_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import MOST
 from vfl_node.errors import UsageError
 from vfl_node.job import Logistic
 from vfl_node.training.logistic.masks import Mask
 from vfl_node.training.logistic.opening import shapes
-from vfl_node.training.logistic.scales import GUARD, MASK, SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed, slot_bits
+from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 
 JOBS = [
@@ -39,7 +40,7 @@ def test_the_widest_sum_fits_its_bound_and_its_slot_the_key(given: Any, rows: in
     widest = rows * 2**scales.residual * MOST
     assert widest <= 2**scales.gradient
     assert sum(scales.groups) == train.outputs
-    assert max(scales.groups) * scales.slot <= bits - GUARD
+    assert max(scales.groups) * scales.slot <= bits - SPARE_BITS
     for kind in ("additive", "multiplicative"):
         for value in (widest, -widest, 0):
             mask = Mask.draw(kind, 1, scales.gradient, Randomness(bytes(32)))
@@ -68,7 +69,7 @@ def test_an_overflow_is_told_with_its_numbers() -> None:
     with pytest.raises(UsageError) as caught:
         Scales.of(train, 2**15)
     assert caught.value.code == "E_OVERFLOW"
-    for number in ("32768 rows", "88 bits", "times features of 20", "up to 124 bits", "mask of 64", "that is 190", "holds 188"):
+    for number in ("32768 products", "21 and 89 bits", "up to 124", "64 bits wider", "takes 190", "room for 188"):
         assert number in caught.value.message
     assert "train.key_bits" in caught.value.hint
     assert "124" not in caught.value.for_peer
@@ -87,7 +88,7 @@ def test_an_overflow_is_told_with_its_numbers() -> None:
 )
 def test_outputs_share_as_few_ciphertexts_as_hold_them(classes: int, bits: int, groups: tuple[int, ...]) -> None:
     scales = Scales.of(job(classes=classes, key_bits=bits), 8000)
-    assert scales.slot == 40 + 20 + 13 + MASK + GUARD
+    assert scales.slot == 40 + 20 + 13 + MASK_BITS + SPARE_BITS
     assert scales.groups == groups
 
 
@@ -120,4 +121,4 @@ def test_a_plan_fits_its_message() -> None:
 
 
 def test_a_slot_has_room_for_mask_and_carry() -> None:
-    assert slot_bits(10) == 10 + MASK + GUARD
+    assert slot_bits(10) == 10 + MASK_BITS + SPARE_BITS

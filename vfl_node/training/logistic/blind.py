@@ -30,6 +30,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
@@ -84,8 +85,7 @@ class ActiveBlind:
         seat = self._seat
         factor = round(0.25 / count * 2**WEIGHT)
         noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
-        exact = integer_rows((own * genuine[:, None]).T, SCORE + WEIGHT)
-        columns = [dithered(column, genuine, noise) for column in exact]
+        columns = [dithered(encode(column, SCORE + WEIGHT), genuine, noise) for column in (own * genuine[:, None]).T]
         values = packed(list(zip(*columns, strict=True)), seat.scales.groups, seat.scales.slot)
         residuals = []
         labels = _labels(seat, step, RESIDUALS)
@@ -109,14 +109,14 @@ class ActiveBlind:
         """The mean Taylor loss over the genuine rows; dummies do the same work in a column that is thrown away."""
         seat = self._seat
         assert seat.opening is not None
-        linear = integers((0.25 * ours - 0.5 * signs) / count, WEIGHT)
+        linear = encode((0.25 * ours - 0.5 * signs) / count, WEIGHT)
         quadratic = [round(0.125 / count * 2**WEIGHT)] * len(linear)
         coefficients = np.array([*linear, *quadratic], dtype=np.int64)
         real = np.concatenate([genuine, genuine])
         both = np.stack([coefficients * real, coefficients * ~real], axis=1)  # (2B, 2): genuine, decoy
         sums = matrix.multiply(seat.public, both, np.concatenate([theirs, squares]), seat.workers)
         plain = LOG2 - 0.5 * signs * ours + 0.125 * ours**2
-        constant = sum(integers(plain * genuine / count, SCORE + WEIGHT))
+        constant = sum(encode(plain * genuine / count, SCORE + WEIGHT))
         encrypted = homomorphic.add_plain(seat.public, sums[:1], [constant], seat.workers)
         return await seat.opening.loss(step, encrypted) / 2.0 ** loss_fraction(seat.train)
 
@@ -133,12 +133,12 @@ class PassiveBlind:
         scores = in_range(seat.side.scores(positions))
         groups = len(seat.scales.groups)
         seat.prepare(step, self._labels)
-        values = packed(integer_rows(scores, SCORE), seat.scales.groups, seat.scales.slot)
+        values = packed([encode(row, SCORE) for row in scores], seat.scales.groups, seat.scales.slot)
         labels = _labels(seat, step, SCORES)
         columns = [seat.encryptor.encrypt(of, label) for of, label in zip(values, labels, strict=True)]
         await send_encrypted(seat.channel, step, SCORES, np.concatenate(columns))
         if seat.train.tolerance > 0:
-            squares = integers(scores[:, 0] ** 2, SCORE)
+            squares = encode(scores[:, 0] ** 2, SCORE)
             await send_encrypted(seat.channel, step, SQUARES, seat.encryptor.encrypt(squares, f"{step}/{SQUARES}"))
         received = await receive_encrypted(seat.channel, step, RESIDUALS, groups * len(positions), seat.public)
         gradient = await seat.own_gradient(step, positions, np.split(received, groups), seat.scales.fraction)
@@ -150,11 +150,6 @@ class PassiveBlind:
         return _labels(self._seat, step, SCORES) + squares
 
 
-def integers(values: Floats, fraction: int) -> list[int]:
-    """float64[B] at ``fraction`` fractional bits; exact but for the last bit, however wide."""
-    return [round(value) for value in np.ldexp(values, fraction).tolist()]
-
-
 def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomness) -> list[int]:
     """``values`` with uniform noise of :data:`DITHER` bits added where ``genuine``; bool[B].
 
@@ -163,11 +158,6 @@ def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomne
     """
     noise = (randomness.uint64(len(values)) >> np.uint64(64 - DITHER)).astype(np.int64) - (1 << (DITHER - 1))
     return [value + int(bits) * int(own) for value, bits, own in zip(values, noise, genuine, strict=True)]
-
-
-def integer_rows(values: Floats, fraction: int) -> list[list[int]]:
-    """As :func:`integers`, of float64[B, K]."""
-    return [integers(row, fraction) for row in values]
 
 
 def _labels(seat: Seat, step: int, tensor: str) -> list[str]:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from vfl_node.crypto.fixed_point import encode
 from vfl_node.training.logistic.exchange import (
     receive_encrypted,
     receive_end,
@@ -75,10 +76,10 @@ class ActiveClear:
     async def _send(self, step: int, residuals: Floats) -> None:
         """Encrypt the residuals, those of a few outputs in one ciphertext, and send them."""
         seat = self._seat
-        integers = np.rint(residuals * 2.0**seat.scales.fraction)
-        if not (np.abs(integers) < 2.0**seat.scales.residual + 1).all():  # the Taylor loss's have no bound of their own
+        if not (np.abs(residuals) <= 2.0 ** (seat.scales.residual - seat.scales.fraction)).all():  # the Taylor loss
             raise diverged()
-        values = packed(integers.astype(np.int64).tolist(), seat.scales.groups, seat.scales.slot)
+        rows = [encode(row, seat.scales.fraction) for row in residuals]
+        values = packed(rows, seat.scales.groups, seat.scales.slot)
         columns = [seat.encryptor.encrypt(of, label) for of, label in zip(values, self._labels(step), strict=True)]
         await send_encrypted(seat.channel, step, RESIDUALS, np.concatenate(columns))
 

@@ -256,7 +256,14 @@ class Service:
 
     def _pin(self, sender: str, tensors: tuple[Tensor, ...]) -> None:
         """Both data parties' statements about the plan of ``sender``, and those of all attempts, are one."""
-        self._pins.check(f"decryption plan of {sender}", hashlib.sha256(repr(tensors).encode()).digest())
+        try:
+            self._pins.check(f"decryption plan of {sender}", hashlib.sha256(repr(tensors).encode()).digest())
+        except StateError:
+            raise StateError(
+                f"{self._channel.peer} states another decryption plan of {sender} than was stated before, by either party",
+                code="E_REPLAY",
+                hint="the widths of a job's columns do not change; submit a new job",
+            ) from None
 
     def _refused(self, what: str) -> ProtocolError:
         return ProtocolError(

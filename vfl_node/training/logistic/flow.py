@@ -14,7 +14,6 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.crypto.processes import Processes
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import DataError
 from vfl_node.job import Logistic
 from vfl_node.training.logistic.decryption import Service
 from vfl_node.training.logistic.opening import Opening
@@ -82,21 +81,9 @@ class Seat:
             self.prepared = ahead
 
     def genuine(self, positions: Positions) -> tuple[NDArray[np.bool_], int]:
-        """Which of ``positions`` are this party's own, bool[B], and how many.
-
-        Raises:
-            DataError: none is, and the gradient would show it (``E_NO_GENUINE``).
-        """
+        """Which of ``positions`` are this party's own, bool[B], and how many: one at least, see agreement.py."""
         own = self.side.owned[positions]
-        count = int(np.count_nonzero(own))
-        if count == 0:
-            raise DataError(
-                "no row of an iteration is this party's own; its gradient would be 0 and show it",
-                code="E_NO_GENUINE",
-                hint="train on all rows at once (train.batch_size: null), or on a larger intersection",
-                for_peer="its owner does not go on",
-            )
-        return own, count
+        return own, int(np.count_nonzero(own))
 
     async def own_gradient(self, step: int, positions: Positions, residuals: list[Ciphertexts], fraction: int) -> Floats:
         """Σ residual · x of this party's columns, float64[d, K], from encrypted residuals (a column for each group).

@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
-from vfl_node.training.logistic.scales import MASK, slot_bits
 
 MaskKind = Literal["additive", "multiplicative"]
 
@@ -46,9 +46,9 @@ class Mask:
     def draw(cls, kind: MaskKind, count: int, bound: int, randomness: Randomness) -> Mask:
         """A new mask for ``count`` values of ``bound`` bits."""
         if kind == "additive":
-            low, width = 1 << bound, (1 << (bound + MASK)) - (1 << bound)
+            low, width = 1 << bound, (1 << (bound + MASK_BITS)) - (1 << bound)
             return cls(None, tuple(low + randomness.below(width) for _ in range(count)))
-        low, width = 1 << LEAST_FACTOR, (1 << MASK) - (1 << LEAST_FACTOR)
+        low, width = 1 << LEAST_FACTOR, (1 << MASK_BITS) - (1 << LEAST_FACTOR)
         factors = tuple((low + randomness.below(width)) * (1 - 2 * randomness.below(2)) for _ in range(count))
         return cls(factors, (1 << (slot_bits(bound) - 1),) * count)
 

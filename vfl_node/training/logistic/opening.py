@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts
@@ -19,7 +20,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Logistic
 from vfl_node.training.logistic.decryption import GRADIENT, LOSS, Decryptor, Tensor
 from vfl_node.training.logistic.masks import Mask, MaskKind
-from vfl_node.training.logistic.scales import MASK, Scales, slot_bits
+from vfl_node.training.logistic.scales import Scales
 
 
 class Opening:
@@ -80,7 +81,7 @@ class Opening:
         public, bits = self._decryptor.public, slot_bits(bound)
         mask = Mask.draw(kind, sum(layout), bound, self._randomness[kind].derive(f"{step}/{name}"))
         if mask.factors:
-            units = homomorphic.scale(public, units, mask.factors, MASK, self._workers)
+            units = homomorphic.scale(public, units, mask.factors, MASK_BITS, self._workers)
         offsets = iter(mask.offsets)
         shifted = [sum(next(offsets) << (bits * place) for place in range(size)) for size in layout]
         packed = self._decryptor.pack(name, units)

@@ -1,11 +1,11 @@
 """Fixed point: how many bits each encrypted tensor has, proven to fit before the first encryption.
 
-Every tensor has one public scale. A feature is an integer of at most ``data.design.MOST_BITS``
-bits times a private step. A residual, already divided by the number of genuine rows, is an
+Every tensor has one public scale. A feature is an integer of at most 20 bits
+(``data.design.MOST``) times a private step. A residual, already divided by the number of genuine rows, is an
 integer at :data:`RESIDUAL` fractional bits where it is computed in clear (two-party,
 coordinator-clear), and at ``SCORE + WEIGHT`` where it is a product under encryption
 (coordinator). A gradient entry is a sum of B products of the two; it is hidden by a mask
-:data:`MASK` bits wider than its bound, and shares a ciphertext with as many others as fit.
+64 bits wider than its bound, and shares a ciphertext with as many others as fit.
 
 Source: Yang et al. 2019 (arXiv 1911.09824); the widths are this product's.
 """
@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vfl_node.data.design import MOST_BITS
-from vfl_node.errors import UsageError
+from vfl_node.crypto.fixed_point import SPARE_BITS, Bound, slot_bits
+from vfl_node.data.design import MOST
 from vfl_node.job import Logistic
 
 RESIDUAL = 40
@@ -29,12 +29,6 @@ SCORE, WEIGHT = 32, 48
 SCORE_RANGE = 8
 """Scores lie within ±2⁸ (the exact loss is linear far before, the Taylor loss useless); beyond it training has diverged."""
 
-MASK = 64
-"""How many bits a mask is wider than what it hides: the statistical distance from noise is below 2⁻⁶³ a value."""
-
-GUARD = 2
-"""Bits of a slot for the carry of mask and sign, and of a ciphertext that stay empty."""
-
 
 @dataclass(frozen=True)
 class Scales:
@@ -44,7 +38,7 @@ class Scales:
         fraction: fractional bits of an encrypted residual, so of a gradient entry before its step.
         residual: bits of an encrypted residual, sign left out.
         gradient: bits of an encrypted gradient entry.
-        loss: bits of an encrypted mean loss; 0 where it is not computed under encryption.
+        loss: bits of a mean loss; 0 where it is not computed under encryption.
         groups: how the outputs, one for each model trained side by side, fall into ciphertexts: how many each has.
     """
 
@@ -66,30 +60,16 @@ class Scales:
         Raises:
             UsageError: a masked value has more bits than a plaintext of this key (``E_OVERFLOW``, with the numbers).
         """
-        terms = max(rows, 1).bit_length()
         blind = train.flow == "coordinator"
         fraction = SCORE + WEIGHT if blind else RESIDUAL
         residual = fraction + (0 if train.loss == "exact" else SCORE_RANGE)
-        gradient = residual + MOST_BITS + terms
-        loss = loss_fraction(train) + 2 * SCORE_RANGE + terms if blind else 0
-        fit = (train.key_bits - GUARD) // slot_bits(gradient)
-        widest = slot_bits(max(gradient, loss))
-        if widest > train.key_bits - GUARD:
-            raise UsageError(
-                f"a sum over {rows} rows of residuals of {residual} bits times features of {MOST_BITS} has up to "
-                f"{gradient} bits, a loss {loss}; with a mask of {MASK} more that is {widest}, and a key of {train.key_bits} "
-                f"holds {train.key_bits - GUARD}",
-                code="E_OVERFLOW",
-                hint="choose a larger train.key_bits or a smaller train.batch_size",
-                for_peer="the job's values do not fit its key",
-            )
+        gradient = Bound(terms=rows, factor=MOST, value=1 << residual)
+        loss = Bound(terms=rows, factor=1, value=1 << (loss_fraction(train) + 2 * SCORE_RANGE))
+        fit = (train.key_bits - SPARE_BITS) // gradient.slot_bits(train.key_bits)
+        if blind:
+            loss.slot_bits(train.key_bits)
         full, rest = divmod(train.outputs, fit)
-        return cls(fraction, residual, gradient, loss, (*[fit] * full, *([rest] if rest else [])))
-
-
-def slot_bits(bound: int) -> int:
-    """Bits of a slot for values of ``bound`` bits: its mask's and the guard's on top."""
-    return bound + MASK + GUARD
+        return cls(fraction, residual, gradient.bits, loss.bits if blind else 0, (*[fit] * full, *([rest] if rest else [])))
 
 
 def loss_fraction(train: Logistic) -> int:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.crypto.fixed_point import decode
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design
 from vfl_node.errors import DataError
@@ -110,8 +111,8 @@ class Side:
 
     def scaled(self, sums: list[list[int]], fraction: int) -> Floats:
         """float64[d, K] from exact sums of integers: ``sums[j][k]`` has ``fraction`` fractional bits and no step."""
-        values = np.array([[value / (1 << fraction) for value in row] for row in sums], dtype=np.float64)
-        return values.reshape(self.weights.shape) * self._steps[:, None]
+        values = np.array([decode(row, fraction) for row in sums]).reshape(self.weights.shape)
+        return values * self._steps[:, None]
 
     def update(self, gradient: Floats) -> None:
         """θ ← θ − η(g + λθ). Raises DataError (``E_DIVERGED``)."""

@@ -29,10 +29,11 @@ import math
 
 import numpy as np
 
+from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
-from vfl_node.training.logistic.blind import dithered, integers
+from vfl_node.training.logistic.blind import dithered
 from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.logistic.flow import Outcome, Seat
 from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction
@@ -57,9 +58,9 @@ class ActiveWithoutLabels:
         scores = in_range(seat.side.scores(positions))[:, 0] * genuine
         noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         await self._send(step, WEIGHTS, [weight * int(own) for own in genuine])
-        await self._send(step, SCORES, dithered(integers(scores / count, SCORE + WEIGHT), genuine, noise))
+        await self._send(step, SCORES, dithered(encode(scores / count, SCORE + WEIGHT), genuine, noise))
         if seat.train.tolerance > 0:
-            await self._send(step, SQUARES, dithered(integers(scores**2 / count, SCORE + WEIGHT), genuine, noise))
+            await self._send(step, SQUARES, dithered(encode(scores**2 / count, SCORE + WEIGHT), genuine, noise))
         residuals = await receive_encrypted(seat.channel, step, RESIDUALS, len(positions), seat.public)
         gradient = await seat.own_gradient(step, positions, [residuals], seat.scales.fraction + TIMES_FOUR)
         seat.side.update(gradient)
@@ -84,7 +85,7 @@ class PassiveWithLabels:
         weights = await receive_encrypted(seat.channel, step, WEIGHTS, rows, public)
         theirs = await receive_encrypted(seat.channel, step, SCORES, rows, public)
         squares = await receive_encrypted(seat.channel, step, SQUARES, rows, public) if seat.train.tolerance > 0 else None
-        factors = integers(ours - 2 * signs, SCORE)
+        factors = encode(ours - 2 * signs, SCORE)
         product = homomorphic.scale(public, weights, factors, SCORE + SCORE_RANGE + 1, seat.workers)
         residuals = homomorphic.add(public, product, theirs, seat.workers)
         fresh = seat.encryptor.rerandomise(residuals, f"{step}/{RESIDUALS}")
@@ -103,8 +104,8 @@ class PassiveWithLabels:
         seat = self._seat
         assert seat.opening is not None
         # at SCORE more fractional bits than a residual: b has WEIGHT of them, b·u_w and b·u²_w SCORE more
-        constant = integers(math.log(2) - 0.5 * signs * ours + 0.125 * ours**2, 2 * SCORE)
-        linear = integers(0.25 * ours - 0.5 * signs, SCORE)
+        constant = encode(math.log(2) - 0.5 * signs * ours + 0.125 * ours**2, 2 * SCORE)
+        linear = encode(0.25 * ours - 0.5 * signs, SCORE)
         quadratic = [1 << (SCORE - 3)] * len(ours)
         alone = homomorphic.scale(seat.public, weights, constant, 2 * (SCORE + SCORE_RANGE), seat.workers)  # wider than 64 bits
         products = np.array([*linear, *quadratic], dtype=np.int64)[:, None]
