@@ -131,9 +131,8 @@ train: {{algorithm: logistic, iterations: {ITERATIONS}, key_bits: 2048, {FLOWS[f
 
 @pytest.fixture(scope="module")
 def nodes(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Nodes:
-    return Nodes(
-        federations(tmp_path_factory.mktemp("regression"), dict(zip(NAMES, ("active", "passive", "coordinator")))), forked
-    )
+    roles = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
+    return Nodes(federations(tmp_path_factory.mktemp("regression"), roles), forked)
 
 
 @pytest.mark.parametrize(("flow", "victim", "place"), SOME)

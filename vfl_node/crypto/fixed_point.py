@@ -115,9 +115,9 @@ class Bound:
         slot, room = slot_bits(self.bits, mask_bits), key_bits - SPARE_BITS
         if slot > room:
             raise UsageError(
-                f"a sum of {self.terms} products of numbers of {self.factor.bit_length()} and {self.value.bit_length()} bits has up to "
-                f"{self.bits}; "
-                f"with a mask {mask_bits} bits wider it takes {slot}, and a key of {key_bits} bits has room for {room}",
+                f"a sum of {self.terms} products of numbers of {self.factor.bit_length()} and {self.value.bit_length()} bits "
+                f"has up to {self.bits}; with a mask {mask_bits} bits wider it takes {slot}, and a key of {key_bits} bits "
+                f"has room for {room}",
                 code="E_OVERFLOW",
                 hint="choose a larger train.key_bits or a smaller train.batch_size",
                 for_peer="the job's values do not fit its key",
