@@ -275,7 +275,7 @@ def test_an_overflow_is_found_before_the_first_encryption(
     assert {error.code for error in found.values()} == {"E_OVERFLOW"}
     for error in (found["clinic"], found["lab"]):
         assert isinstance(error, UsageError)
-        assert "40 rows" in error.message
+        assert "a sum of 40 products" in error.message
         assert "180" in error.message
     assert encrypted == []
 

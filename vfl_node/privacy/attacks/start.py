@@ -13,7 +13,7 @@ take few values, the integers nᵢⱼ add up behind each of them and give the va
   2ᶠ/|I| is found (:func:`from_two_values`): P and N are short vectors, and the lattice
   orthogonal to G shows the plane they span.
 
-Against scores of the weak party that differ from row to row, of standard deviation about 1
+Against scores of the weak party that differ from row to row, of standard deviation about ½
 from the first round on, none of these does better than chance.
 
 Who attacks: the strong party, which follows the protocol. It learns |I| and nothing else.
