@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vfl_node.crypto.fixed_point import Bound, decode, encode
+from vfl_node.crypto.fixed_point import MASK_BITS, Bound, decode, encode
 from vfl_node.errors import DataError, UsageError
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -56,12 +56,12 @@ def test_zero_looks_like_any_other_value():
 
 
 @settings(deadline=None, derandomize=True)
-@given(SIZES, SIZES, SIZES, st.integers(1, 80), st.data())
-def test_a_masked_sum_stays_within_its_slot_and_is_found_again(terms, factor, value, mask_bits, data):
+@given(SIZES, SIZES, SIZES, st.data())
+def test_a_masked_sum_stays_within_its_slot_and_is_found_again(terms, factor, value, data):
     bound = Bound(terms, factor, value)
-    slot, offset = bound.slot_bits(3072, mask_bits), 1 << bound.bits
+    slot, offset = bound.slot_bits(3072), 1 << bound.bits
     total = data.draw(st.sampled_from([-bound.largest, 0, bound.largest]) | st.integers(-bound.largest, bound.largest))
-    last = (2 * offset << mask_bits) - 1
+    last = (2 * offset << MASK_BITS) - 1
     mask = data.draw(st.sampled_from([0, last]) | st.integers(0, last))
     assert 0 <= total + offset + mask < 1 << slot
 

@@ -116,6 +116,9 @@ class Spy(Channel):
             async def get(self) -> Any:
                 return await pipe.get()
 
+            async def pause(self) -> None:
+                await pipe.pause()
+
             def close(self) -> None:
                 pipe.close()
 

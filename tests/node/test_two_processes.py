@@ -57,8 +57,8 @@ def test_two_jobs_and_an_orderly_end(federation: Any, trial: Any) -> None:
         assert theirs["metrics"] is None
         assert all(epoch["loss"] is None for epoch in theirs["training"]["epochs"])
         assert ours["manifest_digest"] == theirs["manifest_digest"]
-        left = {path.name for path in federation.job_folder("lab", job_id).iterdir()}
-        assert left == {"artefacts"}  # the job's secrets are destroyed
+        folder = federation.job_folder("lab", job_id)
+        federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)  # no secrets
     health = federation.client("clinic").health()
     assert health["peers"]["lab"]["online"] is True
     assert len(federation.client("lab").jobs()) == 2

@@ -72,14 +72,14 @@ def decode(integers: Sequence[int], fraction_bits: int) -> NDArray[np.float64]:
     return np.array([integer / unit for integer in integers], dtype=np.float64)  # Python rounds a quotient of integers once
 
 
-def slot_bits(bits: int, mask_bits: int = MASK_BITS) -> int:
+def slot_bits(bits: int) -> int:
     """How many bits a number of ``bits`` bits and a sign has once it is masked, and as a slot of a packed plaintext.
 
     The number plus 2^bits is positive and below 2^(bits+1). A mask uniform below
-    2^(bits+1+``mask_bits``) hides it up to 2^−``mask_bits``, and what comes out has two bits more
+    2^(bits+1+:data:`MASK_BITS`) hides it, and what comes out has two bits more
     than ``bits`` and the mask.
     """
-    return bits + mask_bits + GUARD_BITS
+    return bits + MASK_BITS + GUARD_BITS
 
 
 @dataclass(frozen=True)
@@ -106,17 +106,17 @@ class Bound:
         """Of :attr:`largest`, the sign left out."""
         return self.largest.bit_length()
 
-    def slot_bits(self, key_bits: int, mask_bits: int = MASK_BITS) -> int:
+    def slot_bits(self, key_bits: int) -> int:
         """:func:`slot_bits` of the sum.
 
         Raises:
             UsageError: that is more than a plaintext of a key of ``key_bits`` bits has (``E_OVERFLOW``).
         """
-        slot, room = slot_bits(self.bits, mask_bits), key_bits - SPARE_BITS
+        slot, room = slot_bits(self.bits), key_bits - SPARE_BITS
         if slot > room:
             raise UsageError(
                 f"a sum of {self.terms} products of numbers of {self.factor.bit_length()} and {self.value.bit_length()} bits "
-                f"has up to {self.bits}; with a mask {mask_bits} bits wider it takes {slot}, and a key of {key_bits} bits "
+                f"has up to {self.bits}; with a mask {MASK_BITS} bits wider it takes {slot}, and a key of {key_bits} bits "
                 f"has room for {room}",
                 code="E_OVERFLOW",
                 hint="choose a larger train.key_bits or a smaller train.batch_size",

@@ -198,6 +198,8 @@ class _Child:
                 pass_fds=[end],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
+                env=os.environ
+                | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},  # one core each, and no idle pool of threads
                 start_new_session=True,  # a terminal's Ctrl-C is for the parent
             )
         self.lost = False
@@ -206,12 +208,13 @@ class _Child:
         try:
             self._connection.send((job.function, job.block))
             result, error, trace = self._connection.recv()
-        except (EOFError, OSError):
+        except (EOFError, OSError, MemoryError):  # after any of them the two ends may be out of step
             self.lost = True
+            self.kill()
             raise VflError(
                 f"a worker process ended before its work was done (exit status {self._process.wait()})",
                 code="E_WORKER",
-                hint="if the machine ran out of memory, give the node fewer processes; then start the job again",
+                hint="if memory ran out, set group_threads lower (as many processes are started); then resume the job",
             ) from None
         if error is not None:
             raise error from _Remote(trace)
@@ -285,10 +288,13 @@ def serve(end: int) -> None:
 
 def _receive(connection: Connection, jobs: SimpleQueue[bytes]) -> None:
     """Pass jobs on until the parent closes the pipe or is gone; then nobody waits for what is being computed."""
-    with suppress(EOFError, OSError):
+    try:
         while True:
             jobs.put(connection.recv_bytes())
-    os._exit(0)
+    except (EOFError, OSError):
+        os._exit(0)
+    finally:  # for want of memory, for one: a child that hears nothing any more is of no use
+        os._exit(1)
 
 
 def _answer(message: bytes) -> bytes:

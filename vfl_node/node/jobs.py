@@ -109,14 +109,19 @@ class Jobs:
         work = self._work(job_id)
         if work is not None:
             work.stop.ask(Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job"))
-            if self._peers:
-                for peer in peers_of(record, self._settings.name):
-                    self._peers.tell(peer, Notice(cancel=Cancel(job_id=job_id)))
-        elif record.resumable:  # nobody waits for it any more: what it kept is destroyed
-            record = self._store.update(record, state="cancelled")
-            self._store.job_folder(record).destroy_secrets()
+        elif record.resumable:
+            record = self._forget(record)
         else:
             raise UsageError(f"job {job_id} has already ended ({record.state})", code="E_JOB_ENDED")
+        if self._peers:
+            for peer in peers_of(record, self._settings.name):
+                self._peers.tell(peer, Notice(cancel=Cancel(job_id=job_id)))
+        return record
+
+    def _forget(self, record: Record) -> Record:
+        """Nobody waits for this job any more: what it kept to be resumed is destroyed."""
+        record = self._store.update(record, state="cancelled")
+        self._store.job_folder(record).destroy_secrets()
         return record
 
     def views(self) -> list[dict[str, Any]]:
@@ -134,6 +139,10 @@ class Jobs:
             work = self._work(notice.cancel.job_id)
             if work is not None and peer in work.record.parties:
                 work.stop.ask(PeerError(f"{peer} cancelled the job", code="E_CANCELLED", for_peer=f"{peer} cancelled the job"))
+            elif work is None:
+                record = self._store.get(notice.cancel.job_id)
+                if record is not None and record.resumable and peer in record.parties:
+                    self._forget(record)
             return None
         offer = notice.offer
         try:

@@ -36,18 +36,22 @@ class Meeting:
         peers: where they are.
         stop: the owner's wish.
         progress: told whom the job waits for.
+        lost: how the attempt before ended, for the owner.
 
     Attributes:
         channels: peer → the conversation with it, in the order in which they were met.
     """
 
-    def __init__(self, job_id: str, others: Sequence[str], peers: Peers, stop: Stop, progress: LiveProgress) -> None:
+    def __init__(
+        self, job_id: str, others: Sequence[str], peers: Peers, stop: Stop, progress: LiveProgress, *, lost: str = ""
+    ) -> None:
         self.channels: dict[str, Channel] = {}
         self._job_id = job_id
         self._others = others
         self._peers = peers
         self._stop = stop
         self._progress = progress
+        self._before = f"{lost}; " if lost else ""
         self._pipes: dict[str, StreamPipe] = {}
 
     def __enter__(self) -> Meeting:
@@ -74,7 +78,7 @@ class Meeting:
             raise self._last_word(peer)
         missing = self._missing()
         absent = [peer for peer in missing if not self._peers.online(peer)]  # whom the next one waits for, too
-        self._progress.say(f"waiting for {' and '.join(map(self._peers.describe, absent or missing[:1]))}")
+        self._progress.say(f"{self._before}waiting for {' and '.join(map(self._peers.describe, absent or missing[:1]))}")
 
     def wait(self, timeout_s: float) -> None:
         """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
@@ -157,7 +161,7 @@ class Meeting:
 
     def _tell(self, error: VflError) -> None:
         """Tell the others why this party leaves, and whether it comes back."""
-        returns = isinstance(error, PeerLost | Paused) or error.code in ("E_DISK_FULL", "E_JOB_ENDED")
+        returns = isinstance(error, PeerLost | Paused) or error.code in ("E_DISK_FULL", "E_WORKER", "E_JOB_ENDED")
         if isinstance(error, PeerLost):
             lost = " and ".join(self._left() or self._missing()) or "another party"
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")

@@ -192,6 +192,7 @@ class _Desk:
             name: FileJournal(part.folder.path / f"decryptions-{name}.json") for name in (parties.active, *parties.passive)
         }
         self._traffic: dict[str, Traffic] = {}
+        self._over: set[str] = set()
         self._one = threading.Lock()  # every conversation may have a thread of its own
         self._private: keys.PrivateKey | None = None
         assert isinstance(part.job.train, Logistic)
@@ -215,7 +216,7 @@ class _Desk:
                 other=next(name for name in self._journals if name != peer),
                 progress=part.progress,
             )
-        self._keep(peer, channel)
+        await self._keep(peer, channel)
         async with channel.phase("finish"):
             pass
 
@@ -226,8 +227,11 @@ class _Desk:
                 self._private = keys.generate(bits, self._part.randomness.derive("paillier key"))
             return self._private
 
-    def _keep(self, peer: str, channel: Channel) -> None:
-        """Write the report; the conversation that ends last has all of it."""
+    async def _keep(self, peer: str, channel: Channel) -> None:
+        """Write the report once the last has no more to decrypt: where it is, the key is needed no more."""
+        self._over.add(peer)
+        while len(self._over) < len(self._journals):
+            await channel.pause()
         with self._one:
             self._traffic |= {f"{phase} ({peer})": of for phase, of in channel.traffic.items()}
             counts = {name: journal.read() for name, journal in self._journals.items()}

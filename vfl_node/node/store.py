@@ -53,8 +53,8 @@ class Record:
 
     @property
     def resumable(self) -> bool:
-        """Whether it ended only because its peer was lost or the disk was full; what it needs to go on is kept."""
-        return self.state == "failed" and self.code in ("E_PEER_LOST", "E_PEER_ABSENT", "E_DISK_FULL")
+        """Whether it ended only because its peer was lost, or the disk or memory was full; what it needs to go on is kept."""
+        return self.state == "failed" and self.code in ("E_PEER_LOST", "E_PEER_ABSENT", "E_DISK_FULL", "E_WORKER")
 
     @property
     def parties(self) -> list[str]:

@@ -100,7 +100,7 @@ class Work:
         while True:
             started = None
             try:
-                with self._meeting() as meeting:
+                with self._meeting(lost) as meeting:
                     self._meet(meeting, deadline)
                     started = time.monotonic()
                     self._converse(table, meeting)
@@ -108,7 +108,7 @@ class Work:
             except PeerLost as error:
                 self.stop.check()
                 if error.code == "E_PEER_ABSENT":
-                    if self._folder.kept:
+                    if self._folder.kept and self._settings.role != "coordinator":  # whose key the others may still need
                         text = "not every party has confirmed that it kept its half"
                         log.warning(text, job=self.record.id, reason=error.message)
                         return
@@ -153,8 +153,8 @@ class Work:
                 raise error
             raise error from None
 
-    def _meeting(self) -> Meeting:
-        return Meeting(self.record.id, self._others, self._peers, self.stop, self.progress)
+    def _meeting(self, lost: str = "") -> Meeting:
+        return Meeting(self.record.id, self._others, self._peers, self.stop, self.progress, lost=lost)
 
     def _meet(self, meeting: Meeting, deadline: float) -> None:
         """Begin a conversation with each of the others.

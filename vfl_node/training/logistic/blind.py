@@ -52,6 +52,8 @@ class ActiveBlind:
 
     def __init__(self, seat: Seat) -> None:
         self._seat = seat
+        one = np.frombuffer((1).to_bytes(seat.public.width, "big"), np.uint8)
+        self._nothing = seat.encryptor.blind(one[None, :], "nothing")  # an Enc(0) as large as any ciphertext
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
@@ -85,13 +87,13 @@ class ActiveBlind:
         seat = self._seat
         factor = round(0.25 / count * 2**WEIGHT)
         noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
-        columns = [dithered(encode(column, SCORE + WEIGHT), genuine, noise) for column in (own * genuine[:, None]).T]
+        columns = [dithered(encode(column, SCORE + WEIGHT), genuine, noise) for column in own.T]
         values = packed(list(zip(*columns, strict=True)), seat.scales.groups, seat.scales.slot)
         residuals = []
         labels = _labels(seat, step, RESIDUALS)
         for group, column in enumerate(theirs):
             product = homomorphic.scale(seat.public, column, [factor] * len(column), WEIGHT, seat.workers)
-            product[~genuine] = np.frombuffer((1).to_bytes(seat.public.width, "big"), np.uint8)  # the product of nothing
+            product[~genuine] = self._nothing
             fresh = seat.encryptor.encrypt(values[group], labels[group])
             residuals.append(homomorphic.add(seat.public, product, fresh, seat.workers))
         return residuals
@@ -151,13 +153,13 @@ class PassiveBlind:
 
 
 def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomness) -> list[int]:
-    """``values`` with uniform noise of :data:`DITHER` bits added where ``genuine``; bool[B].
+    """``values`` with uniform noise of :data:`DITHER` bits where ``genuine``, bool[B], and 0 elsewhere.
 
     A float has 53 bits, so that what it becomes at 80 fractional bits ends in zeros, and what is a
     multiple of 1/|I| stays one: sums of such numbers showed I, or |I|, in their last bits.
     """
     noise = (randomness.uint64(len(values)) >> np.uint64(64 - DITHER)).astype(np.int64) - (1 << (DITHER - 1))
-    return [value + int(bits) * int(own) for value, bits, own in zip(values, noise, genuine, strict=True)]
+    return [(value + int(bits)) * int(own) for value, bits, own in zip(values, noise, genuine, strict=True)]
 
 
 def _labels(seat: Seat, step: int, tensor: str) -> list[str]:

@@ -62,7 +62,7 @@ def result(job: Job, counts: Mapping[str, Count]) -> TrainingResult:
     """What a coordinator can tell of a training, from each data party's ``counts``."""
     assert isinstance(job.train, Logistic)
     rounds = max(count.step + 1 for count in counts.values())
-    features = {name: count.gradient // job.train.outputs for name, count in counts.items() if count.requests}
+    features = {name: count.columns for name, count in counts.items() if count.requests}
     return TrainingResult(
         epochs=(),
         steps=rounds,

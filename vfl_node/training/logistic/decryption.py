@@ -15,8 +15,8 @@ What is refused: a tensor that the job's flow does not give this sender, another
 planned, an iteration out of place, one asked twice in an attempt, and one before the last
 that was answered in any attempt. Everything sent is masked (:mod:`vfl_node.training.logistic.masks`).
 
-A party that was told how wide the other's side is says to the coordinator what the other's
-plan must be; two statements that differ end the job.
+The active party is told how wide the passive one's side is, and says to the coordinator what
+that one's plan must be; two statements that differ end the job. Its own plan is its own word.
 
 What cannot be detected: a sender may hide other values of the same shape than the planned
 ones, such as residuals in place of gradient entries. The plan bounds how many it can have
@@ -55,15 +55,30 @@ class Tensor:
 
     Attributes:
         name: ``gradient`` or ``loss``.
-        units: values, or groups of values packed from the beginning.
-        unit_bits: bits of each.
-        values: how many there are in all units together.
+        units: what one ciphertext held before packing: a value, or several side by side.
+        slots: values a unit, at most.
+        slot_bits: bits of each.
     """
 
     name: str
     units: int
-    unit_bits: int
-    values: int
+    slots: int
+    slot_bits: int
+
+    @property
+    def unit_bits(self) -> int:
+        """Bits of a unit."""
+        return self.slots * self.slot_bits
+
+    @property
+    def values(self) -> int:
+        """Most values in all units together."""
+        return self.units * self.slots
+
+    def fits(self, plaintexts: Sequence[int], per: int) -> bool:
+        """Whether each of ``plaintexts``, ``per`` units in all but the last, holds nothing beyond its units."""
+        filled = [min(per, self.units - start) * self.unit_bits for start in range(0, self.units, per)]
+        return all(value.bit_length() <= bits for value, bits in zip(plaintexts, filled, strict=True))
 
 
 def tensors_of(train: Logistic, role: str) -> tuple[str, ...]:
@@ -81,13 +96,13 @@ class Count:
         step: the last iteration answered; −1: none.
         requests: answers given.
         values: in them.
-        gradient: values of one gradient; 0 before the first.
+        columns: of the sender's side, as its plan has them; 0 before the first answer.
     """
 
     step: int = -1
     requests: int = 0
     values: int = 0
-    gradient: int = 0
+    columns: int = 0
 
 
 class Journal(Protocol):
@@ -171,7 +186,7 @@ class Service:
     ) -> None:
         self._channel, self._private, self._workers = channel, private, workers
         self._allowed = tensors_of(train, role)
-        self._iterations = train.iterations
+        self._iterations, self._outputs = train.iterations, train.outputs
         self._journal, self._pins, self._other = journal, pins, other
         self.count = journal.read()
         self._plan: Mapping[str, Tensor] = {}
@@ -199,7 +214,10 @@ class Service:
         if expected is not None and tensors != tuple(expected):
             raise self._refused("plans other shapes than those of a gradient of its columns")
         room = self._private.public.bits - 2
-        if any(not 0 < tensor.unit_bits <= room or not 0 <= tensor.units < 1 << 24 for tensor in tensors):
+        if any(
+            not (0 < tensor.unit_bits <= room and 0 <= tensor.units < 1 << 24 and tensor.slots <= self._outputs)
+            for tensor in tensors
+        ):
             raise self._refused("plans tensors of an impossible shape")
         self._pin(self._channel.peer, tensors)
         if plan.theirs:
@@ -243,10 +261,11 @@ class Service:
         homomorphic.check(public, packed)
         count = self.count
         count.step, count.requests, count.values = step, count.requests + 1, count.values + tensor.values
-        count.gradient = self._plan[GRADIENT].values
+        gradient = self._plan[GRADIENT]
+        count.columns = gradient.units // -(-self._outputs // gradient.slots)
         self._journal.write(count)  # before the answer: what may have been seen is counted
         plaintexts = decrypt(self._private, packed, self._workers)
-        if any(value.bit_length() > per * tensor.unit_bits for value in plaintexts):
+        if not tensor.fits(plaintexts, per):
             raise self._refused("asks for values that are wider than planned")
         size = public.width // 2
         rows = np.frombuffer(b"".join(int(value).to_bytes(size, "big") for value in plaintexts), np.uint8)
@@ -258,7 +277,9 @@ class Service:
         """Both data parties' statements about the plan of ``sender``, and those of all attempts, are one."""
         try:
             self._pins.check(f"decryption plan of {sender}", hashlib.sha256(repr(tensors).encode()).digest())
-        except StateError:
+        except StateError as error:
+            if error.code != "E_REPLAY":
+                raise
             raise StateError(
                 f"{self._channel.peer} states another decryption plan of {sender} than was stated before, by either party",
                 code="E_REPLAY",
@@ -275,7 +296,7 @@ class Service:
 
 
 def _read(tensors: Iterable[pb.MaskedTensor]) -> tuple[Tensor, ...]:
-    return tuple(Tensor(tensor.name, tensor.units, tensor.unit_bits, tensor.values) for tensor in tensors)
+    return tuple(Tensor(tensor.name, tensor.units, tensor.slots, tensor.slot_bits) for tensor in tensors)
 
 
 class Decryptor:
@@ -319,10 +340,7 @@ class Decryptor:
         """Plain ``units`` of tensor ``name`` laid out as :meth:`pack` does."""
         tensor = self._tensors[name]
         per = packing.slots(self.public.bits, tensor.unit_bits)
-        return [
-            sum(unit << (tensor.unit_bits * place) for place, unit in enumerate(units[start : start + per]))
-            for start in range(0, len(units), per)
-        ]
+        return [packing.join(units[start : start + per], tensor.unit_bits) for start in range(0, len(units), per)]
 
     async def ask(self, step: int, name: str, packed: Ciphertexts) -> None:
         """Send the packed, masked and blinded tensor ``name`` of iteration ``step``."""
@@ -342,7 +360,7 @@ class Decryptor:
         per = packing.slots(self.public.bits, tensor.unit_bits)
         rows = await self._channel.receive_rows(width=size, count=-(-tensor.units // per))
         values = [int.from_bytes(row.tobytes(), "big") for row in rows]
-        if any(value.bit_length() > per * tensor.unit_bits for value in values):
+        if not tensor.fits(values, per):
             raise ProtocolError(f"{self._channel.peer} returned values wider than they were masked", code="E_DECRYPTION")
         return packing.unpack(values, tensor.unit_bits, tensor.units, per)
 

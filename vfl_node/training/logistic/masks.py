@@ -1,8 +1,8 @@
 """What keeps a gradient from the party that decrypts it.
 
 additive (default)
-    each entry G has a uniform ρ added to it, 64 bits wider than G's bound: what is decrypted
-    is within 2⁻⁶³ of noise.
+    each entry G has a uniform ρ added to it, 64 bits wider than G's range: what is decrypted
+    is within 2⁻⁶⁴ of noise.
 multiplicative (the paper's)
     each entry is multiplied by a secret r of either sign, 2²⁴ ≤ |r| < 2⁶⁴. An entry that is 0
     stays 0, and a product's size tells about G's.
@@ -46,7 +46,7 @@ class Mask:
     def draw(cls, kind: MaskKind, count: int, bound: int, randomness: Randomness) -> Mask:
         """A new mask for ``count`` values of ``bound`` bits."""
         if kind == "additive":
-            low, width = 1 << bound, (1 << (bound + MASK_BITS)) - (1 << bound)
+            low, width = 1 << bound, 1 << (bound + 1 + MASK_BITS)
             return cls(None, tuple(low + randomness.below(width) for _ in range(count)))
         low, width = 1 << LEAST_FACTOR, (1 << MASK_BITS) - (1 << LEAST_FACTOR)
         factors = tuple((low + randomness.below(width)) * (1 - 2 * randomness.below(2)) for _ in range(count))

@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
 from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
+from vfl_node.crypto.paillier import packing
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.processes import Processes
@@ -83,19 +85,18 @@ class Opening:
         if mask.factors:
             units = homomorphic.scale(public, units, mask.factors, MASK_BITS, self._workers)
         offsets = iter(mask.offsets)
-        shifted = [sum(next(offsets) << (bits * place) for place in range(size)) for size in layout]
+        shifted = [packing.join(islice(offsets, size), bits) for size in layout]
         packed = self._decryptor.pack(name, units)
         packed = homomorphic.add_plain(public, packed, self._decryptor.packed_units(name, shifted), self._workers)
         await self._decryptor.ask(step, name, self._encryptor.blind(packed, f"{step}/{name}"))
         opened = await self._decryptor.opened(step, name)
-        slot = (1 << bits) - 1
-        masked = [unit >> (bits * place) & slot for unit, size in zip(opened, layout, strict=True) for place in range(size)]
+        masked = [value for unit, size in zip(opened, layout, strict=True) for value in packing.split(unit, bits, size)]
         return mask.remove(masked, self._decryptor.peer)
 
 
 def shapes(tensors: Sequence[str], columns: int, scales: Scales) -> tuple[Tensor, ...]:
     """What ``tensors`` of a side with ``columns`` columns look like when they are decrypted."""
     groups = scales.groups
-    gradient = Tensor(GRADIENT, columns * len(groups), groups[0] * scales.slot, columns * sum(groups))
-    known = {GRADIENT: gradient, LOSS: Tensor(LOSS, 1, slot_bits(scales.loss), 1)}
+    gradient = Tensor(GRADIENT, columns * len(groups), groups[0], scales.slot)
+    known = {GRADIENT: gradient, LOSS: Tensor(LOSS, 1, 1, slot_bits(scales.loss))}
     return tuple(known[name] for name in tensors)

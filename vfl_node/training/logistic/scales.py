@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vfl_node.crypto.fixed_point import SPARE_BITS, Bound, slot_bits
+from vfl_node.crypto.fixed_point import Bound, slot_bits
+from vfl_node.crypto.paillier.packing import join, slots
 from vfl_node.data.design import MOST
 from vfl_node.job import Logistic
 
@@ -65,7 +66,7 @@ class Scales:
         residual = fraction + (0 if train.loss == "exact" else SCORE_RANGE)
         gradient = Bound(terms=rows, factor=MOST, value=1 << residual)
         loss = Bound(terms=rows, factor=1, value=1 << (loss_fraction(train) + 2 * SCORE_RANGE))
-        fit = (train.key_bits - SPARE_BITS) // gradient.slot_bits(train.key_bits)
+        fit = slots(train.key_bits, gradient.slot_bits(train.key_bits))
         if blind:
             loss.slot_bits(train.key_bits)
         full, rest = divmod(train.outputs, fit)
@@ -89,7 +90,4 @@ def packed(values: Sequence[Sequence[int]], groups: Sequence[int], slot: int) ->
         [group][B].
     """
     bounds = [sum(groups[:group]) for group in range(len(groups) + 1)]
-    return [
-        [sum(value << (slot * place) for place, value in enumerate(row[low:high])) for row in values]
-        for low, high in pairwise(bounds)
-    ]
+    return [[join(row[low:high], slot) for row in values] for low, high in pairwise(bounds)]

@@ -55,7 +55,8 @@ class ActiveWithoutLabels:
         seat, positions = self._seat, self._seat.positions(step)
         genuine, count = seat.genuine(positions)
         weight = round(2**WEIGHT / count)
-        scores = in_range(seat.side.scores(positions))[:, 0] * genuine
+        scores = in_range(seat.side.scores(positions))[:, 0]
+        seat.prepare(step, self._labels)
         noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         await self._send(step, WEIGHTS, [weight * int(own) for own in genuine])
         await self._send(step, SCORES, dithered(encode(scores / count, SCORE + WEIGHT), genuine, noise))
@@ -65,6 +66,10 @@ class ActiveWithoutLabels:
         gradient = await seat.own_gradient(step, positions, [residuals], seat.scales.fraction + TIMES_FOUR)
         seat.side.update(gradient)
         return Outcome(await receive_end(seat.channel, step))
+
+    def _labels(self, step: int) -> list[str]:
+        squares = [SQUARES] if self._seat.train.tolerance > 0 else []
+        return [f"{step}/{tensor}" for tensor in (WEIGHTS, SCORES, *squares)]
 
     async def _send(self, step: int, tensor: str, values: list[int]) -> None:
         await send_encrypted(self._seat.channel, step, tensor, self._seat.encryptor.encrypt(values, f"{step}/{tensor}"))

@@ -25,16 +25,16 @@ class DecryptionPlan(_message.Message):
     def __init__(self, tensors: _Optional[_Iterable[_Union[MaskedTensor, _Mapping]]] = ..., first_step: _Optional[int] = ..., theirs: _Optional[_Iterable[_Union[MaskedTensor, _Mapping]]] = ...) -> None: ...
 
 class MaskedTensor(_message.Message):
-    __slots__ = ("name", "units", "unit_bits", "values")
+    __slots__ = ("name", "units", "slots", "slot_bits")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
-    UNIT_BITS_FIELD_NUMBER: _ClassVar[int]
-    VALUES_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SLOT_BITS_FIELD_NUMBER: _ClassVar[int]
     name: str
     units: int
-    unit_bits: int
-    values: int
-    def __init__(self, name: _Optional[str] = ..., units: _Optional[int] = ..., unit_bits: _Optional[int] = ..., values: _Optional[int] = ...) -> None: ...
+    slots: int
+    slot_bits: int
+    def __init__(self, name: _Optional[str] = ..., units: _Optional[int] = ..., slots: _Optional[int] = ..., slot_bits: _Optional[int] = ...) -> None: ...
 
 class DecryptionRequest(_message.Message):
     __slots__ = ("step", "tensor", "done")
