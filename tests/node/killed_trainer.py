@@ -2,7 +2,8 @@
 
 :func:`run` becomes one, as :mod:`killed_node` does. Its folder holds ``death`` until it comes:
 ``MESSAGE STEP``, to die instead of sending that message of that iteration, or ``checkpoint STEP``,
-to die when that one is stored; ``MESSAGE`` alone for one that has no iteration. Every job has the same seed at this party.
+to die when that one is stored; ``MESSAGE`` alone for one that has no iteration, ``PhaseEnd PHASE`` for the last of a
+phase. Every job has the same seed at this party.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def run(folder: Path, arguments: list[str], log: Path) -> None:
 
     async def sends(channel: Channel, message: Any) -> None:
         step = f" {message.step}" if "step" in message.DESCRIPTOR.fields_by_name else ""
-        may_die(f"{message.DESCRIPTOR.name}{step}")
+        phase = f" {channel.phase_name}" if message.DESCRIPTOR.name == "PhaseEnd" else ""
+        may_die(f"{message.DESCRIPTOR.name}{step}{phase}")
         await send(channel, message)
 
     def saves(checkpoints: FileCheckpoints, name: str, *arguments: Any) -> None:

@@ -50,6 +50,12 @@ MATRIX = [
     *((flow, name, f"checkpoint {step}") for flow in FLOWS for name in ("clinic", "lab") for step in range(1, ITERATIONS + 1)),
     *((flow, name, what) for flow in FLOWS for name in ONCE[flow] for what in ONCE[flow][name]),
     *((flow, "lab", LAST) for flow in FLOWS),
+    *(
+        (flow, name, f"PhaseEnd {phase}")
+        for flow in ("coordinator-clear", "coordinator")
+        for name in NAMES
+        for phase in ("decrypt", "finish")
+    ),
 ]
 SOME = [
     ("two-party", "clinic", "Decrypted 1"),
@@ -138,6 +144,19 @@ def nodes(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize(("flow", "victim", "place"), SOME)
 def test_killed_in_training(nodes: Nodes, flow: str, victim: str, place: str) -> None:
     nodes.survives(flow, victim, place)
+
+
+def test_the_key_is_kept_until_both_have_done(nodes: Nodes) -> None:
+    """The coordinator's report says that nobody needs the key any more."""
+    expected = nodes.clean("coordinator-clear")
+    job_id = nodes.submit("coordinator-clear", lab="PhaseEnd decrypt")
+    nodes.wait_dead("lab")
+    folder = nodes.federation.job_folder("notary", job_id)
+    nodes.federation.wait_until(lambda: "lab" in nodes.federation.view("notary", job_id)["note"])  # for which it waits
+    assert not (folder / "artefacts" / "report.json").exists()
+    assert (folder / "seed").exists()
+    nodes.federation.start("lab")
+    assert nodes.outcome("coordinator-clear", job_id) == expected
 
 
 def test_all_killed_at_once(nodes: Nodes) -> None:
