@@ -24,7 +24,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.files import write_whole
 from vfl_node.job import Flow, Job, Name, Parties
 from vfl_node.ledger import Learnt
-from vfl_node.settings import Role
+from vfl_node.settings import Role, role_in
 from vfl_node.training.task import TrainingResult
 from vfl_node.transport.channel import Traffic
 
@@ -224,7 +224,7 @@ def build(
         job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.model_dump(mode="json")),
         manifest_digest=digest,
         party=party,
-        role=_role(job.parties, party),
+        role=role_in(job.parties, party),
         parties=job.parties,
         started=started,
         finished=finished,
@@ -261,12 +261,6 @@ def installed_versions() -> dict[str, str]:
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of ``report.json``."""
     return Report.model_json_schema(mode="serialization")
-
-
-def _role(parties: Parties, party: str) -> Role:
-    if party == parties.coordinator:
-        return "coordinator"
-    return "active" if party == parties.active else "passive"
 
 
 def _sizes(

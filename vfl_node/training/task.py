@@ -115,17 +115,17 @@ class TrainingResult:
     steps: int
     rows: tuple[int, int]
     device: str
-    metrics: Values | None
-    local_metrics: Values | None
-    intervals: Mapping[str, Mapping[str, float]]
-    local_intervals: Mapping[str, Mapping[str, float]]
-    gains: Mapping[str, Mapping[str, float]]
-    population: Mapping[str, Any] | None
-    calibration_curve: Curve
-    local_calibration_curve: Curve
-    weights: Mapping[str, Tensor]
-    encoder: str
     learnt: Mapping[str, tuple[Learnt, ...]]
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    encoder: str = ""
+    metrics: Values | None = None
+    local_metrics: Values | None = None
+    intervals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    local_intervals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gains: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    population: Mapping[str, Any] | None = None
+    calibration_curve: Curve = field(default_factory=list)
+    local_calibration_curve: Curve = field(default_factory=list)
     logistic: LogisticFigures | None = None
 
 

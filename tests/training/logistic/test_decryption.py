@@ -423,7 +423,7 @@ def test_a_bad_key_is_refused(hub: Any, logistic: Any, monkeypatch: pytest.Monke
 def test_a_plaintext_holds_nothing_beyond_its_units() -> None:
     """Else the room that is left in the last ciphertext would open values that nobody counts."""
     tensor = Tensor("gradient", units=5, slots=2, slot_bits=30)
-    assert tensor.values == 10
+    assert tensor.values(2) == 10
     assert tensor.fits([(1 << 180) - 1, (1 << 120) - 1], per=3)
     assert not tensor.fits([(1 << 180) - 1, 1 << 120], per=3)
     assert not tensor.fits([1 << 180, 0], per=3)

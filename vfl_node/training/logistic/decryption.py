@@ -70,10 +70,13 @@ class Tensor:
         """Bits of a unit."""
         return self.slots * self.slot_bits
 
-    @property
-    def values(self) -> int:
-        """Most values in all units together."""
-        return self.units * self.slots
+    def columns(self, outputs: int) -> int:
+        """Of a side whose gradient for ``outputs`` models this is."""
+        return self.units // -(-outputs // self.slots)
+
+    def values(self, outputs: int) -> int:
+        """In all units together."""
+        return self.columns(outputs) * outputs
 
     def fits(self, plaintexts: Sequence[int], per: int) -> bool:
         """Whether each of ``plaintexts``, ``per`` units in all but the last, holds nothing beyond its units."""
@@ -260,9 +263,8 @@ class Service:
         packed = await self._channel.receive_rows(width=public.width, count=-(-tensor.units // per))
         homomorphic.check(public, packed)
         count = self.count
-        count.step, count.requests, count.values = step, count.requests + 1, count.values + tensor.values
-        gradient = self._plan[GRADIENT]
-        count.columns = gradient.units // -(-self._outputs // gradient.slots)
+        count.step, count.requests, count.values = step, count.requests + 1, count.values + tensor.values(self._outputs)
+        count.columns = self._plan[GRADIENT].columns(self._outputs)
         self._journal.write(count)  # before the answer: what may have been seen is counted
         plaintexts = decrypt(self._private, packed, self._workers)
         if not tensor.fits(plaintexts, per):

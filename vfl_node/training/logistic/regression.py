@@ -194,7 +194,9 @@ class _Run:
             told, values = await receive_figures(self._channel, len(epochs), task.evaluate.metrics)
             epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, told, strict=True)]
         decryptions = {
-            name: place.step * sum(tensor.values for tensor in plan) for name, plan in self._plans(self._scales).items() if plan
+            name: place.step * sum(tensor.values(train.outputs) for tensor in plan)
+            for name, plan in self._plans(self._scales).items()
+            if plan
         }
         if self._service:  # which knows better: an iteration that was repeated was decrypted again
             decryptions[self._channel.peer] = self._service.count.values
@@ -206,9 +208,6 @@ class _Run:
             device="cpu",
             metrics=values,
             local_metrics=found.local_metrics if found else None,
-            intervals={},
-            local_intervals={},
-            gains={},
             population={"population": "owned", "rows": found.rows, "real_share": 1.0} if found else None,
             calibration_curve=found.curve if found else [],
             local_calibration_curve=found.local_curve if found else [],
