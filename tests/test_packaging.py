@@ -133,6 +133,6 @@ def test_example_jobs_parse(path: Path) -> None:
     assert load_job(path).name == path.parent.name.replace("_", "-")
 
 
-@pytest.mark.parametrize("name", ["clinic", "lab"])
+@pytest.mark.parametrize("name", ["clinic", "lab", "coordinator"])
 def test_compose_settings_parse(name: str) -> None:
     assert load_settings(ROOT / "deploy" / f"{name}.yaml").name == name

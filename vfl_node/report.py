@@ -219,12 +219,14 @@ def build(
     Raises:
         pydantic.ValidationError: a value that the format does not allow, such as NaN.
     """
-    digest = job.digest()
+    digest, role = job.digest(), role_in(job.parties, party)
+    if role is None:
+        raise ValueError("the report of a party that the job does not name")
     return Report(
         job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.model_dump(mode="json")),
         manifest_digest=digest,
         party=party,
-        role=role_in(job.parties, party),
+        role=role,
         parties=job.parties,
         started=started,
         finished=finished,
