@@ -21,15 +21,16 @@ import numpy as np
 
 from benchmarks.measure import alone
 from benchmarks.tables import head, line, number
-from vfl_node.crypto.fixed_point import MASK_BITS, Bound, encode
+from vfl_node.crypto.fixed_point import Bound, encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.paillier.matrix import multiply
-from vfl_node.crypto.paillier.packing import pack, slots, unpack
+from vfl_node.crypto.paillier.packing import join, pack, slots, unpack
 from vfl_node.crypto.processes import InProcess, Processes, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.training.logistic.masks import Mask
 
 T = TypeVar("T")
 
@@ -121,19 +122,15 @@ def stages(key_bits: int, short_exponents: bool, processes: int) -> list[Stage]:
     gradient = stage("matrix", "strong", multiply, public, features, sent, workers)
     packed = stage("packing", "strong", pack, public, gradient, slot_bits, workers)
     per = slots(public, slot_bits)
-    offset, width = 1 << bound.bits, 2 << (bound.bits + MASK_BITS)
-    masks = [offset + strong_randomness.below(width) for _ in range(FEATURES)]
+    drawn = Mask.draw("additive", FEATURES, bound.bits, strong_randomness)
 
     def mask() -> Any:
-        sums = [
-            sum(value << (slot * slot_bits) for slot, value in enumerate(masks[start : start + per]))
-            for start in range(0, FEATURES, per)
-        ]
+        sums = [join(drawn.offsets[start : start + per], slot_bits) for start in range(0, FEATURES, per)]
         return strong.blind(homomorphic.add_plain(public, packed, sums, workers), "gradient")
 
     masked = stage("masking and blinding", "strong", mask, sends=len(packed) * public.width)
     opened = stage("decryption", "weak", decrypt, private, masked, workers, sends=len(packed) * public.width // 2)
-    found = [value - mask for value, mask in zip(unpack(opened, slot_bits, FEATURES, per), masks, strict=True)]
+    found = drawn.remove(unpack(opened, slot_bits, FEATURES, per), "weak")
     if found != [sum(x * d for x, d in zip(column, numbers, strict=True)) for column in features.T.tolist()]:
         raise SystemExit("the gradient is wrong")
     workers.close()
