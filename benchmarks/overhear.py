@@ -108,7 +108,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
 
     def learning(channel: Channel, i: int) -> Any:
         _listen(channel, heard[i])
-        task = Task(views[i], tables[i], job.train, job.evaluate, clock=lambda: 0.0)
+        task = Task(views[i], tables[i], job.train, job.evaluate, clock=lambda: 0.0, party=job.parties.all[i])
         return (train_passive if i else train_active)(channel, task, training[i])
 
     with tempfile.TemporaryDirectory() as scratch:
