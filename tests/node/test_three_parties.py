@@ -307,6 +307,26 @@ def test_a_job_cancelled_while_one_was_down_ends_there_too(stage: Stage) -> None
     assert "clinic" in error["message"]
 
 
+def test_cancelling_a_job_that_could_be_resumed_ends_it_everywhere(stage: Stage) -> None:
+    """Nobody waits for it any more, so nobody keeps its secrets."""
+    federation = stage.federation
+    for name in ("notary", "clinic"):
+        federation.kill(name, signal.SIGTERM)
+        federation.start(name, peer_wait_s=2)
+    federation.wait_until(lambda: all(federation.connected(name) for name in ROLES))
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    federation.kill("lab")
+    stage.ends(job_id, clinic="failed", notary="failed")
+    assert all(federation.view(name, job_id)["resumable"] for name in ("clinic", "notary"))
+    federation.client("clinic").cancel(job_id)
+    federation.wait_until(lambda: federation.view("notary", job_id)["state"] == "cancelled")
+    federation.wait_until(lambda: not (federation.job_folder("notary", job_id) / "seed").exists())
+    for name in ("notary", "clinic"):
+        federation.kill(name, signal.SIGTERM)
+        federation.start(name, peer_wait_s=30)
+
+
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_a_party_that_fails_says_so_at_both_others(stage: Stage, name: str) -> None:
     stage.tell(f"{name}-fails")
