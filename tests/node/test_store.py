@@ -16,7 +16,7 @@ from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.ledger import Learnt
 from vfl_node.models import storage
-from vfl_node.node.store import JobFolder, Store
+from vfl_node.node.store import JobFolder, Record, Store
 from vfl_node.transport.channel import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
@@ -148,3 +148,17 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     write_whole(path, b"new")
     assert path.read_bytes() == b"new"
     assert [entry.name for entry in tmp_path.iterdir()] == ["f"]
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "resumable"),
+    [
+        ("failed", "E_PEER_ABSENT", True),
+        ("failed", "E_WORKER", True),
+        ("failed", "E_DATA", False),
+        ("cancelled", "E_WORKER", False),
+    ],
+)
+def test_what_may_go_on(state: str, code: str, resumable: bool) -> None:
+    record = Record(id="a", name="a", submitter="a", spec="{}", state=state, code=code)  # type: ignore[arg-type]
+    assert record.resumable is resumable
