@@ -305,3 +305,18 @@ def test_a_child_starts_afresh(one, tasks):
     assert not {"torch", "pytest", "grpc"} & modules
     assert sum("socket" in name for name in files) == 1
     assert __file__ not in files
+
+
+@pytest.mark.parametrize(("fault", "status"), [("EOFError", 0), ("OSError", 0), ("MemoryError", 1)])
+def test_a_child_that_hears_nothing_any_more_ends(fault: str, status: int) -> None:
+    """Whatever the cause: one that lived on would leave its parent waiting, and outlive it."""
+    program = f"""
+from vfl_node.crypto import processes
+
+class Deaf:
+    def recv_bytes(self):
+        raise {fault}
+
+processes._receive(Deaf(), processes.SimpleQueue())
+"""
+    assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == status
