@@ -23,7 +23,7 @@ from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.progress import Silent
 from vfl_node.settings import Limits, Obfuscation, Role
-from vfl_node.transport.channel import memory_channels, run_together
+from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES: tuple[Role, Role] = ("active", "passive")
 

@@ -32,8 +32,9 @@ from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task
 from vfl_node.transport import codec
-from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
+from vfl_node.transport.memory import memory_channels, run_together
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -24,7 +24,7 @@ from vfl_node.crypto.rows import RowIndex, Rows, is_strictly_ascending, order_ro
 from vfl_node.crypto.workers import Workers
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.settings import Role
-from vfl_node.transport.channel import memory_channels
+from vfl_node.transport.memory import memory_channels
 
 THEIRS = "step 5 powers"
 _NOTHING = Scalar(1)

@@ -20,8 +20,9 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
 from vfl_node.progress import Silent
 from vfl_node.settings import Limits, Obfuscation
-from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
+from vfl_node.transport.memory import memory_channels, run_together
 
 SENT = {  # lists in the order each side sends them
     "psu": {

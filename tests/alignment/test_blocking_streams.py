@@ -16,8 +16,9 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
 from vfl_node.progress import Silent
 from vfl_node.settings import Limits, Obfuscation
-from vfl_node.transport.channel import Channel, memory_channels, run, run_together
+from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES = ("active", "passive")
 IDS = {"active": [b"%d" % i for i in range(900)], "passive": [b"%d" % i for i in range(300, 1700)]}

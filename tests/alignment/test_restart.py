@@ -30,8 +30,8 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.job import Align
 from vfl_node.settings import Limits, Obfuscation
-from vfl_node.transport.channel import _suspend, memory_channels
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.memory import memory_channels, suspend
 
 ROLES = ("active", "passive")
 RAM = "/dev/shm" if Path("/dev/shm").is_dir() else None  # a disk would take half of the time
@@ -133,7 +133,7 @@ class Wire:
             rows = session_pb2.Chunk.FromString(frame.body).rows
             self.life.sent[self.life.sending][1] += len(rows) // self.life.group.width
         await self.pipe.put(frame)
-        await _suspend()
+        await suspend()
 
     async def get(self):
         frame = await self.pipe.get()

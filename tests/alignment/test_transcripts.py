@@ -28,8 +28,9 @@ from vfl_node.errors import ProtocolError
 from vfl_node.job import Align
 from vfl_node.progress import Silent
 from vfl_node.settings import Limits, Obfuscation
-from vfl_node.transport.channel import Channel, memory_channels, run, run_together
+from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.memory import memory_channels, run_together
 
 FOLDER = Path(__file__).with_name("transcripts")
 NAMES = {"active": "clinic", "passive": "lab"}

@@ -11,7 +11,7 @@ from vfl_node.job import Job
 from vfl_node.node import preflight as module
 from vfl_node.node.preflight import Agreement, preflight
 from vfl_node.node.store import JobFolder
-from vfl_node.transport.channel import memory_channels, run_together
+from vfl_node.transport.memory import memory_channels, run_together
 
 
 def job(epochs: int = 3) -> Job:

@@ -20,7 +20,7 @@ from vfl_node.node.partners import Partner
 from vfl_node.node.party import Part, conversations
 from vfl_node.node.store import JobFolder
 from vfl_node.settings import Data, Settings
-from vfl_node.transport.channel import memory_channels, run_together
+from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES = {"clinic": "active", "lab": "passive"}
 JOB = """\

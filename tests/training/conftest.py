@@ -22,7 +22,7 @@ from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, toss
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
-from vfl_node.transport.channel import memory_channels, run_together
+from vfl_node.transport.memory import memory_channels, run_together
 
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
 

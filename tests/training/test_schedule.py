@@ -9,8 +9,9 @@ from vfl_node.alignment.alignment import MemoryPins, Pins
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, ProtocolError, StateError
 from vfl_node.training.schedule import Schedule, toss
-from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
+from vfl_node.transport.memory import memory_channels, run_together
 
 
 def tossed(ours: bytes, theirs: bytes, pins: tuple[Pins, Pins] | None = None) -> list[Any]:

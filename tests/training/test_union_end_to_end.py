@@ -18,7 +18,8 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Align, Evaluate, Job, Missing, Train
 from vfl_node.progress import Silent
 from vfl_node.settings import Limits, Obfuscation, Role
-from vfl_node.transport.channel import Channel, Traffic, memory_channels, run_together
+from vfl_node.transport.channel import Channel, Traffic
+from vfl_node.transport.memory import memory_channels, run_together
 
 CLINIC_MEASURES = ("mean texture", "mean smoothness", "mean symmetry", "mean fractal dimension")
 

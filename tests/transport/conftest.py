@@ -19,8 +19,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from vfl_node.errors import VflError
 from vfl_node.settings import Tls
 from vfl_node.transport import tls
-from vfl_node.transport.channel import Channel, memory_channels, run, run_together
+from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.grpc_channel import Dialer, LinkStream, NodeServer, StreamPipe
+from vfl_node.transport.memory import memory_channels, run_together
 
 FEDERATION = "trial"
 PEM = serialization.Encoding.PEM

@@ -11,6 +11,7 @@ import pytest
 
 from vfl_node.errors import DataError, Paused, PeerError, PeerLost, ProtocolError, StateError, UsageError
 from vfl_node.transport import channel as contract
+from vfl_node.transport import memory
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, Frame, PhaseEnd, Rows, RowsEnd
@@ -229,7 +230,7 @@ def test_the_reason_of_a_peer_that_left_reaches_one_that_only_sends(world) -> No
         channel._phase = "size"
         await channel.send(SetSize(count=0))
         if world.name == "memory":
-            await contract._suspend()
+            await memory.suspend()
         while True:
             await channel.send(SetSize(count=0))
 

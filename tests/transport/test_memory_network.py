@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from vfl_node.errors import PeerLost
-from vfl_node.transport.channel import Channel, memory_network, run_together
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel
+from vfl_node.transport.memory import memory_network, run_together
 
 NAMES = ("clinic", "lab", "notary")
 

@@ -23,7 +23,8 @@ from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, conversations
 from vfl_node.node.store import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.settings import Data, Limits, Role, Settings, role_in
-from vfl_node.transport.channel import Channel, memory_network, run_together
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.memory import memory_network, run_together
 
 
 def simulate(

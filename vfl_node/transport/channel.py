@@ -1,7 +1,7 @@
 """The contract every protocol is written against: an ordered, typed conversation with one peer.
 
 Protocols are coroutines. Over gRPC a thread steps one with :func:`run` and every await
-simply blocks; in memory :func:`run_together` steps all parties in turn on one thread,
+simply blocks; in memory :func:`vfl_node.transport.memory.run_together` steps all parties in turn on one thread,
 deterministically. Protocol code cannot tell which.
 
 On the wire each message is a ``Frame`` bound to (job, attempt, phase, sequence, type). A
@@ -12,11 +12,9 @@ them: an end of stream alone never counts as an end.
 from __future__ import annotations
 
 import hashlib
-import types
-from collections.abc import AsyncIterator, Collection, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from itertools import chain, combinations
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -312,91 +310,3 @@ def run(protocol: Coroutine[Any, Any, T]) -> T:
         return stop.value
     protocol.close()
     raise RuntimeError("a protocol over a blocking channel must not suspend")
-
-
-class _MemoryPipe:
-    """One end of a pair of queues; ``get`` suspends while its queue is empty."""
-
-    def __init__(self) -> None:
-        self.inbox: list[bytes] = []
-        self.other: _MemoryPipe = self
-        self.closed = False
-
-    async def put(self, frame: session_pb2.Frame) -> None:
-        if self.other.closed:
-            raise PeerLost("the peer has ended its conversation")
-        self.other.inbox.append(frame.SerializeToString())
-
-    async def get(self) -> session_pb2.Frame:
-        while not self.inbox:
-            if self.other.closed:
-                raise PeerLost("the peer has ended its conversation")
-            await _suspend()
-        return session_pb2.Frame.FromString(self.inbox.pop(0))
-
-    async def pause(self) -> None:
-        if self.other.closed and not self.inbox:
-            raise PeerLost("the peer has ended its conversation")
-        await _suspend()
-
-    def close(self) -> None:
-        self.closed = True
-
-
-@types.coroutine
-def _suspend() -> Generator[None, None, None]:
-    yield
-
-
-def memory_channels(first: str, second: str, *, job_id: str = "memory") -> tuple[Channel, Channel]:
-    """Two connected in-memory channels: the one ``first`` holds (its peer is ``second``), and the other."""
-    a, b = _MemoryPipe(), _MemoryPipe()
-    a.other, b.other = b, a
-    return Channel(a, peer=second, job_id=job_id), Channel(b, peer=first, job_id=job_id)
-
-
-def memory_network(*names: str, job_id: str = "memory") -> dict[str, dict[str, Channel]]:
-    """In-memory channels between each two of several parties: party → peer → the channel it holds, in the order given."""
-    held: dict[str, dict[str, Channel]] = {name: {} for name in names}
-    for first, second in combinations(names, 2):
-        held[first][second], held[second][first] = memory_channels(first, second, job_id=job_id)
-    return held
-
-
-def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collection[Channel]]) -> list[Any]:
-    """Step protocols in turn on this thread until all have ended; deterministic.
-
-    Each is given with its channel, or with all of its channels, which are closed when it ends, so
-    that its peers see the end. Returns results in order; a protocol that failed yields its exception.
-
-    Raises:
-        RuntimeError: all of them wait for a message (a deadlock).
-    """
-    results: list[Any] = [None] * len(protocols)
-    held = [[channels] if isinstance(channels, Channel) else list(channels) for _, channels in protocols]
-    pending = {index: protocol for index, (protocol, _) in enumerate(protocols)}
-    while pending:
-        traffic_before = _total(chain(*held))
-        ended = []
-        for index, protocol in pending.items():
-            try:
-                protocol.send(None)
-                continue
-            except StopIteration as stop:
-                results[index] = stop.value
-            except Exception as error:  # noqa: BLE001 - the peers must see the end whatever happened
-                results[index] = error
-            for channel in held[index]:
-                channel.close()
-            ended.append(index)
-        for index in ended:
-            del pending[index]
-        if pending and not ended and _total(chain(*held)) == traffic_before:
-            for protocol in pending.values():
-                protocol.close()
-            raise RuntimeError("every party waits for a message")
-    return results
-
-
-def _total(channels: Iterable[Channel]) -> int:
-    return sum(t.messages_sent + t.messages_received for channel in channels for t in channel.traffic.values())

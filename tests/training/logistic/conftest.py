@@ -32,8 +32,9 @@ from vfl_node.training.logistic.side import Side
 from vfl_node.training.logistic.task import Regression
 from vfl_node.training.schedule import Schedule, toss
 from vfl_node.training.task import TrainingResult
-from vfl_node.transport.channel import Channel, memory_network, run_together
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.memory import memory_network, run_together
 
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
 HUB = keys.generate(512, Randomness(b"h" * 32))

@@ -21,8 +21,9 @@ from vfl_node.training.logistic.coordinator import coordinate
 from vfl_node.training.logistic.decryption import Count, Decryptor, FileJournal, MemoryJournal, Service, Tensor, tensors_of
 from vfl_node.training.logistic.opening import shapes
 from vfl_node.training.logistic.scales import Scales
-from vfl_node.transport.channel import Channel, memory_channels, run_together
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
+from vfl_node.transport.memory import memory_channels, run_together
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}
 GRADIENT, LOSS = Tensor("gradient", 5, 1, 150), Tensor("loss", 1, 1, 200)

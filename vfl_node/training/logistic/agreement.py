@@ -30,7 +30,8 @@ LEAST = 2
 was seen to succeed up to 1.5 rows a column, by reducing lattices."""
 
 AMPLE = 20
-"""Shared rows a column from which on the passive party's gradients tell dummies hardly better than chance."""
+"""Shared rows a column below which gradients are warned about; from there on the published attack on dummies is at
+chance, a stronger one is not where the active party has no columns (docs/privacy.md)."""
 
 KINDS = 20
 """Kinds of records below which the active party's own columns do not hide |I|."""

@@ -1,0 +1,101 @@
+"""Conversations within one process: parties take turns on one thread, deterministically. For simulations and tests."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Collection, Coroutine, Generator, Iterable
+from itertools import chain, combinations
+from typing import Any
+
+from vfl_node.errors import PeerLost
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import session_pb2
+
+
+class _MemoryPipe:
+    """One end of a pair of queues; ``get`` suspends while its queue is empty."""
+
+    def __init__(self) -> None:
+        self.inbox: list[bytes] = []
+        self.other: _MemoryPipe = self
+        self.closed = False
+
+    async def put(self, frame: session_pb2.Frame) -> None:
+        if self.other.closed:
+            raise PeerLost("the peer has ended its conversation")
+        self.other.inbox.append(frame.SerializeToString())
+
+    async def get(self) -> session_pb2.Frame:
+        while not self.inbox:
+            if self.other.closed:
+                raise PeerLost("the peer has ended its conversation")
+            await suspend()
+        return session_pb2.Frame.FromString(self.inbox.pop(0))
+
+    async def pause(self) -> None:
+        if self.other.closed and not self.inbox:
+            raise PeerLost("the peer has ended its conversation")
+        await suspend()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@types.coroutine
+def suspend() -> Generator[None, None, None]:
+    """Let the other parties of this thread go on."""
+    yield
+
+
+def memory_channels(first: str, second: str, *, job_id: str = "memory") -> tuple[Channel, Channel]:
+    """Two connected in-memory channels: the one ``first`` holds (its peer is ``second``), and the other."""
+    a, b = _MemoryPipe(), _MemoryPipe()
+    a.other, b.other = b, a
+    return Channel(a, peer=second, job_id=job_id), Channel(b, peer=first, job_id=job_id)
+
+
+def memory_network(*names: str, job_id: str = "memory") -> dict[str, dict[str, Channel]]:
+    """In-memory channels between each two of several parties: party → peer → the channel it holds, in the order given."""
+    held: dict[str, dict[str, Channel]] = {name: {} for name in names}
+    for first, second in combinations(names, 2):
+        held[first][second], held[second][first] = memory_channels(first, second, job_id=job_id)
+    return held
+
+
+def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collection[Channel]]) -> list[Any]:
+    """Step protocols in turn on this thread until all have ended; deterministic.
+
+    Each is given with its channel, or with all of its channels, which are closed when it ends, so
+    that its peers see the end. Returns results in order; a protocol that failed yields its exception.
+
+    Raises:
+        RuntimeError: all of them wait for a message (a deadlock).
+    """
+    results: list[Any] = [None] * len(protocols)
+    held = [[channels] if isinstance(channels, Channel) else list(channels) for _, channels in protocols]
+    pending = {index: protocol for index, (protocol, _) in enumerate(protocols)}
+    while pending:
+        traffic_before = _total(chain(*held))
+        ended = []
+        for index, protocol in pending.items():
+            try:
+                protocol.send(None)
+                continue
+            except StopIteration as stop:
+                results[index] = stop.value
+            except Exception as error:  # noqa: BLE001 - the peers must see the end whatever happened
+                results[index] = error
+            for channel in held[index]:
+                channel.close()
+            ended.append(index)
+        for index in ended:
+            del pending[index]
+        if pending and not ended and _total(chain(*held)) == traffic_before:
+            for protocol in pending.values():
+                protocol.close()
+            raise RuntimeError("every party waits for a message")
+    return results
+
+
+def _total(channels: Iterable[Channel]) -> int:
+    return sum(t.messages_sent + t.messages_received for channel in channels for t in channel.traffic.values())
