@@ -139,6 +139,9 @@ def test_doubts_about_the_job_are_told(attempt: Any, shared: Any, logistic: Any)
     told = attempt(logistic(short_exponents=True))(shared(rows=60))[1].logistic.warnings
     assert any("key has 512 bits" in text for text in told)
     assert any("further assumption" in text for text in told)
+    assert any("as few as 0 shared rows" in text for text in told)
+    told = attempt(logistic(least_rows=20))(shared(rows=60))[1].logistic.warnings
+    assert not any("further assumption" in text or "as few as" in text for text in told)
 
 
 # who is genuine must have cover

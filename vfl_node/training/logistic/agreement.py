@@ -152,5 +152,10 @@ def _doubts(train: Logistic) -> Iterator[str]:
     """Warnings about the job itself."""
     if train.key_bits < RECOMMENDED_BITS:
         yield f"The Paillier key has {train.key_bits} bits; {RECOMMENDED_BITS} are recommended today (train.key_bits)."
+    if train.least_rows < AMPLE:
+        yield (
+            f"Columns that set as few as {train.least_rows} shared rows apart stay (train.least_rows), and their gradients "
+            f"show those rows' residuals; at least {AMPLE} are recommended."
+        )
     if train.short_exponents:
         yield "Noise with short exponents rests on a further assumption (train.short_exponents)."
