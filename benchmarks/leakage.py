@@ -31,7 +31,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.metrics import auc
 from vfl_node.models import Bottom, initialise
-from vfl_node.privacy.attacks import Batch, invert, longitudinal, near_duplicate, spectral
+from vfl_node.privacy.attacks import Batch, invert, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
 from vfl_node.privacy.attacks.longitudinal import SMALLEST
 from vfl_node.privacy.attacks.transcript import by_epoch
 
@@ -49,20 +49,19 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
         [[batch for batch in repeat if batch.epoch < epochs] for repeat in transcript[:repeats]]
         for transcript in (met.embeddings, met.gradients)
     )
-    loss = average(g, lambda rows: rows.norm(dim=2).mean(dim=0), size)  # a gradient is as long as its row fits badly
-    for attack, found in membership(h, epochs, ~p, a):
+    tested = met.tested[:repeats] if tests else []
+    for attack, found in membership(h, tested, epochs, ~p, a):
         yield "active", LACKED, attack, found
-    yield "active", LACKED, "row loss", judged(~p, loss, a)
-    distance = twins([batch for repeat in h for batch in repeat] + (met.tested[:repeats] if tests else []), size)
-    yield "active", LACKED, "same-step twin", judged(~p, -distance, a)
+    with_labels = [spectral.with_labels(repeat, met.labels) for repeat in h[:1]]  # the labels of the first repeat
+    yield "active", LACKED, "spectral, with labels", by_batch(with_labels, ~p, a)
+    distance = same_step_twin.least([*itertools.chain(*h), *tested], size)
     for which, of in (LACKED, ~p), ("own records the peer holds", p):
         yield "active", which, "share with an exact twin", share(distance < EXACT, a & of & ~np.isnan(distance))
 
     real = met.labels != met.labels[~a][0]  # no synthetic label is of this class
     for among, rows in ("", p), (", seen with the synthetic label", p & ~real):
-        for attack, found in membership(g, epochs, ~a, rows):
+        for attack, found in membership(g, [], epochs, ~a, rows):
             yield "passive", LACKED + among, attack, found
-        yield "passive", LACKED + among, "row loss", judged(~a, loss, rows)
     side = average(g, direction, size)
     yield "passive", "label used", "gradient direction", judged(real, side, np.ones(size, dtype=bool))
     seen = p & (side > 0)
@@ -70,18 +69,28 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
     yield "passive", "own records given away by the label", "share the peer holds", share(a, seen)
 
 
-def membership(repeats: Transcript, epochs: int, secret: Mask, among: Mask) -> Iterator[tuple[str, float | None]]:
-    """The product's attacks on a transcript, judged on the positions ``among``."""
-    change = average(repeats, longitudinal.scores, len(secret)) if epochs > 1 else np.full(len(secret), np.nan)
+def membership(
+    repeats: Transcript, tested: list[Batch], epochs: int, secret: Mask, among: Mask
+) -> Iterator[tuple[str, float | None]]:
+    """The product's attacks on a transcript, judged on the positions ``among``; twins also among the rows ``tested``."""
+    size, batches = len(secret), [*itertools.chain(*repeats)]
+    change = average(repeats, longitudinal.scores, size) if epochs > 1 else np.full(size, np.nan)
     yield "longitudinal", judged(secret, change, among)
-    near = average(repeats, lambda rows: torch.stack([*map(near_duplicate.scores, rows)]).mean(dim=0), len(secret))
+    near = average(repeats, lambda rows: torch.stack([*map(near_duplicate.scores, rows)]).mean(dim=0), size)
     yield "near_duplicate", judged(secret, near, among)
-    by_batch = []
+    yield "row_loss", judged(secret, row_loss.average(batches, size), among)
+    yield "same_step_twin", judged(secret, -same_step_twin.least([*batches, *tested], size), among)
+    yield "spectral", by_batch(repeats, secret, among)
+
+
+def by_batch(repeats: Transcript, secret: Mask, among: Mask) -> float | None:
+    """The spectral attack's mean over batches, judged on the positions ``among``."""
+    found = []
     for batch in itertools.chain(*repeats):
         judging = among[batch.positions]
-        by_batch.append(auc(secret[batch.positions][judging], spectral.scores(batch.rows).numpy()[judging]))
-    defined = [value for value in by_batch if value is not None]
-    yield "spectral", statistics.fmean(defined) if defined else None
+        found.append(auc(secret[batch.positions][judging], spectral.scores(batch.rows).numpy()[judging]))
+    defined = [value for value in found if value is not None]
+    return statistics.fmean(defined) if defined else None
 
 
 def average(repeats: Transcript, scores: Callable[[Tensor], Tensor], size: int) -> NDArray[np.float64]:
@@ -96,18 +105,9 @@ def average(repeats: Transcript, scores: Callable[[Tensor], Tensor], size: int) 
 
 def direction(rows: Tensor) -> Tensor:
     """On which side of the main direction of unit gradients each row lies, float64[k]; the rarer side is positive."""
-    units = normalize(rows, dim=2, eps=SMALLEST)  # (E, k, d)
-    sides = torch.stack([unit @ torch.linalg.svd(unit, full_matrices=False).Vh[0] for unit in units])  # (E, k)
+    units = normalize(rows.double(), dim=2, eps=SMALLEST)  # (E, k, d)
+    sides = torch.stack([unit @ spectral.main_direction(unit) for unit in units])  # (E, k)
     return (sides * torch.where((sides > 0).double().mean(dim=1) > 0.5, -1.0, 1.0)[:, None]).mean(dim=0)
-
-
-def twins(batches: list[Batch], size: int) -> NDArray[np.float64]:
-    """The least relative distance to another row that the *same* weights embedded, float64[size]; NaN: never met."""
-    least = np.full(size, np.nan)
-    for batch in batches:
-        distance = -near_duplicate.scores(batch.rows) / batch.rows.double().norm(dim=1).clamp_min(SMALLEST)
-        least[batch.positions] = np.fmin(least[batch.positions], distance.numpy())
-    return least
 
 
 def judged(secret: Mask, scores: NDArray[np.float64], among: Mask) -> float | None:

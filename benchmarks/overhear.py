@@ -55,7 +55,7 @@ class Overheard:
         labels: float32[m], real or synthetic, as used in the first repeat.
         passive_randomness: all that the passive party drew in training comes from it.
         encoder: how it encoded its columns.
-        embeddings: received by the active party.
+        embeddings: received by the active party, with the gradients it sent.
         gradients: received by the passive party; of the sum over the batch, not the mean, so
             that a smaller last batch has the same scale.
         tested: for each repeat one batch, the embeddings of all rows held out.
@@ -119,7 +119,8 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
     schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
 
     first, _ = schedule.split(0, job.evaluate.test_fraction)
-    labels = shared_labels(views[0], tables[0].labels, first, job.train.missing.labels)
+    drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels/0")  # as the active half has it
+    labels = shared_labels(views[0], tables[0].labels, first, job.train.missing.labels, drawn, job.train.classes)
     kept = Overheard(*views, labels, training[1], Encoder.from_json(passive.encoder))
     embeddings, gradients = _tensors(heard[0], training_pb2.Embedding), _tensors(heard[1], training_pb2.Gradient)
     for repeat in range(job.evaluate.repeats):
@@ -129,8 +130,9 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
             for epoch in range(job.train.epochs)
             for positions in schedule.batches(repeat, epoch, rows, job.train.batch_size)
         ]
-        kept.embeddings.append([Batch(epoch, positions, next(embeddings)) for epoch, positions in steps])
-        kept.gradients.append([Batch(epoch, positions, next(gradients) * len(positions)) for epoch, positions in steps])
+        summed = [next(gradients) * len(positions) for _, positions in steps]
+        kept.embeddings.append([Batch(*step, next(embeddings), g) for step, g in zip(steps, summed, strict=True)])
+        kept.gradients.append([Batch(*step, g, g) for step, g in zip(steps, summed, strict=True)])
         tests = [next(embeddings) for _ in cut(held_out, job.train.batch_size)]
         kept.tested.append(Batch(0, held_out, torch.cat(tests)))
     return kept

@@ -8,7 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfl_node.charts import Bar, Calibration, Mark, Row, Scale, bar_chart, calibration_chart, dot_chart, line_chart, ticks
+from vfl_node.charts import (
+    Bar,
+    Calibration,
+    Curve,
+    Mark,
+    Row,
+    Scale,
+    bar_chart,
+    calibration_chart,
+    curves_chart,
+    dot_chart,
+    line_chart,
+    ticks,
+)
 
 HOSTILE = '</text><script>alert("1")</script>&\' onload=x'
 
@@ -18,6 +31,15 @@ DRAWINGS = {
     "flat": lambda text: line_chart("a", text, [(1, 0.5), (2, 0.5)], x_label=text, y_label=text),
     "reaching": lambda text: line_chart("a", text, [(1, 1.0), (2, 1.0)], x_label=text, y_label=text, reach=(0.9, 1)),
     "long": lambda text: line_chart("a", text, [(n, 1 / n) for n in range(1, 500)], x_label=text, y_label=text),
+    "curves": lambda text: curves_chart(
+        "a",
+        text,
+        [Curve(text, [(1, 0.5), (2, 0.9)], "first"), Curve(text, [(2, 0.2)], "alone")],
+        x_label=text,
+        y_label=text,
+        guides=[(0.5, text)],
+        reach=(0.4, 0.6),
+    ),
     "dots": lambda text: dot_chart(
         "a", text, [Mark(text, 0.9, 0.8, 0.95, "joint"), Mark(text, 0.7, 0.7, 0.7, "alone")], most=1
     ),
@@ -75,6 +97,20 @@ def test_a_curve_s_axis_takes_in_what_it_must_reach_and_goes_no_further() -> Non
         float(text.text) for text in ET.fromstring(DRAWINGS["reaching"]("x")).iter("text") if text.get("class") == "tick end"
     ]
     assert (min(levels), max(levels)) == (0.9, 1)
+
+
+def test_curves_share_axes_that_take_in_the_guides() -> None:
+    curves = [Curve("one", [(1, 0.6), (2, 0.7)], "first"), Curve("late", [(2, 0.5)], "alone")]
+    svg = ET.fromstring(curves_chart("a", "AUC", curves, x_label="epoch", y_label="AUC", guides=[(0.95, "limit")]))
+    assert [line.get("class") for line in svg.iter("polyline")] == ["curve first"]
+    dots = [(dot.get("class"), float(dot.get("cx")), float(dot.get("cy"))) for dot in svg.iter("circle")]
+    assert [style for style, *_ in dots] == ["dot first", "dot first", "dot alone"]
+    assert dots[1][1] == dots[2][1] > dots[0][1]
+    assert dots[1][2] < dots[0][2] < dots[2][2]
+    guide = next(line for line in svg.iter("line") if line.get("class") == "guide")
+    assert guide.get("y1") == guide.get("y2")
+    assert float(guide.get("y1")) < dots[1][2]
+    assert svg.find("desc").text == "AUC by epoch: one from 0.600 to 0.700; late from 0.500 to 0.500."
 
 
 def test_each_calibration_curve_has_its_own_style_points_and_words() -> None:

@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -14,8 +14,9 @@ from pydantic import ValidationError
 
 from vfl_node import report, report_page
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.job import Job
+from vfl_node.job import FeatureStrategy, Job, LabelStrategy
 from vfl_node.ledger import Learnt
+from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import Report
 from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Traffic
@@ -31,9 +32,11 @@ def around(value: float) -> dict[str, float]:
     return {"mean": value, "sd": 0.004, "low": value - 0.01, "high": value + 0.01}
 
 
-def a_job(*, align: dict[str, Any] | None = None, train: bool = True, **evaluate: Any) -> Job:
+def a_job(
+    *, align: dict[str, Any] | None = None, train: bool = True, missing: dict[str, Any] | None = None, **evaluate: Any
+) -> Job:
     parties = {"active": "clinic", "passive": "lab"}
-    rest = {"train": {"epochs": 3}, "evaluate": evaluate} if train else {}
+    rest = {"train": {"epochs": 3, "missing": missing or {}}, "evaluate": evaluate} if train else {}
     return Job.model_validate({"name": "trial", "parties": parties, "align": align or {}, **rest})
 
 
@@ -75,6 +78,17 @@ UNTOLD = replace(
     local_calibration_curve=[],
 )
 
+
+AUDITED = replace(
+    RESULT,
+    epochs=tuple(
+        replace(epoch, attacks={"longitudinal": late, "row_loss": 0.5 - step, "same_step_twin": 0.6 + step, "spectral": 0.51})
+        for epoch, late, step in zip(RESULT.epochs, (None, 0.52, 0.54), (0.1, 0.2, 0.3), strict=True)
+    ),
+    audit={"longitudinal": 0.53, "row_loss": 0.22, "same_step_twin": 0.7, "spectral": 0.51},
+)
+
+MATCHED = replace(RESULT, matched={"auc": 0.987, "ace": 0.02, "nll": 0.09, "accuracy": 0.96}, matched_rows=91)
 
 PSI = {"protocol": "psi"}
 APSI = {"protocol": "apsi", "obfuscation": {"size": 480}}
@@ -151,6 +165,8 @@ def build(job: Job | None = None, *, party: str = "clinic", training: TrainingRe
         "party": party,
         "alignment": aligned(job, party) if party in ("clinic", "lab") else None,
         "align_seconds": 0.5,
+        "records": 512 if party == "clinic" else 510 if party == "lab" else None,
+        "max_attack_auc": None,
         "traffic": {"preflight": Traffic(10, 20, 1, 2), "align": Traffic(3000, 4000, 5, 6)},
         "training": training if job.train else None,
         "started": "2026-03-01T10:00:00+00:00",
@@ -202,6 +218,17 @@ REPORTS = {
     "labels at the passive party, active": lambda: regression(flow="coordinator", loss="taylor", labels="passive"),
     "labels at the passive party, passive": lambda: regression(
         party="lab", flow="coordinator", loss="taylor", labels="passive"
+    ),
+    "audited, active": lambda: build(training=AUDITED, max_attack_auc=0.85),
+    "audited, passive": lambda: build(party="lab", training=replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)),
+    "nothing to tell apart": lambda: build(
+        training=replace(RESULT, epochs=tuple(replace(epoch, attacks={"spectral": None}) for epoch in RESULT.epochs))
+    ),
+    "matched": lambda: build(training=MATCHED),
+    "too few matched": lambda: build(training=replace(RESULT, matched=dict.fromkeys(VALUES))),
+    "down-sampled": lambda: build(a_job(align={"at_most": 512}), records=12_345),
+    "strategies": lambda: build(
+        a_job(missing={"labels": "random-pred", "draws": 5, "features": "gaussian", "calibration": "train"})
     ),
     "empty set": lambda: build(a_job(train=False), alignment=Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, 4, 0)),
 }
@@ -257,7 +284,7 @@ def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
     found = json.loads(built.to_json())
     for key, value in found.items():
         assert any(name.split(".")[0] == key for name in documented), key
-        inner = {"local_metrics": "metrics"}.get(key, key)
+        inner = {"local_metrics": "metrics", "matched_metrics": "metrics"}.get(key, key)
         if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases", "gains"):
             missing = {f"{inner}.{name}" for name in value} - {name.removesuffix("[]") for name in documented}
             assert not missing
@@ -268,6 +295,7 @@ def test_keys_of_the_whole() -> None:
     assert found["alignment"] == {
         "protocol": "psu",
         "group": "curve25519",
+        "records": 512,
         "ours": 512,
         "theirs": 510,
         "padded": False,
@@ -278,7 +306,7 @@ def test_keys_of_the_whole() -> None:
         "bytes_sent": 3000,
         "bytes_received": 4000,
     }
-    assert found["training"]["epochs"][0] == {"loss": 0.7, "auc": 0.8, "seconds": 0.1, "bytes": 1000}
+    assert found["training"]["epochs"][0] == {"loss": 0.7, "auc": 0.8, "seconds": 0.1, "bytes": 1000, "attacks": {}}
     assert found["metrics"]["auc"] == 0.991
     assert found["metrics"]["population"] == "owned"
     assert found["metrics"]["intervals"]["auc"]["repeats"] == 10
@@ -495,6 +523,102 @@ def test_page_draws_the_loss_of_each_iteration() -> None:
     assert "mean loss by iteration: from 0.7 at 1 to 0.4 at 3." in html
     assert "epoch" not in html
     assert "iteration" not in page(build())
+
+
+def test_the_audit_of_each_epoch_and_its_averages() -> None:
+    training = json.loads(REPORTS["audited, active"]().to_json())["training"]
+    assert training["epochs"][1]["attacks"] == {
+        "longitudinal": 0.52,
+        "row_loss": pytest.approx(0.3),
+        "same_step_twin": 0.8,
+        "spectral": 0.51,
+    }
+    assert (training["audit"]["row_loss"], training["max_attack_auc"]) == (0.22, 0.85)
+    for bad in ({"spectral": 1.1}, {"spectral": float("nan")}):
+        with pytest.raises(ValidationError):
+            build(training=replace(AUDITED, audit=bad))
+        with pytest.raises(ValidationError):
+            build(training=replace(RESULT, epochs=(Epoch(0.5, 0.9, 0.1, 1, bad),)))
+
+
+def test_page_draws_the_audit_and_says_what_it_means() -> None:
+    html = page(REPORTS["audited, active"]())
+    seen = text(html)
+    drawn = ET.fromstring(re.search(r'<svg[^>]*aria-labelledby="audit-title.*?</svg>', html, flags=re.S)[0])
+    assert drawn.find("desc").text == (
+        "AUC by epoch: longitudinal from 0.520 to 0.540; row loss from 0.400 to 0.200; same-step twin from 0.700 to 0.900; "
+        "spectral from 0.510 to 0.510."
+    )
+    assert [line.get("class") for line in drawn.iter("polyline")] == [
+        f"curve {of}" for of in ("joint", "second", "first", "third")
+    ]
+    assert {label.text for label in drawn.iter("text")} >= {"chance", "limit"}
+    assert "What the gradients tell clinic sends lab a gradient for every row, also where the label is made up" in seen
+    assert "row loss how large a row's gradient is 0.200 0.220" in seen
+    # folded: .22 tells more than .7
+    assert "The strongest, row loss, names the made-up row in 78 of 100 pairs" in seen
+    assert "a lower bound of what lab can tell" in seen
+    assert "The limit of clinic's owner is 0.85." in seen
+    passive = text(page(REPORTS["audited, passive"]()))
+    assert "What the embeddings tell lab sends clinic an embedding of every row, also where the columns are made up" in passive
+    assert "limit" not in passive
+    for name in ("active", "nothing to tell apart", "intersection"):
+        assert "made up" not in text(page(REPORTS[name]()))
+
+
+def test_page_has_the_metrics_of_rows_that_both_own() -> None:
+    assert json.loads(build(training=MATCHED).to_json())["matched_metrics"] == VALUES | {
+        "auc": 0.987,
+        "ace": 0.02,
+        "nll": 0.09,
+        "accuracy": 0.96,
+        "rows": 91,
+    }
+    seen = text(page(build(training=MATCHED)))
+    assert "Federated, rows of both" in seen
+    assert "0.991 0.987 0.972" in seen
+    assert "91 held-out rows that lab owns too" in seen
+    few = text(page(REPORTS["too few matched"]()))
+    assert "0.991 – 0.972" in few
+    assert "too few to be counted without telling of single ones" in few
+    assert "rows of both" not in text(page(build()))
+
+
+def test_page_says_that_a_part_of_the_records_took_part() -> None:
+    built = REPORTS["down-sampled"]()
+    assert (built.alignment.records, built.alignment.ours) == (12_345, 512)
+    assert (
+        "Of 12,345 records of clinic a random part of 512 took part ( align.at_most ), the same in every job with lab."
+        in text(page(built))
+    )
+    assert "random part" not in text(page(build()))
+
+
+@pytest.mark.parametrize(
+    ("party", "align", "used"),
+    [
+        ("clinic", {}, ("random-pred", "gaussian")),
+        ("lab", {}, ("random-pred", "gaussian")),
+        ("clinic", PSI, (None, None)),
+        ("lab", PSI, (None, None)),
+        ("clinic", APSI, ("random-pred", "gaussian")),  # its own columns of the rows that it lacks
+        ("lab", APSI, ("random-pred", "gaussian")),  # as far as it knows
+    ],
+)
+def test_strategies_are_those_that_were_needed(party: str, align: dict[str, Any], used: tuple[str | None, str | None]) -> None:
+    missing = {"labels": "random-pred", "draws": 5, "features": "gaussian"}
+    built = build(a_job(align=align, missing=missing), party=party, training=RESULT if party == "clinic" else UNTOLD)
+    strategies = built.training.strategies
+    assert (strategies.labels, strategies.features, strategies.calibration) == (*used, "none")
+    assert ("Missing labels random-pred : a class drawn anew" in text(page(built))) == (used[0] is not None)
+    assert ("the mean of 5 draws" in text(page(built))) == (used[0] is not None)
+    assert regression().training.strategies is None
+
+
+def test_every_strategy_and_attack_has_words() -> None:
+    for strategies, words in ((LabelStrategy, report_page.LABELS), (FeatureStrategy, report_page.FEATURES)):
+        assert set(get_args(strategies)) == set(words)
+    assert set(report_page.ATTACKS) == set(ATTACKS)
 
 
 def test_page_warns_before_the_result() -> None:

@@ -60,6 +60,15 @@ class Calibration:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """One of several curves of a :func:`curves_chart`: points of ascending x, at least one."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+    style: str
+
+
+@dataclass(frozen=True)
 class Bar:
     """A bar from ``start`` to ``end`` in the units of its chart."""
 
@@ -106,26 +115,34 @@ def line_chart(
     the values ``reach`` too.
     """
     (first_x, first_y), (last_x, last_y) = points[0], points[-1]
-    values = [*reach, *(y for _, y in points)]
     description = f"{y_label} by {x_label}: from {first_y:.4g} at {first_x:g} to {last_y:.4g} at {last_x:g}."
-    height = 200
-    svg = _drawing(name, title, description, height)
-    levels = ticks(min(values), max(values), 2)
-    x = Scale(first_x, last_x if last_x > first_x else first_x + 1, 58, WIDTH - 56)
-    y = Scale(levels[0], levels[-1], height - 42, 30)
-    _horizontal_grid(svg, levels, y, 48, WIDTH - 20)
-    for tick in ticks(first_x, last_x, 6):
-        if first_x <= tick <= last_x and tick == int(tick):
-            _text(svg, x(tick), height - 23, f"{tick:g}", "tick middle")
-    _text(svg, 0, 14, y_label, "axis")
-    _text(svg, (x.start + x.end) / 2, height - 4, x_label, "axis middle")
-    if len(points) > 1:
-        _add(svg, "polyline", class_="curve", points=" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points))
-    for index, (a, b) in enumerate(points):
-        if len(points) <= 20 or index in (0, len(points) - 1):
-            dot = _add(svg, "circle", class_="dot joint", cx=x(a), cy=y(b), r=3.0)
-            _add(dot, "title", f"{x_label} {a:g}: {b:.4g}")
+    svg = _drawing(name, title, description, 200)
+    x, y = _axes(svg, 200, points, x_label=x_label, y_label=y_label, reach=reach)
+    _curve(svg, x, y, points, "curve", "dot joint", x_label)
     _text(svg, x(last_x) + 8, y(last_y) + 4, f"{last_y:.3g}", "value")
+    return _written(svg)
+
+
+def curves_chart(
+    name: str,
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    x_label: str,
+    y_label: str,
+    guides: Sequence[tuple[float, str]] = (),
+    reach: Sequence[float] = (),
+) -> Markup:
+    """Several curves on the same axes; ``guides`` are named values, a line across at each. The reader needs a key beside it."""
+    ends = [f"{curve.label} from {curve.points[0][1]:.3f} to {curve.points[-1][1]:.3f}" for curve in curves]
+    svg = _drawing(name, title, f"{y_label} by {x_label}: {'; '.join(ends)}.", 260)
+    points = sorted(point for curve in curves for point in curve.points)
+    x, y = _axes(svg, 260, points, x_label=x_label, y_label=y_label, reach=[*reach, *(value for value, _ in guides)])
+    for value, label in guides:
+        _add(svg, "line", class_="guide", x1=48.0, x2=WIDTH - 20.0, y1=y(value), y2=y(value))
+        _text(svg, x.end + 6, y(value) - 5, label, "tick")  # right of every curve
+    for curve in curves:
+        _curve(svg, x, y, curve.points, f"curve {curve.style}", f"dot {curve.style}", f"{curve.label}, {x_label}")
     return _written(svg)
 
 
@@ -219,6 +236,34 @@ def _drawing(name: str, title: str, description: str, height: int) -> ET.Element
     _add(svg, "title", title, id=f"{name}-title")
     _add(svg, "desc", description, id=f"{name}-text")
     return svg
+
+
+def _axes(
+    svg: ET.Element, height: int, points: Sequence[tuple[float, float]], *, x_label: str, y_label: str, reach: Sequence[float]
+) -> tuple[Scale, Scale]:
+    """Axes for ``points``, of ascending x; the vertical one takes in the values ``reach`` too."""
+    first_x, last_x = points[0][0], points[-1][0]
+    values = [*reach, *(y for _, y in points)]
+    levels = ticks(min(values), max(values), height // 60 - 1)
+    x = Scale(first_x, last_x if last_x > first_x else first_x + 1, 58, WIDTH - 56)
+    y = Scale(levels[0], levels[-1], height - 42, 30)
+    _horizontal_grid(svg, levels, y, 48, WIDTH - 20)
+    for tick in ticks(first_x, last_x, 6):
+        if first_x <= tick <= last_x and tick == int(tick):
+            _text(svg, x(tick), height - 23, f"{tick:g}", "tick middle")
+    _text(svg, 0, 14, y_label, "axis")
+    _text(svg, (x.start + x.end) / 2, height - 4, x_label, "axis middle")
+    return x, y
+
+
+def _curve(svg: ET.Element, x: Scale, y: Scale, points: Sequence[tuple[float, float]], line: str, dot: str, said: str) -> None:
+    """A line through ``points``, and a dot at each, or at the first and last of many."""
+    if len(points) > 1:
+        _add(svg, "polyline", class_=line, points=" ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in points))
+    for index, (a, b) in enumerate(points):
+        if len(points) <= 20 or index in (0, len(points) - 1):
+            mark = _add(svg, "circle", class_=dot, cx=x(a), cy=y(b), r=3.0)
+            _add(mark, "title", f"{said} {a:g}: {b:.4g}")
 
 
 def _horizontal_grid(svg: ET.Element, levels: Sequence[float], y: Scale, left: float, right: float) -> None:

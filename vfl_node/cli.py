@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Optional
@@ -21,6 +22,7 @@ from rich.table import Table
 
 import vfl_node
 from vfl_node.errors import UsageError, VflError
+from vfl_node.files import write_whole
 from vfl_node.job import Job, load_job
 from vfl_node.logs import configure_logs
 from vfl_node.settings import Settings, load_settings
@@ -34,6 +36,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 INTERRUPTED = 130
+
+RESTART_S = 60.0
+"""How long a node may stay away that is restarted while it predicts."""
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 out = Console(highlight=False, soft_wrap=True)
@@ -125,13 +130,20 @@ def run(
     """Run a whole federation on this machine, to try a job on one's own files."""
     configure_logs(quiet=True)
     spec = load_job(job)
+    if spec.predict:
+        raise UsageError(
+            "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
+        )
     files = _data_files(spec, data)
     columns = {"id": id_column, "label": label_column}
     for number in (signal.SIGINT, signal.SIGTERM):  # also where the shell had SIGINT ignored, as for a background command
         signal.signal(number, _interrupted)
+    from vfl_node.node import estimate as estimates
     from vfl_node.terminal import Shown
 
     started = time.monotonic()
+    for line in estimates.of_files(spec, files, id_column):
+        out.print(line)
     with Shown(spec.name) as shown:
         if in_process:
             from vfl_node.node.simulation import simulate
@@ -187,6 +199,11 @@ def submit(
     """Submit a job at a running node."""
     spec = load_job(job)
     client = _client(config, node)
+    if config:
+        from vfl_node.node import estimate as estimates
+
+        for line in estimates.of_node(spec, load_settings(config)):
+            err.print(line)
     view = client.submit(spec.canonical())
     out.print(view["id"])
     if wait:
@@ -205,6 +222,29 @@ def jobs(config: ConfigOption = None, node: NodeOption = "", as_json: Annotated[
         done = f" {view['done']}/{view['total']}" if view["total"] and view["state"] == "running" else ""
         table.add_row(view["id"], view["state"], f"{view['phase']}{done}", ", ".join(view["parties"]), view["submitted"])
     out.print(table if views else "no jobs yet")
+
+
+@app.command()
+def predict(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job that trained the model, with `serve`.")],
+    data: Annotated[Path, typer.Option(help="CSV file with the ids of the records, and their columns where they are new.")],
+    target: Annotated[Path, typer.Option("--out", help="CSV file to write: ids and probabilities.")],
+    config: Annotated[Path, typer.Option(help="The node's configuration file.")],
+    align: Annotated[
+        bool, typer.Option("--align", help="The records are new: align them with the other party's first.")
+    ] = False,
+) -> None:
+    """Get predictions by the model of a job, from this node and its peer together."""
+    try:
+        request = data.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {data}: {error.strerror}", code="E_FILE") from None
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint="make it, or name another --out")
+    settings = load_settings(config)
+    answer = _predicted_new(settings, job_id, request) if align else _predicted(settings, job_id, request)
+    write_whole(target, answer)
+    out.print(f"wrote {target}")
 
 
 @app.command()
@@ -235,6 +275,46 @@ def _client(config: Path | None, node: str) -> Any:
     if node:
         return Client(node.removeprefix("http://").rstrip("/"))
     raise UsageError("name the node", hint="--config FILE of a node on this machine, or --node HOST:PORT")
+
+
+def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
+    """Predictions of known records. A node that is started again meanwhile is asked again: its answer is the same."""
+    from vfl_node.node.client import Client
+    from vfl_node.terminal import Shown
+
+    client = Client.of(settings)
+    client.job(model)
+    lost = 0.0
+    with Shown(model) as shown:
+
+        def look() -> None:
+            nonlocal lost
+            lost = 0.0
+            wanted = {"model": model, "to": settings.role, "rows": "known"}
+            for view in [view for view in client.jobs() if view["predict"] == wanted][:1]:
+                shown.update(view)
+
+        while True:
+            try:
+                return client.predict(model, request, look)
+            except UsageError as error:
+                lost = lost or time.monotonic()
+                if error.code != "E_NOT_RUNNING" or time.monotonic() > lost + RESTART_S:
+                    raise
+            time.sleep(1)
+            with suppress(UsageError):
+                client = Client.of(settings)  # perhaps at another port
+
+
+def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
+    """Predictions of new records, by a job of their own."""
+    from vfl_node.node.client import Client
+
+    client = Client.of(settings)
+    job_id = client.predict_new(model, request)["id"]
+    err.print(f"{job_id} goes on if this command is interrupted")
+    _follow(client, job_id)
+    return client.predictions(job_id)
 
 
 def _follow(client: Any, job_id: str) -> None:

@@ -26,6 +26,10 @@ Sizes = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
 IdForm = Literal["text", "nocase", "integer"]
 Flow = Literal["two-party", "coordinator", "coordinator-clear"]
 Scaling = Literal["standard", "unit", "none"]
+LabelStrategy = Literal["majority", "minority", "random-pos", "random-pred", "neighbors", "none"]
+FeatureStrategy = Literal["sampling", "interpolated", "jittered", "gaussian", "random", "naive", "none"]
+JobId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+"""What a node calls one run of a job."""
 
 WHY_TWO_PARTIES = {
     "psu": "a union of more than two sets needs a protocol of its own; unions in pairs would reveal pairwise overlaps",
@@ -96,6 +100,11 @@ class Align(Frozen):
         le=100_000_000,
         description="psu only: each set grows by twice as many made-up ids, and both see one of dummies + 1 overlaps",
     )
+    at_most: int | None = Field(
+        default=None,
+        ge=1,
+        description="a party with more records brings a fixed random part of so many, so that the union stays small",
+    )
 
     @field_validator("obfuscation", mode="before")
     @classmethod
@@ -132,12 +141,34 @@ class Align(Frozen):
         return self
 
 
-class Missing(Frozen):
-    """What stands in for a row that a party does not own."""
+class OwnedShares(Frozen):
+    """What share of the shared rows each party owns, where the alignment hides it: an agreed guess."""
 
-    labels: Literal["majority", "none"] = "majority"
-    features: Literal["sampling", "none"] = "sampling"
-    calibration: Literal["none", "train", "test"] = "none"
+    active: float = Field(gt=0, le=1, description="p_a: share of the rows with a real label")
+    passive: float = Field(gt=0, le=1, description="p_p: share of the rows with real features of the passive party")
+
+
+class Missing(Frozen):
+    """What stands in for a row that a party does not own (see docs/training.md)."""
+
+    labels: LabelStrategy = "majority"
+    draws: int = Field(default=1, ge=1, le=100, description="random-pred only: labels drawn a row and step; their mean is used")
+    features: FeatureStrategy = "sampling"
+    calibration: Literal["none", "train", "test"] = Field(
+        default="none", description="whether and when probabilities are corrected for rows that stand in"
+    )
+    calibrate: Literal["both", "labels", "features"] = Field(default="both", description="what calibration corrects for")
+    shares: OwnedShares | None = Field(
+        default=None, description="for calibration with align.dummies, which hide how many rows each party owns"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Missing:
+        if self.draws > 1 and self.labels != "random-pred":
+            raise ValueError("draws is for labels: random-pred, which draws labels anew in every step")
+        if self.shares and self.calibration == "none":
+            raise ValueError("shares is for calibration, and calibration is none")
+        return self
 
 
 class Train(Frozen):
@@ -145,6 +176,7 @@ class Train(Frozen):
 
     algorithm: Literal["split"] = "split"
     model: Literal["mlp", "wide_deep"] = "mlp"
+    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1")
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
     top: Sizes = (128, 128)
@@ -155,6 +187,17 @@ class Train(Frozen):
     learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Missing = Missing()
+
+    @property
+    def outputs(self) -> int:
+        """Logits a row: one for two classes, else one a class."""
+        return 1 if self.classes == 2 else self.classes
+
+    @model_validator(mode="after")
+    def _calibratable(self) -> Train:
+        if self.classes > 2 and self.missing.calibration != "none":
+            raise ValueError("missing.calibration is for two classes: set it to none")
+        return self
 
 
 class Logistic(Frozen):
@@ -229,12 +272,34 @@ class Evaluate(Frozen):
     share_with_passive: bool = Field(
         default=False, description="tell the passive party loss and metrics; they derive from labels"
     )
+    matched: bool = Field(
+        default=False, description="psu only: measure also on the held-out rows that both own, by histograms under encryption"
+    )
 
     @model_validator(mode="after")
     def _repeats_need_a_split(self) -> Evaluate:
         if self.repeats > 1 and self.test_fraction == 0:
             raise ValueError("repeats above 1 need a test_fraction above 0")
         return self
+
+
+class Serve(Frozen):
+    """Predictions after training: both parties keep what they need for them (see docs/prediction.md)."""
+
+    to: Literal["active", "passive", "both"] = Field(description="who may ask")
+    batch_size: int = Field(
+        default=256, ge=2, le=65_536, description="rows of an agreed batch, among which the wanted one is hidden"
+    )
+
+
+class Predict(Frozen):
+    """Predictions by the model of an earlier job."""
+
+    model: JobId = Field(description="the job that trained it")
+    to: Literal["active", "passive"] = Field(description="who asks, and gets them")
+    rows: Literal["known", "new"] = Field(
+        default="known", description="known: rows of the model's alignment, asked for one by one; new: of a new alignment, all"
+    )
 
 
 def _algorithm(value: object) -> object:
@@ -253,13 +318,15 @@ Training = Annotated[
 
 
 class Job(Frozen):
-    """One joint computation. Without ``train`` it only aligns."""
+    """One joint computation. Without ``train`` and ``predict`` it only aligns."""
 
     name: Name
     parties: Parties
     align: Align = Align()
     train: Training | None = None
     evaluate: Evaluate = Evaluate()
+    serve: Serve | None = None
+    predict: Predict | None = None
 
     @model_validator(mode="after")
     def _built(self) -> Job:
@@ -278,12 +345,18 @@ class Job(Frozen):
             if isinstance(self.train, Logistic):
                 self._can_regress(self.train)
             else:
-                self._can_train(self.train.missing)
+                self._can_train(self.train)
             if self.align.protocol == "apsi" and self.evaluate.share_with_passive:
                 raise ValueError(
                     "evaluate.share_with_passive must be false with apsi: metrics are counted over shared records, "
                     "so their values tell the passive party how many there are"
                 )
+        if self.predict and self.train:
+            raise ValueError("a job either trains or predicts: leave train or predict out")
+        if self.serve and not isinstance(self.train, Train):
+            raise ValueError("serve keeps a split network for predictions: it needs train with algorithm: split")
+        if self.evaluate.matched:
+            self._can_match()
         return self
 
     @property
@@ -296,7 +369,7 @@ class Job(Frozen):
     @property
     def classes(self) -> int:
         """How many classes the labels have."""
-        return self.train.classes if isinstance(self.train, Logistic) else 2
+        return self.train.classes if self.train else 2
 
     def _can_regress(self, train: Logistic) -> None:
         """Refuse what genuine-with-dummy training cannot do, or what would tell too much."""
@@ -318,8 +391,9 @@ class Job(Frozen):
         if self.evaluate.share_with_passive and train.labels == "passive":
             raise ValueError("evaluate.share_with_passive has nothing to share with labels: passive")
 
-    def _can_train(self, missing: Missing) -> None:
+    def _can_train(self, train: Train) -> None:
         """Refuse what would fail, or tell too much, only after a long alignment."""
+        missing = train.missing
         if self.align.protocol == "psu" and "none" in (missing.labels, missing.features):
             raise ValueError(
                 "psu trains on the union: train.missing.labels and train.missing.features must say "
@@ -330,8 +404,24 @@ class Job(Frozen):
                 "apsi trains on the obfuscated set, and the active party has no labels for the rows that are not its own: "
                 "train.missing.labels must say what stands in for them (majority)"
             )
-        if missing.calibration != "none" and (hidden := self._why_intersection_is_hidden()):
-            raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none")
+        hidden = self._why_intersection_is_hidden()
+        if missing.shares and not self.align.dummies:
+            raise ValueError(
+                "train.missing.shares is for align.dummies: without them both parties know how many rows are whose"
+            )
+        if missing.calibration != "none" and hidden and not missing.shares:
+            way_out = ", or state train.missing.shares" if self.align.dummies else ""
+            raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none{way_out}")
+
+    def _can_match(self) -> None:
+        """Refuse matched metrics where there is nothing to match, or they would tell too much."""
+        if self.align.protocol != "psu" or not isinstance(self.train, Train):
+            raise ValueError(
+                "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
+                "passive party which are"
+            )
+        if self.train.classes > 2:
+            raise ValueError("evaluate.matched is for two classes")
 
     def _why_intersection_is_hidden(self) -> str:
         if self.align.protocol == "apsi":
@@ -383,13 +473,19 @@ def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[s
 __all__ = [
     "Align",
     "Evaluate",
+    "FeatureStrategy",
     "IdForm",
     "Job",
+    "JobId",
+    "LabelStrategy",
     "Logistic",
     "Missing",
     "Name",
     "ObfuscatedSet",
+    "OwnedShares",
     "Parties",
+    "Predict",
+    "Serve",
     "Train",
     "Training",
     "UsageError",

@@ -99,6 +99,22 @@ def macro_auc(labels: Array, scores: Array) -> float | None:
     return math.fsum(defined) / len(defined) if defined else None
 
 
+def multiclass_nll(labels: Array, probabilities: Array) -> float | None:
+    """Mean −log of the true class's probability, [N, K], kept within :data:`EPSILON` of 0 and 1."""
+    if len(labels) == 0:
+        return None
+    p = np.clip(_numbers(probabilities), EPSILON, 1 - EPSILON)
+    return float(-np.log(p[np.arange(len(p)), np.asarray(labels).astype(np.int64)]).mean())
+
+
+def multiclass_ace(labels: Array, probabilities: Array) -> float | None:
+    """Mean over the K classes of :func:`ace` of each against the rest (Nixon et al. 2019)."""
+    columns = _numbers(probabilities).T
+    found = [ace(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
+    defined = [value for value in found if value is not None]
+    return math.fsum(defined) / len(defined) if defined else None
+
+
 Metric = Callable[[Array, Array], float | None]
 
 RANKING: dict[str, Metric] = {"auc": auc}
@@ -108,8 +124,19 @@ PROBABILISTIC: dict[str, Metric] = {"ace": ace, "nll": nll, "accuracy": accuracy
 """Metrics of probabilities."""
 
 
+MULTICLASS: dict[str, Metric] = {
+    "auc": macro_auc,
+    "ace": multiclass_ace,
+    "nll": multiclass_nll,
+    "accuracy": multiclass_accuracy,
+}
+"""The same with a column of probabilities for each class."""
+
+
 def compute(names: Sequence[str], labels: Array, scores: Array, probabilities: Array) -> dict[str, float | None]:
     """The metrics ``names``: ranking ones of ``scores``, which need no clamping to 0 … 1, the others of ``probabilities``."""
+    if np.ndim(probabilities) == 2:
+        return {name: MULTICLASS[name](labels, probabilities) for name in names}
     return {
         name: RANKING[name](labels, scores) if name in RANKING else PROBABILISTIC[name](labels, probabilities) for name in names
     }

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
+
+Attacks = Mapping[str, float | None]
+"""Attack → AUC with which it tells this party's synthetic rows from what the party sends; None where not defined."""
 
 
 class Progress(Protocol):
@@ -14,8 +18,17 @@ class Progress(Protocol):
     def advance(self, steps: int) -> None:
         """``steps`` more of the phase are done."""
 
-    def note(self, **values: float) -> None:
-        """Figures for the owner, such as ``loss=0.41``."""
+    def note(self, *, loss: float | None = None, local_loss: float | None = None, attacks: Attacks | None = None) -> None:
+        """Figures of an epoch; None or none for what this party does not know.
+
+        Args:
+            loss: of the federated model.
+            local_loss: of the active party's own model.
+            attacks: of this party's own audit.
+        """
+
+    def remark(self, text: str) -> None:
+        """One line that holds for the rest of the job, such as how many rows it trains on."""
 
 
 class Silent:
@@ -27,5 +40,8 @@ class Silent:
     def advance(self, steps: int) -> None:
         """Ignored."""
 
-    def note(self, **values: float) -> None:
+    def note(self, *, loss: float | None = None, local_loss: float | None = None, attacks: Attacks | None = None) -> None:
+        """Ignored."""
+
+    def remark(self, text: str) -> None:
         """Ignored."""

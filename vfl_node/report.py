@@ -22,7 +22,7 @@ from vfl_node import report_page
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import Frozen
 from vfl_node.files import write_whole
-from vfl_node.job import Flow, Job, Name, Parties
+from vfl_node.job import FeatureStrategy, Flow, Job, LabelStrategy, Name, Parties, Train
 from vfl_node.ledger import Learnt
 from vfl_node.settings import Role, role_in
 from vfl_node.training.task import TrainingResult
@@ -30,6 +30,13 @@ from vfl_node.transport.channel import Traffic
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Attacks = Annotated[
+    dict[str, Share | None],
+    Field(
+        description="attack → AUC with which this party's own audit tells its synthetic rows from real ones: 0.5 is chance, "
+        "both 0 and 1 tell all; null where not defined, empty where no row of this party is synthetic"
+    ),
+]
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
 LIBRARIES = ("cryptography", "gmpy2", "grpcio", "numpy", "protobuf", "pydantic", "pynacl", "safetensors", "torch")
@@ -55,7 +62,8 @@ class AlignmentSizes(Section):
 
     protocol: Literal["psu", "psi", "apsi"]
     group: str
-    ours: Count = Field(description="this party's records")
+    records: Count = Field(description="in this party's table")
+    ours: Count = Field(description="this party's records that took part; align.at_most may let fewer than all")
     theirs: Count = Field(description="the peer's records, as announced")
     padded: bool = Field(description="whether announced numbers are rounded up, so that they are the most there can be")
     rows: Count = Field(description="length of the shared order, rows that stand for no record included")
@@ -79,6 +87,15 @@ class EpochFigures(Section):
     )
     seconds: float = Field(ge=0)
     bytes: Count = Field(description="sent and received")
+    attacks: Attacks = Field(description="on what this party sent in the epoch")
+
+
+class Strategies(Section):
+    """What stood in where a row was not real at both parties."""
+
+    labels: LabelStrategy | None = Field(description="for a label that the active party lacks; null where it lacks none")
+    features: FeatureStrategy | None = Field(description="for columns that a party lacks; null where none are lacking")
+    calibration: Literal["none", "train", "test"] = Field(description="whether and when probabilities were corrected for it")
 
 
 class TrainingFigures(Section):
@@ -89,6 +106,9 @@ class TrainingFigures(Section):
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
     device: str
+    strategies: Strategies | None = Field(default=None, description="split: what stood in for rows that are not real")
+    audit: Attacks = Field(description="moving averages over the epochs of the first repeat, at its end")
+    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
     flow: Flow | None = Field(default=None, description="logistic: who decrypts, and what the active party sees of scores")
     rows: Count | None = Field(default=None, description="logistic: shared rows trained on; null if not known to this party")
     features: dict[Name, Count | None] | None = Field(
@@ -106,6 +126,8 @@ class TrainingFigures(Section):
         figures = (self.flow, self.features, self.rounds, self.decryptions, self.dropped)
         if any((figure is None) == (self.algorithm == "logistic") for figure in figures):
             raise ValueError("flow, features, rounds, decryptions and dropped are of a logistic regression, and all of them")
+        if (self.strategies is None) == (self.algorithm == "split"):
+            raise ValueError("strategies are of a split network")
         return self
 
 
@@ -138,6 +160,16 @@ class Metrics(Section):
     )
 
 
+class Matched(Section):
+    """The federated model on the held-out rows that both parties own; null throughout where they are too few to count."""
+
+    auc: float | None = None
+    ace: float | None = None
+    nll: float | None = None
+    accuracy: float | None = None
+    rows: Count | None
+
+
 class Entry(Section):
     """One thing that a party learnt, as :class:`vfl_node.ledger.Learnt`."""
 
@@ -158,7 +190,7 @@ class PhaseTraffic(Section):
 class Report(Section):
     """``report.json``."""
 
-    format: Literal[3] = Field(default=3, description="changes when a key changes its meaning")
+    format: Literal[4] = Field(default=4, description="changes when a key changes its meaning")
     job: JobRun
     manifest_digest: str = Field(description="as in job")
     party: Name = Field(description="whose report this is")
@@ -166,10 +198,14 @@ class Report(Section):
     parties: Parties
     started: UtcTime
     finished: UtcTime
-    alignment: AlignmentSizes | None = Field(description="null at the coordinator, which takes no part in it")
-    training: TrainingFigures | None = Field(description="null for a job that only aligns")
+    alignment: AlignmentSizes | None = Field(description="null at the coordinator, and for predictions of known records")
+    training: TrainingFigures | None = Field(description="null for a job that only aligns, or predicts")
     metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
     local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
+    matched_metrics: Matched | None = Field(
+        description="over the held-out rows that both own, counted under encryption, first repeat; null where the job does not "
+        "ask, and at the passive party"
+    )
     gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
     phases: dict[str, PhaseTraffic]
     learnt: dict[Name, tuple[Entry, ...]] = Field(description="party → what it learnt from the protocols")
@@ -177,11 +213,17 @@ class Report(Section):
 
     @model_validator(mode="after")
     def _whole(self) -> Report:
-        if (self.alignment is None) != (self.role == "coordinator"):
-            raise ValueError("alignment is null at the coordinator and nowhere else")
+        if (self.alignment is None) != (self.role == "coordinator" or self._predicts_known):
+            raise ValueError("alignment is null at the coordinator and in predictions of known records, and nowhere else")
         if set(self.learnt) != set(self.parties.all):
             raise ValueError("learnt has one list for each party of the job")
         return self
+
+    @property
+    def _predicts_known(self) -> bool:
+        """Whether no ids were aligned: the records are those of the training job."""
+        predict = self.job.spec.get("predict")
+        return isinstance(predict, dict) and predict["rows"] == "known"
 
     def to_json(self) -> str:
         """Indented JSON with sorted keys; finite numbers only."""
@@ -195,8 +237,11 @@ def build(
     party: str,
     alignment: Alignment | None,
     align_seconds: float | None,
+    records: int | None,
+    max_attack_auc: float | None,
     traffic: Mapping[str, Traffic],
     training: TrainingResult | None,
+    predictions: Mapping[str, tuple[Learnt, ...]] | None = None,
     started: str,
     finished: str,
     versions: Mapping[str, str],
@@ -209,9 +254,12 @@ def build(
         party: this party's name.
         alignment: as this party sees it; None at the coordinator.
         align_seconds: wall time of the alignment; likewise.
+        records: of its table; likewise.
+        max_attack_auc: its owner's limit for the audit; None: none.
         traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
             coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
-        training: None for a job that only aligns.
+        training: None for a job that only aligns, or predicts.
+        predictions: party → what it learnt from predictions; None where there were none.
         started: ISO 8601 in UTC, ending in ``+00:00``.
         finished: the same.
         versions: of the software, see :func:`installed_versions`.
@@ -230,13 +278,14 @@ def build(
         parties=job.parties,
         started=started,
         finished=finished,
-        alignment=_sizes(job, alignment, align_seconds, traffic),
-        training=_training(job, training) if training else None,
+        alignment=_sizes(job, alignment, align_seconds, records, traffic),
+        training=_training(job, role, alignment, training, max_attack_auc) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
+        matched_metrics=_matched(training) if training else None,
         gains=_intervals(job, training.gains) if training else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
-        learnt=_learnt(job, party, alignment, training),
+        learnt=_learnt(job, party, alignment, training.learnt if training else predictions),
         versions=dict(versions),
     )
 
@@ -266,13 +315,14 @@ def json_schema() -> dict[str, Any]:
 
 
 def _sizes(
-    job: Job, alignment: Alignment | None, seconds: float | None, traffic: Mapping[str, Traffic]
+    job: Job, alignment: Alignment | None, seconds: float | None, records: int | None, traffic: Mapping[str, Traffic]
 ) -> AlignmentSizes | None:
-    if alignment is None or seconds is None:
+    if alignment is None or seconds is None or records is None:
         return None
     return AlignmentSizes(
         protocol=job.align.protocol,
         group=alignment.group,
+        records=records,
         ours=alignment.ours,
         theirs=alignment.theirs,
         padded=alignment.padded,
@@ -285,7 +335,9 @@ def _sizes(
     )
 
 
-def _training(job: Job, result: TrainingResult) -> TrainingFigures:
+def _training(
+    job: Job, role: Role, alignment: Alignment | None, result: TrainingResult, max_attack_auc: float | None
+) -> TrainingFigures:
     of = result.logistic
     features = {name: of.features.get(name) for name in (job.parties.active, *job.parties.passive)} if of else None
     return TrainingFigures(
@@ -294,8 +346,29 @@ def _training(job: Job, result: TrainingResult) -> TrainingFigures:
         steps=result.steps,
         repeats=job.evaluate.repeats,
         device=result.device,
+        strategies=None if of else _strategies(job, role, alignment),
+        audit=dict(result.audit),
+        max_attack_auc=max_attack_auc,
         **(asdict(of) | {"features": features} if of else {}),
     )
+
+
+def _strategies(job: Job, role: Role, alignment: Alignment | None) -> Strategies:
+    assert isinstance(job.train, Train)
+    missing = job.train.missing
+    ours, theirs = (
+        (alignment.missing, alignment.missing_at_peer) if alignment else (None, None)
+    )  # None: hidden, there may be some
+    unlabelled = ours if role == "active" else theirs
+    return Strategies(
+        labels=None if unlabelled == 0 else missing.labels,
+        features=None if ours == theirs == 0 else missing.features,
+        calibration=missing.calibration,
+    )
+
+
+def _matched(result: TrainingResult) -> Matched | None:
+    return None if result.matched is None else Matched(**result.matched, rows=result.matched_rows)
 
 
 def _metrics(job: Job, result: TrainingResult, *, local: bool) -> Metrics | None:
@@ -323,14 +396,16 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
     return found or None
 
 
-def _learnt(job: Job, party: str, alignment: Alignment | None, training: TrainingResult | None) -> dict[str, tuple[Entry, ...]]:
+def _learnt(
+    job: Job, party: str, alignment: Alignment | None, more: Mapping[str, tuple[Learnt, ...]] | None
+) -> dict[str, tuple[Entry, ...]]:
     """This party's entries as its protocols gave them; another's as far as this party can know them."""
     others = [name for name in job.parties.all if name != party]
     found: dict[str, tuple[Learnt, ...]] = dict.fromkeys((party, *others), ())
     if alignment:
         found |= {party: alignment.learnt, others[0]: alignment.peer_learnt}
-    if training:
-        found = {name: entries + training.learnt[name] for name, entries in found.items()}
+    if more:
+        found = {name: entries + more[name] for name, entries in found.items()}
     return {name: tuple(Entry(**asdict(entry)) for entry in entries) for name, entries in found.items()}
 
 

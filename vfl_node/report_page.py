@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from vfl_node import charts
-from vfl_node.charts import Bar, Calibration, Mark, Row
+from vfl_node.charts import Bar, Calibration, Curve, Mark, Row
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -48,12 +48,47 @@ FLOWS = {
 """Flow of a logistic regression → who sees what while it trains."""
 
 
+LABELS = {
+    "majority": "the more frequent class",
+    "minority": "the rarer class",
+    "random-pos": "a class drawn once for each row, as often as it is among the real labels",
+    "random-pred": "a class drawn anew in each step, as the model predicts",
+    "neighbors": "the class of the nearest rows of the batch",
+    "none": "nothing",
+}
+FEATURES = {
+    "sampling": "columns of a random row of the party's own",
+    "interpolated": "columns between two rows of the party's own",
+    "jittered": "columns of a random row of the party's own, with noise",
+    "gaussian": "a random embedding, as long as the longest real one of the batch",
+    "random": "a random embedding with the mean and spread of real ones",
+    "naive": "values drawn for each column by itself",
+    "none": "nothing",
+}
+CALIBRATIONS = {
+    "none": "made-up labels and columns shift the probabilities",
+    "train": "in the loss, so that probabilities are as if all rows were real",
+    "test": "of the probabilities, after training",
+}
+"""Strategy of the job → what it does, in words."""
+
+ATTACKS = {
+    "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
+    "near_duplicate": ("near duplicate", "how near the nearest row of the batch is", "alone"),
+    "row_loss": ("row loss", "how large a row's gradient is", "second"),
+    "same_step_twin": ("same-step twin", "whether an equal row stands in the batch", "first"),
+    "spectral": ("spectral", "how a row lies along the batch's main direction", "third"),
+}
+"""Attack → (name, what it goes by, class of the style sheet)."""
+
+
 def render(report: dict[str, Any]) -> str:
     """The page of ``report``, the JSON form of a :class:`vfl_node.report.Report`."""
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     environment.filters |= {
+        "attack": attack_name,
         "bytes": human_bytes,
         "count": human_count,
         "duration": human_seconds,
@@ -76,6 +111,8 @@ def render(report: dict[str, Any]) -> str:
         iteration=iteration,
         flow=flow and FLOWS[flow].format(**parties | {"passive": parties["passive"][0]}),
         curves=_curves(report, iteration),
+        strategies=_strategies(report),
+        audit=_audit(report, iteration),
         comparisons=_comparisons(report),
         calibration=_calibration(report),
         protocol=alignment and PROTOCOLS[alignment["protocol"]],
@@ -91,6 +128,11 @@ def render(report: dict[str, Any]) -> str:
 def csp_source(text: str) -> str:
     """How a content security policy names the inline style or script ``text``, and so allows no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def attack_name(attack: str) -> str:
+    """An attack's name for people."""
+    return ATTACKS[attack][0] if attack in ATTACKS else attack.replace("_", " ")
 
 
 def human_bytes(count: float) -> str:
@@ -134,6 +176,49 @@ def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
         if points:
             drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label=iteration, y_label=label, reach=reach)
     return drawn
+
+
+def _strategies(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What stood in where a row was not real: (what for, strategy, in words)."""
+    used = (report["training"] or {}).get("strategies") or {}
+    draws = report["job"]["spec"]["train"]["missing"]["draws"] if used else 1
+    several = f"; the mean of {draws} draws" if draws > 1 else ""
+    named = (("labels", "Missing labels", LABELS), ("features", "Missing columns", FEATURES))
+    found = [
+        (title, used[name], words[used[name]] + several * (name == "labels")) for name, title, words in named if used.get(name)
+    ]
+    return [*found, ("Calibration", used["calibration"], CALIBRATIONS[used["calibration"]])] if found else []
+
+
+def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
+    """This party's attacks on what it sent: a drawing, and for each its style, words, newest and mean AUC."""
+    epochs = report["training"]["epochs"] if report["training"] else []
+    names = [name for name in ATTACKS if any(name in epoch["attacks"] for epoch in epochs)]
+    points = {
+        name: [
+            (float(number), auc) for number, epoch in enumerate(epochs, 1) if (auc := epoch["attacks"].get(name)) is not None
+        ]
+        for name in names
+    }
+    curves = [Curve(ATTACKS[name][0], points[name], ATTACKS[name][2]) for name in names if points[name]]
+    if not curves:
+        return None
+    means, most = report["training"]["audit"], report["training"]["max_attack_auc"]
+    strongest = max((name for name in names if means.get(name) is not None), key=lambda name: folded(means[name]), default=None)
+    guides = [(0.5, "chance")] + ([(most, "limit")] if most else [])
+    return {
+        "drawing": charts.curves_chart(
+            "audit", "AUC of attacks", curves, x_label=iteration, y_label="AUC", guides=guides, reach=(0.4, 0.6)
+        ),
+        "attacks": [(*ATTACKS[name], epochs[-1]["attacks"].get(name), means.get(name)) for name in names],
+        "strongest": strongest and (attack_name(strongest), round(100 * folded(means[strongest]))),
+        "limit": most,
+    }
+
+
+def folded(auc: float) -> float:
+    """An AUC read the way round in which it tells more: .3 is as good as .7."""
+    return max(auc, 1 - auc)
 
 
 def _comparisons(report: dict[str, Any]) -> dict[str, Markup]:

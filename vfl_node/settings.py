@@ -74,6 +74,13 @@ class Limits(Frozen):
         description="how many different pairs of sets, this node's and a peer's, may be aligned, ever; "
         "from two that differ in a few ids either party may learn about those",
     )
+    max_attack_auc: float | None = Field(
+        default=None,
+        gt=0.5,
+        le=1,
+        description="training stops when the attacks that this node runs on what it sends tell its synthetic rows better than "
+        "this (folded: .3 counts as .7), on the average of the last epochs; None: they are shown only",
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Limits:

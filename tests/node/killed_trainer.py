@@ -1,4 +1,4 @@
-"""A node that kills itself in the middle of a logistic regression, where a file tells it to.
+"""A node that kills itself in the middle of a logistic regression, or of predictions, where a file tells it to.
 
 :func:`run` becomes one, as :mod:`killed_node` does. Its folder holds ``death`` until it comes:
 ``MESSAGE STEP``, to die instead of sending that message of that iteration, or ``checkpoint STEP``,
@@ -42,7 +42,7 @@ def run(folder: Path, arguments: list[str], log: Path) -> None:
 
     def saves(checkpoints: FileCheckpoints, name: str, *arguments: Any) -> None:
         save(checkpoints, name, *arguments)
-        may_die(f"checkpoint {int(name[1:])}")
+        may_die(f"checkpoint {int(name[1:]) if name[1:].isdigit() else name}")
 
     Channel.send = sends  # type: ignore[method-assign]
     FileCheckpoints.save = saves  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""Asymmetric logistic regression in the clear: what each party sees, without the encryption that hides the rest."""
+"""What parties see: of asymmetric logistic regression, without the encryption that hides the rest, and of split training."""
 
 from __future__ import annotations
 
@@ -7,8 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.models import Bottom, initialise
+from vfl_node.privacy.attacks import Batch
 from vfl_node.privacy.attacks.residuals import Round
 
 Floats = NDArray[np.float64]
@@ -67,3 +72,81 @@ def asymmetric() -> Callable[..., Asymmetric]:
         return Asymmetric(x, genuine, made, np.array(weights), np.array(intercepts), np.array(scores).T, np.array(residuals).T)
 
     return train
+
+
+@dataclass(frozen=True)
+class Split:
+    """Split training over rows of which those of the second half are synthetic, at one party or the other.
+
+    Columns are independent of the labels unless ``fits``, so that a synthetic row's features fit its label as well as a
+    real one's: what remains to be seen is how rows are drawn.
+    """
+
+    rows: int = 600
+    fits: bool = False
+    learning_rate: float = 1e-3
+
+    @property
+    def synthetic(self) -> NDArray[np.bool_]:
+        return np.arange(self.rows) >= self.rows // 2
+
+    def copies(self, label: str) -> NDArray[np.int64]:
+        """For every row its own number if it is real, that of a random real one if it is synthetic."""
+        drawn = Randomness(b"d" * 32).derive(label).choices(self.rows // 2, self.rows)
+        return np.where(self.synthetic, drawn, np.arange(self.rows))
+
+    def transcript(
+        self,
+        epochs: int,
+        columns: Callable[[int], NDArray[np.int64]] | None = None,
+        labels: Callable[[int], NDArray[np.int64]] | None = None,
+        batch: int = 100,
+    ) -> list[Batch]:
+        """Embeddings, and gradients of the summed loss, while a network learns.
+
+        ``columns(epoch)`` and ``labels(epoch)`` say whose are used at each row; None: its own, which makes a synthetic row one
+        of the same distribution, a copy of nobody, the same every epoch.
+        """
+        randomness = Randomness(b"t" * 32)
+        world = randomness.torch()
+        x = torch.randn(self.rows, 6, generator=world)
+        y = (x[:, 0] > 0 if self.fits else torch.rand(self.rows, generator=world) < 0.3).float()
+        bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False)
+        top = nn.utils.skip_init(nn.Linear, 16, 1)
+        for part in (bottom, top):
+            initialise(part, randomness.derive("weights").torch())
+        optimizer = torch.optim.Adam([*bottom.parameters(), *top.parameters()], lr=self.learning_rate)
+        own = np.arange(self.rows)
+        transcript = []
+        for epoch in range(epochs):
+            order = randomness.permutation(self.rows)
+            whose, labelled = (own if of is None else of(epoch) for of in (columns, labels))
+            for positions in np.split(order, range(batch, self.rows, batch)):
+                embedding = bottom(x[whose[positions]], torch.empty(len(positions), 0, dtype=torch.int64))
+                embedding.retain_grad()
+                loss = nn.functional.binary_cross_entropy_with_logits(top(embedding).squeeze(1), y[labelled[positions]])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                assert embedding.grad is not None
+                transcript.append(Batch(epoch, positions, embedding.detach(), embedding.grad * len(positions)))
+        return transcript
+
+    def gaussian(self, transcript: list[Batch]) -> list[Batch]:
+        """FLORIST's weaker strategy: synthetic embeddings are normal, of variance (1/d)·max‖f(x)‖² over the real ones."""
+        noise = Randomness(b"n" * 32).torch()
+        replaced = []
+        for batch in transcript:
+            synthetic = torch.from_numpy(self.synthetic[batch.positions])
+            sd = (batch.rows[~synthetic].square().sum(dim=1).max() / batch.rows.shape[1]).sqrt()
+            drawn = sd * torch.randn(batch.rows.shape, generator=noise)
+            rows: Tensor = torch.where(synthetic[:, None], drawn, batch.rows)
+            replaced.append(Batch(batch.epoch, batch.positions, rows, batch.gradients))
+        return replaced
+
+
+@pytest.fixture
+def split() -> Callable[..., Split]:
+    """``split(rows=…, fits=…, learning_rate=…)``: a split training, on one thread."""
+    torch.set_num_threads(1)
+    return Split

@@ -1,109 +1,66 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
 
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import Bottom, initialise
-from vfl_node.privacy.attacks import ATTACKS, Batch, audit, longitudinal, near_duplicate, spectral
+from vfl_node.privacy.attacks import (
+    ATTACKS,
+    Batch,
+    audit,
+    longitudinal,
+    near_duplicate,
+    row_loss,
+    same_step_twin,
+    spectral,
+)
 from vfl_node.privacy.attacks.transcript import by_epoch
 
-ROWS, COLUMNS, BATCH = 600, 6, 100
-SYNTHETIC = np.arange(ROWS) >= ROWS // 2
+
+def chance() -> Any:
+    """.5 within 2½ standard errors of 300 rows a kind."""
+    return pytest.approx(0.5, abs=0.06)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+def test_longitudinal_finds_redrawn_rows_and_is_at_chance_against_fixed_ones(split: Any) -> None:
+    world = split()
+    two, five = (world.transcript(epochs, lambda epoch: world.copies(str(epoch))) for epochs in (2, 5))
+    early, late = (longitudinal.attack(of, world.synthetic) or 0 for of in (two, five))
+    assert early > 0.9
+    assert late >= early
+    assert longitudinal.attack(world.transcript(5, lambda epoch: world.copies("once")), world.synthetic) == chance()
 
 
-def embeddings(source: Callable[[int, NDArray[np.float64]], Tensor], epochs: int) -> list[Batch]:
-    """The embeddings an active party receives while a bottom learns; ``source(epoch, real)`` gives the columns used.
-
-    Columns are independent of the labels, so that a synthetic row's features fit its label
-    as well as a real one's: what remains to be seen is how rows are drawn.
-    """
-    randomness = Randomness(b"t" * 32)
-    real = randomness.torch()
-    x = torch.randn(ROWS, COLUMNS, generator=real)
-    y = (torch.rand(ROWS, generator=real) < 0.3).float()
-    bottom = Bottom(numeric=COLUMNS, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False)
-    top = nn.utils.skip_init(nn.Linear, 16, 1)
-    for part in (bottom, top):
-        initialise(part, randomness.derive("weights").torch())
-    optimizer = torch.optim.Adam([*bottom.parameters(), *top.parameters()], lr=1e-3)
-    transcript = []
-    for epoch in range(epochs):
-        columns = source(epoch, x.numpy())
-        order = randomness.permutation(ROWS)
-        for positions in np.split(order, ROWS // BATCH):
-            embedding = bottom(columns[positions], torch.empty(BATCH, 0, dtype=torch.int64))
-            loss = nn.functional.binary_cross_entropy_with_logits(top(embedding).squeeze(1), y[positions])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            transcript.append(Batch(epoch, positions, embedding.detach()))
-    return transcript
+def test_near_duplicate_and_twins_find_copies_even_fixed_ones_and_are_at_chance_against_fresh_rows(split: Any) -> None:
+    world = split()
+    copied, fresh = world.transcript(4, lambda epoch: world.copies("once")), world.transcript(4)
+    assert (near_duplicate.attack(copied, world.synthetic) or 0) > 0.62
+    assert (same_step_twin.attack(copied, world.synthetic) or 0) > 0.6
+    assert near_duplicate.attack(fresh, world.synthetic) == chance()
+    assert same_step_twin.attack(fresh, world.synthetic) == chance()
 
 
-def copies(label: str) -> NDArray[np.int64]:
-    """For every row its own number if it is real, that of a random real one if it is synthetic."""
-    drawn = Randomness(b"d" * 32).derive(label).choices(ROWS // 2, ROWS)
-    return np.where(SYNTHETIC, drawn, np.arange(ROWS))
+def test_spectral_finds_gaussian_embeddings_and_is_at_chance_against_sampled_rows(split: Any) -> None:
+    world = split()
+    assert (spectral.attack(world.gaussian(world.transcript(1)), world.synthetic) or 0) > 0.7
+    assert spectral.attack(world.transcript(1, lambda epoch: world.copies("once")), world.synthetic) == chance()
 
 
-def redrawn(epoch: int, real: NDArray[np.float64]) -> Tensor:
-    return torch.from_numpy(real[copies(str(epoch))])
+def test_row_loss_finds_features_that_do_not_fit_their_labels_and_is_at_chance_where_they_do(split: Any) -> None:
+    world = split(fits=True, learning_rate=1e-2)
+    copied = world.transcript(8, lambda epoch: world.copies("once"))
+    assert (row_loss.attack(copied, world.synthetic) or 0) > 0.62
+    assert row_loss.attack(world.transcript(8), world.synthetic) == chance()
 
 
-def fixed(epoch: int, real: NDArray[np.float64]) -> Tensor:
-    return torch.from_numpy(real[copies("once")])
-
-
-def gaussian(transcript: list[Batch]) -> list[Batch]:
-    """Synthetic embeddings of FLORIST's weaker strategy: normal, of a variance (1/d)·max‖f(x)‖² over the batch's real rows."""
-    noise = Randomness(b"n" * 32).torch()
-    replaced = []
-    for batch in transcript:
-        synthetic = torch.from_numpy(SYNTHETIC[batch.positions])
-        sd = (batch.rows[~synthetic].square().sum(dim=1).max() / batch.rows.shape[1]).sqrt()
-        drawn = sd * torch.randn(batch.rows.shape, generator=noise)
-        replaced.append(Batch(batch.epoch, batch.positions, torch.where(synthetic[:, None], drawn, batch.rows)))
-    return replaced
-
-
-def fresh(epoch: int, real: NDArray[np.float64]) -> Tensor:
-    """Synthetic rows of the same distribution, copies of nobody, the same every epoch."""
-    return torch.from_numpy(real)
-
-
-def test_longitudinal_finds_redrawn_rows_and_is_at_chance_against_fixed_ones() -> None:
-    two, five = (longitudinal.attack(embeddings(redrawn, epochs), SYNTHETIC) or 0 for epochs in (2, 5))
-    assert two > 0.9
-    assert five >= two
-    assert longitudinal.attack(embeddings(fixed, 5), SYNTHETIC) == pytest.approx(0.5, abs=0.06)
-
-
-def test_near_duplicate_finds_copies_even_fixed_ones_and_is_at_chance_against_fresh_rows() -> None:
-    assert (near_duplicate.attack(embeddings(fixed, 2), SYNTHETIC) or 0) > 0.62
-    assert near_duplicate.attack(embeddings(fresh, 2), SYNTHETIC) == pytest.approx(0.5, abs=0.06)
-
-
-def test_spectral_finds_gaussian_embeddings_and_is_at_chance_against_sampled_rows() -> None:
-    assert (spectral.attack(gaussian(embeddings(fresh, 1)), SYNTHETIC) or 0) > 0.7
-    assert spectral.attack(embeddings(redrawn, 1), SYNTHETIC) == pytest.approx(0.5, abs=0.06)
-
-
-def test_an_audit_runs_every_attack_and_none_is_folded() -> None:
-    transcript = gaussian(embeddings(fresh, 2))
-    found = audit(transcript, SYNTHETIC)
-    assert list(found) == list(ATTACKS) == ["longitudinal", "near_duplicate", "spectral"]
-    for name, value in audit(transcript, ~SYNTHETIC).items():
+def test_an_audit_runs_every_attack_and_none_is_folded(split: Any) -> None:
+    world = split()
+    transcript = world.gaussian(world.transcript(2))
+    found = audit(transcript, world.synthetic)
+    assert list(found) == list(ATTACKS) == ["longitudinal", "near_duplicate", "row_loss", "same_step_twin", "spectral"]
+    for name, value in audit(transcript, ~world.synthetic).items():
         before = found[name]
         assert value is not None
         assert before is not None
@@ -111,15 +68,20 @@ def test_an_audit_runs_every_attack_and_none_is_folded() -> None:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_where_there_is_nothing_to_tell_apart_there_is_no_auc(name: str) -> None:
-    transcript = embeddings(fixed, 2)
-    assert ATTACKS[name](transcript, np.zeros(ROWS, dtype=bool)) is None
-    assert ATTACKS[name](transcript, np.ones(ROWS, dtype=bool)) is None
-    assert ATTACKS[name]([], SYNTHETIC) is None
+def test_where_there_is_nothing_to_tell_apart_there_is_no_auc(split: Any, name: str) -> None:
+    world = split()
+    transcript = world.transcript(2)
+    assert ATTACKS[name](transcript, np.zeros(world.rows, dtype=bool)) is None
+    assert ATTACKS[name](transcript, np.ones(world.rows, dtype=bool)) is None
+    assert ATTACKS[name]([], world.synthetic) is None
 
 
-def test_longitudinal_needs_two_epochs() -> None:
-    assert longitudinal.attack(embeddings(redrawn, 1), SYNTHETIC) is None
+def test_longitudinal_needs_two_epochs_and_row_loss_gradients(split: Any) -> None:
+    world = split()
+    transcript = world.transcript(1)
+    assert longitudinal.attack(transcript, world.synthetic) is None
+    assert row_loss.attack(transcript, world.synthetic) is not None
+    assert row_loss.attack([Batch(of.epoch, of.positions, of.rows) for of in transcript], world.synthetic) is None
 
 
 def test_longitudinal_scores_are_mean_changes_of_direction() -> None:
@@ -139,6 +101,51 @@ def test_near_duplicate_scores_are_distances_to_the_nearest_other(monkeypatch: p
     for at_once in (1, 2, 5, 100):
         monkeypatch.setattr(near_duplicate, "ROWS_AT_ONCE", at_once)
         assert near_duplicate.scores(rows).tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_the_distance_of_near_rows_that_lie_far_out_is_exact() -> None:
+    rows = torch.tensor([[1000.0, 0.0], [1000.0, 0.001], [0.0, 1000.0], [0.0, 1000.5]])
+    expected = [rows[1, 1].item(), rows[1, 1].item(), 0.5, 0.5]
+    assert near_duplicate.nearest(rows, torch.arange(4)).tolist() == pytest.approx(expected, rel=1e-12)
+    assert near_duplicate.nearest(rows, torch.tensor([2])).tolist() == pytest.approx([0.5])
+    assert near_duplicate.nearest(rows[:1], torch.tensor([0])).tolist() == [np.inf]
+    assert near_duplicate.nearest(rows, torch.tensor([], dtype=torch.int64)).tolist() == []
+
+
+def test_twins_are_sought_within_a_step_and_relative_to_their_norm() -> None:
+    batches = [
+        Batch(0, np.array([0, 1, 2]), torch.tensor([[3.0, 4.0], [3.0, 5.0], [30.0, 40.0]])),
+        Batch(0, np.array([3]), torch.tensor([[3.0, 4.0]])),  # equal to the first row, but of another step
+        Batch(1, np.array([2, 0]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])),
+    ]
+    least = same_step_twin.least(batches, 5)
+    assert least.tolist() == pytest.approx([0, 1 / 34**0.5, 0, np.inf, np.nan], nan_ok=True)
+
+
+def test_row_loss_is_the_mean_norm_of_a_rows_gradients() -> None:
+    gradients = [torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.tensor([[0.0, 7.0]])]
+    batches = [Batch(0, np.array([2, 0]), gradients[0], gradients[0]), Batch(1, np.array([2]), gradients[1], gradients[1])]
+    assert row_loss.average(batches, 3).tolist() == pytest.approx([1, np.nan, 6], nan_ok=True)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(100, 16), (10, 16), (2, 3), (1, 3)])
+@pytest.mark.parametrize("scale", [1.0, 1e-9])
+def test_spectral_scores_are_those_of_the_singular_vectors(rows: int, columns: int, scale: float) -> None:
+    batch = scale * (3 + torch.randn(rows, columns, generator=torch.Generator().manual_seed(rows)))
+    centred = batch.double() - batch.double().mean(dim=0)
+    main = torch.linalg.svd(centred, full_matrices=False).Vh[0]
+    assert spectral.scores(batch).tolist() == pytest.approx((centred @ main).abs().tolist(), rel=1e-6, abs=1e-9 * scale)
+
+
+def test_labels_beside_embeddings_are_columns_of_the_attack() -> None:
+    rows, labels = torch.tensor([[1.0], [2.0], [4.0]]), np.array([9, 0, 1, 0], dtype=np.float32)
+    (batch,) = spectral.with_labels([Batch(3, np.array([2, 0, 3]), rows, rows)], labels)
+    assert batch.rows.tolist() == [[1, 1], [2, 9], [4, 0]]
+    assert (batch.epoch, batch.positions.tolist()) == (3, [2, 0, 3])
+    assert batch.gradients is rows
+    classes = np.eye(4, dtype=np.float32)
+    (batch,) = spectral.with_labels([Batch(3, np.array([2, 0, 3]), rows)], classes)
+    assert batch.rows.tolist() == [[1, 0, 0, 1, 0], [2, 1, 0, 0, 0], [4, 0, 0, 0, 1]]
 
 
 def test_spectral_scores_are_projections_on_the_main_direction() -> None:

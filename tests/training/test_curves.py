@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,13 +45,20 @@ def test_labels_without_a_pattern_leave_it_near_chance(federation: Make, run: An
 
 def test_it_is_computed_in_the_first_repeat_only(synthetic: Make, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr(halves, "auc", lambda labels, scores: calls.append(len(labels)) or 0.5)
+    measured = halves.measure
+
+    def measure(names: Sequence[str], labels: Any, scores: Any) -> dict[str, float | None]:
+        if names == ("auc",):
+            calls.append(len(labels))
+        return measured(names, labels, scores)
+
+    monkeypatch.setattr(halves, "measure", measure)
     parties = synthetic()
     both = run(evaluate=Evaluate(repeats=3))
     active, _ = both(parties)
     training, _ = both.schedule(parties).split(0, 0.2)
     assert calls == [np.count_nonzero(parties.clinic_view.owned[training])] * 3
-    assert [epoch.auc for epoch in active.epochs] == [0.5] * 3
+    assert all(epoch.auc is not None for epoch in active.epochs)
 
 
 def test_a_job_that_asks_for_no_auc_has_none_and_otherwise_the_same_bits(synthetic: Make, run: Any) -> None:

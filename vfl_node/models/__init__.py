@@ -13,22 +13,25 @@ class Architecture:
     """How the halves of one kind of split network are built.
 
     Attributes:
-        wide: each embedding carries one more, linear coordinate, added to the logit.
+        wide: each embedding carries one more, linear coordinate for each logit, added to it.
     """
 
     wide: bool
 
-    def bottom(self, *, numeric: int, cardinalities: Sequence[int], embedding_size: int, sizes: Sequence[int]) -> Bottom:
-        """One party's half up to the cut layer, without initial weights."""
-        return Bottom(numeric=numeric, cardinalities=cardinalities, embedding_size=embedding_size, sizes=sizes, wide=self.wide)
+    def bottom(
+        self, *, numeric: int, cardinalities: Sequence[int], embedding_size: int, sizes: Sequence[int], outputs: int = 1
+    ) -> Bottom:
+        """One party's half up to the cut layer, without initial weights; ``outputs``: logits a row."""
+        wide = outputs if self.wide else 0
+        return Bottom(numeric=numeric, cardinalities=cardinalities, embedding_size=embedding_size, sizes=sizes, wide=wide)
 
-    def top(self, *, widths: Sequence[int], sizes: Sequence[int]) -> Top:
+    def top(self, *, widths: Sequence[int], sizes: Sequence[int], outputs: int = 1) -> Top:
         """The label holder's half from the cut layer on, without initial weights."""
-        return Top(widths=widths, sizes=sizes, wide=self.wide)
+        return Top(widths=widths, sizes=sizes, wide=self.wide, outputs=outputs)
 
-    def cut_width(self, sizes: Sequence[int]) -> int:
+    def cut_width(self, sizes: Sequence[int], outputs: int = 1) -> int:
         """Width of the embedding of a bottom with layers ``sizes``."""
-        return sizes[-1] + (1 if self.wide else 0)
+        return sizes[-1] + (outputs if self.wide else 0)
 
 
 MODELS = {

@@ -3,7 +3,7 @@
 ::
 
     passive   columns ─ Bottom ─► embedding [B, d] ──────────┐ the cut: this crosses the wire
-    active    columns ─ Bottom ─► embedding [B, d'] ─────────┴─ Top ─► logit [B]
+    active    columns ─ Bottom ─► embedding [B, d'] ─────────┴─ Top ─► logits [B], or [B, K]
 
 Weights come from an explicit generator (:func:`initialise`) and from nowhere else. With
 initial weights the peer knows, the first embeddings can be inverted to the raw columns.
@@ -23,62 +23,65 @@ class Bottom(nn.Module):
     """One party's columns → its embedding at the cut layer.
 
     Every categorical column has an embedding table; their rows and the numeric columns,
-    side by side, go through Linear + ReLU layers. With ``wide`` one more coordinate is
-    appended that is linear in the columns and passes no ReLU.
+    side by side, go through Linear + ReLU layers. With ``wide`` so many more coordinates are
+    appended that are linear in the columns and pass no ReLU.
 
     Args:
         numeric: number of numeric columns p.
         cardinalities: number of codes of each of the c categorical columns, code 0 included.
         embedding_size: width of an embedded category.
         sizes: layer widths; the last is the cut layer.
-        wide: whether to append the linear coordinate.
+        wide: number of linear coordinates to append; 0: none.
     """
 
     def __init__(
-        self, *, numeric: int, cardinalities: Sequence[int], embedding_size: int, sizes: Sequence[int], wide: bool
+        self, *, numeric: int, cardinalities: Sequence[int], embedding_size: int, sizes: Sequence[int], wide: int
     ) -> None:
         super().__init__()
         self.categories = _tables(cardinalities, embedding_size)
         self.layers = _stack(numeric + embedding_size * len(cardinalities), sizes)
         self.wide = wide
-        self.wide_numeric = _linear(numeric, 1, bias=False) if wide and numeric else None
-        self.wide_categories = _tables(cardinalities if wide else (), 1)
+        self.wide_numeric = _linear(numeric, wide, bias=False) if wide and numeric else None
+        self.wide_categories = _tables(cardinalities if wide else (), wide)
 
     def forward(self, numeric: Tensor, categorical: Tensor) -> Tensor:
-        """Embedding float32[B, d] (wide: [B, d+1]) of numeric float32[B, p] and categorical int64[B, c]."""
+        """Embedding float32[B, d] (wide: [B, d + wide]) of numeric float32[B, p] and categorical int64[B, c]."""
         deep = self.layers(torch.cat([numeric, *_looked_up(self.categories, categorical)], dim=1))  # [B, d]
         if not self.wide:
             return deep
-        linear = _looked_up(self.wide_categories, categorical)  # c × [B, 1]
+        linear = _looked_up(self.wide_categories, categorical)  # c × [B, wide]
         if self.wide_numeric is not None:
             linear.append(self.wide_numeric(numeric))
         return torch.cat([deep, torch.stack(linear).sum(dim=0)], dim=1)
 
 
 class Top(nn.Module):
-    """Embeddings of all parties, side by side → one logit a row.
+    """Embeddings of all parties, side by side → one logit a row, or K.
 
     Args:
         widths: width of each embedding, in the order they are given.
         sizes: widths of the hidden layers; none makes a linear top.
-        wide: the last coordinate of each embedding is linear in its party's columns and
-            is added to the logit as it is.
+        wide: the last coordinates of each embedding, one a logit, are linear in its party's
+            columns and are added to the logits as they are.
+        outputs: logits a row.
     """
 
-    def __init__(self, *, widths: Sequence[int], sizes: Sequence[int], wide: bool) -> None:
+    def __init__(self, *, widths: Sequence[int], sizes: Sequence[int], wide: bool, outputs: int = 1) -> None:
         super().__init__()
-        deep = sum(widths) - (len(widths) if wide else 0)
-        self.wide = wide
+        deep = sum(widths) - (outputs * len(widths) if wide else 0)
+        self.wide, self.outputs = wide, outputs
         self.layers = _stack(deep, sizes)
-        self.output = _linear(sizes[-1] if sizes else deep, 1)
+        self.output = _linear(sizes[-1] if sizes else deep, outputs)
 
     def forward(self, embeddings: Sequence[Tensor]) -> Tensor:
-        """Logits float32[B] of embeddings float32[B, widths[k]]."""
-        if not self.wide:
-            return self.output(self.layers(torch.cat(list(embeddings), dim=1))).squeeze(1)
-        deep = torch.cat([embedding[:, :-1] for embedding in embeddings], dim=1)
-        linear = torch.stack([embedding[:, -1] for embedding in embeddings]).sum(dim=0)
-        return self.output(self.layers(deep)).squeeze(1) + linear
+        """Logits float32[B], or float32[B, outputs] of several, of embeddings float32[B, widths[k]]."""
+        if self.wide:
+            deep = torch.cat([embedding[:, : -self.outputs] for embedding in embeddings], dim=1)
+            linear = torch.stack([embedding[:, -self.outputs :] for embedding in embeddings]).sum(dim=0)
+            logits = self.output(self.layers(deep)) + linear
+        else:
+            logits = self.output(self.layers(torch.cat(list(embeddings), dim=1)))
+        return logits.squeeze(1) if self.outputs == 1 else logits
 
 
 class Classifier(nn.Module):
@@ -93,7 +96,7 @@ class Classifier(nn.Module):
         self.top = top
 
     def forward(self, numeric: Tensor, categorical: Tensor, received: Sequence[Tensor] = ()) -> Tensor:
-        """Logits float32[B] of own columns and the embeddings received."""
+        """Logits, as :class:`Top` gives them, of own columns and the embeddings received."""
         own = [] if self.bottom is None else [self.bottom(numeric, categorical)]
         return self.top([*own, *received])
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from vfl_node.errors import UsageError, VflError
 from vfl_node.node.store import UNFINISHED
 from vfl_node.settings import Settings
+
+ANSWER_S = 10.0
+"""How long a node may take to answer, but for predictions."""
+
+LOOK_S = 0.5
+"""How often it is looked meanwhile what they wait for."""
 
 
 class Client:
@@ -62,6 +69,24 @@ class Client:
         """Go on with a job whose peer was lost."""
         return self._call("POST", f"/api/jobs/{job_id}/resume")
 
+    def predict(self, model: str, request: bytes, waiting: Callable[[], None]) -> bytes:
+        """Predictions of known records by the model of job ``model``, as CSV.
+
+        Args:
+            model: the job that trained it.
+            request: the records, as CSV.
+            waiting: called again and again until the answer comes.
+        """
+        return self._fetch("POST", f"/api/jobs/{model}/predictions", request, waiting)
+
+    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
+        """Submit a job that aligns and predicts new records; returns its first view."""
+        return self._call("POST", f"/api/jobs/{model}/predictions?rows=new", request)
+
+    def predictions(self, job_id: str) -> bytes:
+        """What a job of :meth:`predict_new` found, as CSV."""
+        return self._fetch("GET", f"/api/jobs/{job_id}/predictions")
+
     def watch(self, job_id: str, *, interval_s: float = 0.2) -> Iterator[dict[str, Any]]:
         """The job's view again and again until it has ended."""
         while True:
@@ -72,25 +97,41 @@ class Client:
             time.sleep(interval_s)
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token and method == "POST" else {}
-        connection = http.client.HTTPConnection(self.address, timeout=10)
+        text = self._fetch(method, path, body)
+        try:
+            return json.loads(text)
+        except ValueError:
+            raise self._stranger() from None
+
+    def _fetch(self, method: str, path: str, body: bytes | None = None, waiting: Callable[[], None] | None = None) -> bytes:
+        """The body of the answer; with ``waiting``, whenever it comes."""
+        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+        connection = http.client.HTTPConnection(self.address, timeout=ANSWER_S)
         try:
             connection.request(method, path, body=body, headers=headers)
+            while waiting and not select.select([connection.sock], [], [], LOOK_S)[0]:
+                waiting()
             response = connection.getresponse()
             text = response.read()
-        except OSError as error:
+        except (OSError, http.client.HTTPException) as error:
             raise UsageError(
-                f"no node answers at http://{self.address}: {error.strerror or error}",
+                f"no node answers at http://{self.address}: {getattr(error, 'strerror', None) or error}",
                 code="E_NOT_RUNNING",
                 hint="is it running? name it by --config FILE or --node HOST:PORT",
             ) from None
         finally:
             connection.close()
+        if response.status >= 400:
+            raise self._refusal(response.status, text)
+        return text
+
+    def _refusal(self, status: int, text: bytes) -> VflError:
         try:
             answer = json.loads(text)
         except ValueError:
-            raise UsageError(f"http://{self.address} is not a vfl-node", code="E_NOT_RUNNING") from None
-        if response.status >= 400:
-            kind = UsageError if response.status in (400, 404, 409, 422) else VflError
-            raise kind(answer.get("message", "refused"), code=answer.get("code", "E_HTTP"), hint=answer.get("hint", ""))
-        return answer
+            return self._stranger()
+        kind = UsageError if status in (400, 404, 409, 422) else VflError
+        return kind(answer.get("message", "refused"), code=answer.get("code", "E_HTTP"), hint=answer.get("hint", ""))
+
+    def _stranger(self) -> UsageError:
+        return UsageError(f"http://{self.address} is not a vfl-node", code="E_NOT_RUNNING")

@@ -1,18 +1,21 @@
-"""What alignment will cost, before a job is submitted: ``vfl-node estimate``.
+"""What alignment and training will cost, before a job is submitted or begins: ``vfl-node estimate``.
 
 The elements are counted exactly (:mod:`vfl_node.alignment.costs`). What one of them costs is
 measured on this machine, and the peer's is taken to be like it. Powers use every core; hashing,
 checking and finding hold Python's lock, so they come on top as if there were one core. In each
 stage the slower party counts. Computing, the wire and the disk overlap: the slowest of the three
-gives the time. Reading the table and training are not counted. See docs/estimate.md.
+gives the time. Reading the table is not counted. Of training the rows, batches and bytes are
+counted (:mod:`vfl_node.training.costs`), and the time they are on the wire. See docs/estimate.md.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from vfl_node.alignment import costs
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.apsi import obfuscated_size
 from vfl_node.alignment.cover import announced
 from vfl_node.crypto.groups import Group, group
@@ -28,9 +32,11 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.csv_file import read_columns
-from vfl_node.errors import UsageError
-from vfl_node.job import Align, Job
-from vfl_node.settings import Obfuscation, Role, Settings
+from vfl_node.data.identifiers import canonical
+from vfl_node.errors import DataError, UsageError
+from vfl_node.job import Align, Job, Train
+from vfl_node.settings import Obfuscation, Role, Settings, role_in
+from vfl_node.training.costs import cost as training_cost
 
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
@@ -41,6 +47,13 @@ PROCESS_BYTES, ROW_BYTES = 180 << 20, 128
 _HASHED = 2  # times: a list and its phase on the wire, a file and its chunks on disk
 _BLOCK = bytes(1 << 22)
 _ROLES: tuple[Role, ...] = ("active", "passive")
+_SHARED_ROWS = {"psu": "the union", "psi": "the intersection", "apsi": "the obfuscated set"}
+
+Records = Mapping[Role, int]
+"""Role → its records."""
+
+Span = tuple[int, int]
+"""The fewest and the most."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +86,8 @@ class Plan:
     Attributes:
         job: its alignment's options go for the other protocols too, where they have them.
         role: whose side is shown.
-        records: of each party.
-        shared: the fewest and the most records that the two may share.
+        records: of each party; the job's ``align.at_most`` may let fewer take part.
+        shared: the fewest and the most of them that the two may share.
         machine: either party's.
         rate_mbit_s: of the wire.
         rtt_ms: of the wire, there and back.
@@ -83,8 +96,8 @@ class Plan:
 
     job: Job
     role: Role
-    records: dict[Role, int]
-    shared: tuple[int, int]
+    records: Records
+    shared: Span
     machine: Machine
     rate_mbit_s: float
     rtt_ms: float
@@ -125,7 +138,11 @@ class Cost:
 
 
 Range = dict[str, tuple[float, float]]
-"""Field of :class:`Cost` → the least and the most; equal where nothing is left open."""
+"""Field of :class:`Cost` → the least and the most; equal where nothing is left open.
+
+Where the job trains a split network also ``epoch_rows`` and ``batches``, of an epoch, and ``train_bytes`` and
+``train_wire_s``, of all of it, both ways.
+"""
 
 
 def plan(
@@ -235,11 +252,17 @@ def table(plan: Plan, found: dict[str, Range]) -> list[tuple[str, ...]]:
         "memory_bytes": ("  memory", _size),
         "active_disk_bytes": ("disk, active party", _size),
         "passive_disk_bytes": ("disk, passive party", _size),
-        "rows": ("rows to train on", _count),
+        "rows": ("shared rows", _count),
         "extra_rows": ("  more than with PSI", _count),
+        "epoch_rows": ("training, rows an epoch", _count),
+        "batches": ("  in batches", _count),
+        "train_bytes": ("  sent by both, in all", _size),
+        "train_wire_s": (f"  at {plan.rate_mbit_s:g} Mbit/s and {plan.rtt_ms:g} ms", _duration),
     }
     head = ("", *(name.upper() + " (this job)" * (name == chosen) for name in found))
-    return [head, *((title, *(_between(*c[name], text) for c in found.values())) for name, (title, text) in lines.items())]
+    costs_of = list(found.values())
+    known = {name: line for name, line in lines.items() if all(name in cost for cost in costs_of)}
+    return [head, *((title, *(_between(*cost[name], text) for cost in costs_of)) for name, (title, text) in known.items())]
 
 
 def notes(plan: Plan) -> list[str]:
@@ -253,11 +276,16 @@ def notes(plan: Plan) -> list[str]:
         f"{_micro(machine.decode_s)} a check ({terms.group}); the disk writes {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
         "computing, sending and writing overlap, so the longest is the time, if both parties have a machine like this "
         f"({machine.cores} {'core' if machine.cores == 1 else 'cores'}); reading the tables and training come on top",
-        "rows that are not shared hide which ones are; training takes them all",
+        "rows that only one party owns hide which ones both do; training takes them all",
     ]
+    if terms.at_most is not None and terms.at_most < max(plan.records.values()):
+        said.append(
+            f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
+            "as many shared ones are counted as chance leaves of them"
+        )
     if terms.padding or terms.dummies:
         said.append("ids that the job makes up (padding, dummies) are counted in")
-    if _is_open(plan, terms):
+    if _is_open(terms, plan.obfuscation):
         said.append(
             "nothing here fixes how large the obfuscated set of APSI is: from the shared records to all of the passive set"
         )
@@ -271,6 +299,89 @@ def as_json(plan: Plan, found: dict[str, Range]) -> dict[str, Any]:
     return {"job": plan.job.name, "protocol": plan.job.align.protocol, **given, "costs": found}
 
 
+def of_files(job: Job, files: Mapping[str, Path], id_column: str) -> list[str]:
+    """:func:`before_start` for one owner of all tables, whose files are counted: both parties' and what they share.
+
+    Empty where a file cannot be counted: whoever reads it to take part says why.
+    """
+    form, ids = job.align.id_form, {}
+    if not isinstance(job.train, Train) or not isinstance(form, str):
+        return []
+    with suppress(DataError, KeyError):
+        for role, name in _names(job).items():
+            blocks = read_columns(files[name], party=name).blocks(id_column)
+            ids[role] = {canonical(cell, form) for cells in blocks for cell in cells}
+        common = len(ids["active"] & ids["passive"])
+        return before_start(job, {role: len(some) for role, some in ids.items()}, (common, common))
+    return []
+
+
+def of_node(job: Job, settings: Settings) -> list[str]:
+    """:func:`before_start` for a node, which can count its own table only; empty where it cannot, or has no part in the job."""
+    if not isinstance(job.train, Train) or settings.data is None or role_in(job.parties, settings.name) != settings.role:
+        return []
+    with suppress(DataError):
+        return before_start(job, {settings.role: len(read_columns(settings.data.path, party=settings.name))})
+    return []
+
+
+def before_start(job: Job, records: Records, shared: Span | None = None) -> list[str]:
+    """What training takes over the rows of this job, and over the union or the intersection instead: a line each.
+
+    Args:
+        job: the job; there are no lines if it trains no split network.
+        records: of both parties, or of one: then the lines say at least and at most.
+        shared: of both; None: any number.
+    """
+    train, own = job.train, job.align.protocol
+    if not isinstance(train, Train):
+        return []
+    lines = []
+    for protocol in (own, "psu" if own == "psi" else "psi"):
+        rows = _shared_rows(_terms(job.align, protocol), records, shared)
+        if rows is not None:
+            words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
+            lines.append(words.format(_SHARED_ROWS[protocol], _taken(job, protocol, *rows)))
+    return lines
+
+
+def after_alignment(job: Job, alignment: Alignment) -> str:
+    """The same once the job's parties have aligned, in one line; empty if it trains no split network."""
+    if not isinstance(job.train, Train):
+        return ""
+    said = f"training on {_SHARED_ROWS[alignment.protocol]}: {_taken(job, alignment.protocol, len(alignment), len(alignment))}"
+    other = "psu" if alignment.protocol == "psi" else "psi"
+    rows = alignment.union if other == "psu" else alignment.intersection
+    if rows is None:
+        return f"{said}; how many {_SHARED_ROWS[other]} would take is hidden"
+    return f"{said}; {_SHARED_ROWS[other]} would take {_taken(job, other, rows, rows)}"
+
+
+def _shared_rows(terms: Align, records: Records, shared: Span | None) -> tuple[int, int | None] | None:
+    """The fewest and the most shared rows, as far as the ``records`` known tell; None where they tell nothing."""
+    if len(records) == len(_ROLES):
+        taken, common = _taking_part(terms, records, shared or (0, min(records.values())))
+        n_a, n_p = (announced(taken[role], terms, role) for role in _ROLES)
+        rows = [m for _, m in _cases(terms, n_a, n_p, common, Obfuscation())]
+        return min(rows), max(rows)
+    (role, count), *_ = records.items()
+    own = announced(min(count, terms.at_most or count), terms, role)
+    most = None if terms.at_most is None else own + announced(terms.at_most, terms, role)
+    return {"psu": (own, most), "psi": (0, own), "apsi": None}[terms.protocol]
+
+
+def _taken(job: Job, protocol: str, least: int, most: int | None) -> str:
+    """Rows, batches and bytes of training over so many shared rows, in words."""
+    assert isinstance(job.train, Train)
+    low, high = (training_cost(job.train, job.evaluate, rows, protocol) for rows in (least, most or least))
+
+    def between(name: str, text: Callable[[float], str]) -> str:
+        fewest = getattr(low, name)
+        return f"at least {text(fewest)}" if most is None else _between(fewest, getattr(high, name), text)
+
+    return f"{between('rows', _count)} rows an epoch, {between('batches', _count)} batches, {between('bytes', _size)} in all"
+
+
 def _names(job: Job) -> dict[Role, str]:
     return {"active": job.parties.active, "passive": job.parties.passive[0]}
 
@@ -282,29 +393,51 @@ def _terms(terms: Align, protocol: str) -> Align:
 
 
 def _range(plan: Plan, terms: Align) -> Range:
-    n_a, n_p = (announced(plan.records[role], terms, role) for role in _ROLES)
-    cases = [asdict(_cost(plan, terms.protocol, n_a, n_p, *case)) for case in _cases(plan, terms, n_a, n_p)]
+    records, shared = _taking_part(terms, plan.records, plan.shared)
+    n_a, n_p = (announced(records[role], terms, role) for role in _ROLES)
+    cases = [
+        asdict(_cost(plan, terms.protocol, n_a, n_p, *case)) | _training(plan, terms.protocol, case[1])
+        for case in _cases(terms, n_a, n_p, shared, plan.obfuscation)
+    ]
     return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0]}
 
 
-def _cases(plan: Plan, terms: Align, n_a: int, n_p: int) -> Iterator[tuple[int, int]]:
+def _taking_part(terms: Align, records: Records, shared: Span) -> tuple[Records, Span]:
+    """How many records take part, and how many of those are shared where chance does as expected."""
+    if terms.at_most is None:
+        return records, shared
+    taken = {role: min(count, terms.at_most) for role, count in records.items()}
+    share = math.prod(taken[role] / count for role, count in records.items())
+    return taken, (round(share * shared[0]), round(share * shared[1]))
+
+
+def _cases(terms: Align, n_a: int, n_p: int, shared: Span, obfuscation: Obfuscation) -> Iterator[tuple[int, int]]:
     """The extremes of how many records are shared and how long the shared order is."""
-    for shared in plan.shared:
+    for common in shared:
         if terms.protocol == "psu":
-            yield shared, n_a + n_p - shared
-            yield shared, n_a + n_p - shared - 2 * terms.dummies
+            yield common, n_a + n_p - common
+            yield common, n_a + n_p - common - 2 * terms.dummies
         elif terms.protocol == "psi":
-            yield shared, shared
-        elif _is_open(plan, terms):
-            yield shared, max(1, shared)
-            yield shared, n_p
+            yield common, common
+        elif _is_open(terms, obfuscation):
+            yield common, max(1, common)
+            yield common, n_p
         else:
-            yield shared, obfuscated_size(shared, n_p, terms, plan.obfuscation)
+            yield common, obfuscated_size(common, n_p, terms, obfuscation)
 
 
-def _is_open(plan: Plan, terms: Align) -> bool:
+def _is_open(terms: Align, obfuscation: Obfuscation) -> bool:
     """Whether neither the job nor this owner says how large an obfuscated set would be."""
-    return terms.obfuscation in (None, "private") and plan.obfuscation.security_number is None
+    return terms.obfuscation in (None, "private") and obfuscation.security_number is None
+
+
+def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
+    """What training over ``m`` shared rows takes; nothing where the job trains no split network."""
+    if not isinstance(plan.job.train, Train):
+        return {}
+    cost = training_cost(plan.job.train, plan.job.evaluate, m, protocol)
+    wire_s = cost.bytes * 8 / (plan.rate_mbit_s * 1e6) + cost.steps * plan.rtt_ms / 1e3
+    return {"epoch_rows": cost.rows, "batches": cost.batches, "train_bytes": cost.bytes, "train_wire_s": wire_s}
 
 
 def _cost(plan: Plan, protocol: str, n_a: int, n_p: int, shared: int, m: int) -> Cost:

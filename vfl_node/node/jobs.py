@@ -13,8 +13,12 @@ from typing import Any
 import structlog
 
 from vfl_node.errors import Cancelled, Paused, PeerError, PolicyError, UsageError, VflError, peer_text
+from vfl_node.files import write_whole
 from vfl_node.job import Job, parse_job
+from vfl_node.node import predictions
+from vfl_node.node.live import AT_REST
 from vfl_node.node.peers import Peers
+from vfl_node.node.predictions import Asked, Records, Requests
 from vfl_node.node.store import UNFINISHED, Record, Store
 from vfl_node.node.work import Work, peers_of
 from vfl_node.settings import Settings, role_in
@@ -29,8 +33,6 @@ MOST_AT_ONCE = 16
 
 MOST_JOB_BYTES = 1 << 16
 """Largest job a peer may offer."""
-
-AT_REST = {"phase": "", "done": 0, "total": 0, "unit": "", "note": "", "loss": None}
 
 
 class Jobs:
@@ -51,7 +53,7 @@ class Jobs:
         """Go on with what was unfinished when the node last stopped, and forget the secrets of what was not."""
         for record in self._store.all():
             if record.state not in UNFINISHED and not record.resumable:
-                self._store.job_folder(record).destroy_secrets()
+                self._store.destroy_secrets(record)
         for record in self._store.unfinished():
             try:
                 log.info("job goes on", job=record.id, state=record.state)
@@ -60,11 +62,16 @@ class Jobs:
                 message = f"this version cannot read it: {error.message}"
                 self._store.update(record, state="failed", code="E_STATE", message=message, hint="submit it again")
 
-    def submit(self, job: Job) -> Record:
+    def submit(self, job: Job, *, request: bytes | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
+
+        Args:
+            job: the job.
+            request: CSV of the new records that it predicts, if it does.
 
         Raises:
             UsageError: the job does not name this node in its role, or names an unknown peer; this node is a coordinator.
+            VflError: it predicts, and cannot (:func:`vfl_node.node.predictions.check`).
         """
         self._check_roles(job)
         if self._settings.role == "coordinator":
@@ -75,12 +82,56 @@ class Jobs:
             )
         if self._settings.data is None:
             raise UsageError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
+        if job.predict:
+            predictions.check(self._store, job, self._settings.name)
+            if job.predict.rows == "new" and request is None:
+                raise UsageError(
+                    "this job predicts new records, and there are none", hint="vfl-node predict JOB --align --data FILE"
+                )
         with self._lock:
             self._check_room()
             record = self._store.add(job, submitter=self._settings.name)
+            if request is not None:
+                write_whole(self._store.job_folder(record).request, request)
             log.info("job submitted", job=record.id)
             self._begin(record)
         return record
+
+    def predict(self, model: str, request: bytes) -> Asked:
+        """Ask for predictions of known records by the model of job ``model``; the service that runs is used, or one begun.
+
+        Raises:
+            UsageError: no such job.
+            DataError: the request cannot be read.
+            VflError: as :meth:`submit`; too many requests wait (``E_BUSY``).
+        """
+        job, records = self._wanted(model, request, new=False)
+        with self._lock:
+            return self._service(job).ask(records)
+
+    def predict_new(self, model: str, request: bytes) -> Record:
+        """Submit a job that aligns the records of ``request`` and predicts them. Raises as :meth:`predict`."""
+        job, _ = self._wanted(model, request, new=True)
+        return self.submit(job, request=request)
+
+    def _wanted(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
+        job = predictions.job_for(self._known(model), self._settings.role, new=new)
+        predictions.check(self._store, job, self._settings.name)
+        return job, predictions.read_request(self._settings, self._store, job, request)
+
+    def _service(self, job: Job) -> Requests:
+        """Those of the job under way that predicts what ``job`` does, or of a new one."""
+        assert job.predict is not None
+        wanted = job.predict.model_dump(mode="json")
+        for record in self._store.all():
+            if record.predict == wanted and (record.state in UNFINISHED or record.resumable):
+                work = self._work(self.resume(record.id).id)
+                if work and work.requests and not work.requests.closed:
+                    return work.requests
+        work = self._work(self.submit(job).id)
+        if work is None or work.requests is None:
+            raise PeerError("the predictions ended before they began", code="E_JOB_ENDED", hint="see `vfl-node jobs`")
+        return work.requests
 
     def resume(self, job_id: str) -> Record:
         """Go on with a job that failed because a peer was lost; the peers go on when they are asked.
@@ -108,6 +159,8 @@ class Jobs:
         record = self._known(job_id)
         work = self._work(job_id)
         if work is not None:
+            if work.end_in_order():
+                return record
             work.stop.ask(Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job"))
         elif record.resumable:
             record = self._forget(record)
@@ -121,7 +174,7 @@ class Jobs:
     def _forget(self, record: Record) -> Record:
         """Nobody waits for this job any more: what it kept to be resumed is destroyed."""
         record = self._store.update(record, state="cancelled")
-        self._store.job_folder(record).destroy_secrets()
+        self._store.destroy_secrets(record)
         return record
 
     def views(self) -> list[dict[str, Any]]:
@@ -189,6 +242,8 @@ class Jobs:
         self._check_roles(job)
         if peer not in job.parties.all:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
+        if job.predict:
+            predictions.check(self._store, job, peer)
         with self._lock:
             self._check_room()
             record = self._store.add(job, submitter=peer, job_id=offer.job_id)
@@ -261,6 +316,7 @@ class Jobs:
             "finished": record.finished,
             "error": error,
             "resumable": record.resumable,
+            "predict": record.predict,
             "report": self._store.job_folder(record).kept,
             **(work.progress.snapshot() if work else AT_REST),
         }

@@ -9,8 +9,23 @@ from typing import Any
 import structlog
 
 from vfl_node.errors import VflError
+from vfl_node.progress import Attacks
 
 log = structlog.get_logger()
+
+AT_REST: dict[str, Any] = {
+    "phase": "",
+    "done": 0,
+    "total": 0,
+    "unit": "",
+    "note": "",
+    "remark": "",
+    "loss": None,
+    "attacks": {},
+}
+"""What is told of a job that nobody works on; while one does, :meth:`LiveProgress.snapshot` has the same keys."""
+
+ALONE = "training the model of this party alone, for comparison"
 
 
 class Stop:
@@ -59,7 +74,7 @@ class LiveProgress:
         self._log = log.bind(job=job_id)
         self._stop = stop
         self._lock = threading.Lock()
-        self._state: dict[str, Any] = {"phase": "waiting", "done": 0, "total": 0, "unit": "", "note": "", "loss": None}
+        self._state = AT_REST | {"phase": "waiting"}
 
     def phase(self, name: str, total: int, unit: str) -> None:
         """A phase begins."""
@@ -74,15 +89,23 @@ class LiveProgress:
         with self._lock:
             self._state["done"] += steps
 
-    def note(self, **values: float) -> None:
-        """Figures of the owner's own side, such as the loss of an epoch; a stop is heard here too."""
+    def note(self, *, loss: float | None = None, local_loss: float | None = None, attacks: Attacks | None = None) -> None:
+        """Figures of the owner's own side after an epoch; a stop is heard here too."""
         self._stop.check()
+        known = {"loss": loss, "attacks": dict(attacks or {})}
+        told = {name: value for name, value in known.items() if value not in (None, {})}
         with self._lock:
-            if "loss" in values:
-                self._state.update(loss=values["loss"], note="")
-            else:
-                self._state["note"] = "training the model of this party alone, for comparison"
-        self._log.info("progress", **values)
+            self._state.update(told, note="" if local_loss is None else ALONE)
+        if local_loss is not None:
+            told["local_loss"] = local_loss
+        if told:
+            self._log.info("progress", **told)
+
+    def remark(self, text: str) -> None:
+        """One line that stays while the job is worked on."""
+        with self._lock:
+            self._state["remark"] = text
+        self._log.info(text)
 
     def say(self, text: str, **context: str) -> None:
         """One line for the owner, such as whom the job waits for."""

@@ -24,6 +24,7 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from vfl_node import report
@@ -33,10 +34,16 @@ from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.processes import Processes, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers, Workers
+from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, UsageError
+from vfl_node.files import write_whole
 from vfl_node.job import Job, Logistic
+from vfl_node.ledger import Learnt
 from vfl_node.models import storage
+from vfl_node.node import predictions
+from vfl_node.node.estimate import after_alignment
+from vfl_node.node.predictions import PREDICTIONS, Predicting
 from vfl_node.node.preflight import Agreement, preflight
 from vfl_node.node.store import JobFolder, now
 from vfl_node.progress import Progress
@@ -46,6 +53,7 @@ from vfl_node.training.logistic import coordinator
 from vfl_node.training.logistic.decryption import FileJournal, tensors_of
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.task import Regression
+from vfl_node.training.prediction import Embedder, Predicted, Scorer, Served, learnt, predict_once, serve
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
@@ -66,7 +74,8 @@ class Part:
         job_id: of this run.
         name: this party.
         role: its role.
-        table: its records; None at a coordinator.
+        whole: its table, of which the job is held to the digest; None at a coordinator.
+        table: the records of it that take part: all, or as many as ``align.at_most`` allows.
         randomness: its own for this job; the same on every attempt.
         folder: where it keeps what the job needs and leaves.
         progress: whom to tell.
@@ -77,12 +86,14 @@ class Part:
         memory: what this node remembers of the other data party; None at a coordinator.
         limits: how small and how large sets may be.
         obfuscation: this owner's own wishes for an obfuscated set.
+        predicting: what it brings to a job of predictions, else None.
     """
 
     job: Job
     job_id: str
     name: str
     role: Role
+    whole: Table | None
     table: Table | None
     randomness: Randomness
     folder: JobFolder
@@ -94,6 +105,7 @@ class Part:
     memory: Memory | None
     limits: Limits
     obfuscation: Obfuscation
+    predicting: Predicting | None = None
 
     @classmethod
     def on_this_machine(
@@ -107,14 +119,23 @@ class Part:
         progress: Progress,
         attempt: int,
         memory: Memory | None,
+        predicting: Predicting | None = None,
     ) -> Part:
-        """The part of the party with these settings, on its device and threads."""
+        """The part of the party with these settings, on its device and threads.
+
+        Args:
+            table: its whole table; None at a coordinator.
+
+        Raises:
+            DataError: as :func:`vfl_node.data.sampling.at_most`.
+        """
         return cls(
             job=job,
             job_id=job_id,
             name=settings.name,
             role=settings.role,
-            table=table,
+            whole=table,
+            table=None if table is None else _taking_part(table, job, memory),
             randomness=randomness,
             folder=folder,
             progress=progress,
@@ -125,6 +146,7 @@ class Part:
             memory=memory,
             limits=settings.limits,
             obfuscation=settings.obfuscation,
+            predicting=predicting,
         )
 
 
@@ -140,7 +162,15 @@ def conversations(part: Part, channels: Mapping[str, Channel]) -> list[Coroutine
         desk = _Desk(part)
         return [desk.attend(peer, channel) for peer, channel in channels.items()]
     other = next(name for name in (parties.active, *parties.passive) if name != part.name)
+    if part.predicting:
+        return [_predict(part, channels[other], part.predicting)]
     return [_play(part, channels[other], channels[parties.coordinator] if parties.coordinator else None)]
+
+
+def _taking_part(table: Table, job: Job, memory: Memory | None) -> Table:
+    """The records that the job lets take part: the same ones in every job with this partner."""
+    assert memory is not None
+    return at_most(table, job.align.at_most, memory.secret.derive("down-sampling"))
 
 
 async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
@@ -156,20 +186,22 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
 
     Leaks: what the job's alignment and training leak; the report says it in words.
     """
-    assert part.table is not None
-    started = now()
+    assert part.whole is not None
+    started, digest = now(), part.whole.digest()
     checkpoints = FileCheckpoints(part.folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if part.folder.load_alignment() else []
     if part.folder.kept:
         points.append(KEPT)
-    agreed = await _meet(part, channel, points, part.table.digest())
+    agreed = await _meet(part, channel, points, digest)
     if helper:
-        await _meet(part, helper, [KEPT] if agreed.checkpoint == KEPT else [], part.table.digest())
+        await _meet(part, helper, [KEPT] if agreed.checkpoint == KEPT else [], digest)
     if agreed.checkpoint != KEPT:
         alignment, seconds, traffic = await _aligned(part, channel, resume=agreed.checkpoint is not None)
         training = None
         if part.job.train:
             _check_enough_to_train(part, alignment)
+            if takes := after_alignment(part.job, alignment):
+                part.progress.remark(takes)
             resume_from = None if agreed.checkpoint == ALIGNED else agreed.checkpoint
             training = await _trained(part, channel, helper, alignment, checkpoints, resume_from)
         moved = {**channel.traffic, "align": traffic}
@@ -180,6 +212,41 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
         if conversation:
             async with conversation.phase("finish"):
                 pass
+
+
+async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None:
+    """Play a data party's ``part`` in a job of predictions to its end; args, raises and result as :func:`_play`.
+
+    Leaks: as :func:`vfl_node.training.prediction.learnt` says.
+    """
+    assert part.whole is not None
+    assert part.table is not None
+    assert part.job.predict is not None
+    started, model = now(), predicting.model
+    points = [ALIGNED] if part.folder.load_alignment() else []
+    agreed = await _meet(part, channel, [*points, KEPT] if part.folder.kept else points, part.whole.digest())
+    if agreed.checkpoint != KEPT:
+        side_of = Scorer if part.role == "active" else Embedder
+        made: Served | Predicted
+        if part.job.predict.rows == "known":
+            aligned = None
+            side = side_of(model.kept, model.alignment, part.table, part.device)
+            made = await serve(channel, part.job.predict, side, predicting.requests, part.progress)
+        else:
+            aligned = await _aligned(part, channel, resume=agreed.checkpoint is not None)
+            side = side_of(model.kept, aligned[0], part.table, part.device, draws=part.randomness.derive("predict"))
+            found = await predict_once(channel, part.job.predict, side, part.progress)
+            if found and predicting.records:
+                part.folder.artefacts.mkdir(mode=0o700, exist_ok=True)
+                write_whole(part.folder.artefacts / PREDICTIONS, predicting.records.predicted(found))
+            nothing = np.empty(0, dtype=np.int64)
+            made = found or Predicted(nothing, nothing.astype(np.float64), shared=len(aligned[0]))
+        alignment, seconds, traffic = aligned or (None, None, None)
+        moved = {**channel.traffic, "align": traffic} if traffic else channel.traffic
+        names = {"active": part.job.parties.active, "passive": part.job.parties.passive[0]}
+        keep(part, alignment, seconds, moved, None, started, learnt(part.job.predict, **names, made=made))
+    async with channel.phase("finish"):
+        pass
 
 
 class _Desk:
@@ -338,6 +405,7 @@ async def _trained(
         checkpoints=checkpoints,
         pins=part.folder,
         progress=part.progress,
+        max_attack_auc=part.limits.max_attack_auc,
     )
     train = train_active if part.role == "active" else train_passive
     return await train(channel, task, randomness, resume_from=resume_from)
@@ -350,6 +418,7 @@ def keep(
     traffic: dict[str, Traffic],
     training: TrainingResult | None,
     started: str,
+    predicted: Mapping[str, tuple[Learnt, ...]] | None = None,
 ) -> None:
     """Write this party's artefacts: its half of the model, and the report last."""
     folder = part.folder.artefacts
@@ -357,14 +426,20 @@ def keep(
     if training and training.weights:
         head = {"job": part.job_id, "manifest_digest": part.job.digest(), "party": part.name, "encoder": training.encoder}
         storage.save(folder / "model.safetensors", training.weights, head)
+    if training and part.job.serve:
+        assert part.whole is not None
+        predictions.keep(part.folder, training, part.whole)
     made = report.build(
         job=part.job,
         job_id=part.job_id,
         party=part.name,
         alignment=alignment,
         align_seconds=align_seconds,
+        records=None if part.whole is None else len(part.whole),
+        max_attack_auc=part.limits.max_attack_auc,
         traffic=traffic,
         training=training,
+        predictions=predicted,
         started=started,
         finished=now(),
         versions=report.installed_versions(),

@@ -22,7 +22,8 @@ from vfl_node.job import Job
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.party import choose_device
 from vfl_node.node.peers import Peers
-from vfl_node.node.store import Store, now
+from vfl_node.node.predictions import PREDICTIONS, Asked
+from vfl_node.node.store import ARTEFACTS, Store, now
 from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport import tls
 from vfl_node.web.app import create_app
@@ -117,10 +118,19 @@ class Node:
         self._jobs.resume(job_id)
         return self._jobs.view(job_id) or {}
 
+    def predict(self, model: str, request: bytes) -> Asked:
+        """Ask for predictions of known records, a CSV file. Raises VflError."""
+        return self._jobs.predict(model, request)
+
+    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
+        """Register a job that aligns and predicts new records, a CSV file. Raises VflError."""
+        record = self._jobs.predict_new(model, request)
+        return self._jobs.view(record.id) or {}
+
     def artefact(self, job_id: str, name: str) -> Path | None:
         """A file that a job left for its owner, or None."""
         record = self._store.get(job_id)
-        if record is None or name not in ("report.json", "report.html", "model.safetensors"):
+        if record is None or name not in (*ARTEFACTS, PREDICTIONS):
             return None
         path = self._store.job_folder(record).artefacts / name
         return path if path.exists() else None
@@ -132,11 +142,16 @@ class Node:
         up = Gauge("vfl_peer_up", "Whether the standing link with a peer is up", ["peer"], registry=registry)
         done = Gauge("vfl_job_done", "Steps done in the phase under way", ["job", "phase"], registry=registry)
         total = Gauge("vfl_job_total", "Steps of the phase under way", ["job", "phase"], registry=registry)
+        told = "AUC of this node's own attack on what it sends, in the newest epoch; 0.5 is chance"
+        attacks = Gauge("vfl_attack_auc", told, ["job", "attack"], registry=registry)
         for view in self._jobs.views():
             jobs.labels(view["state"]).inc()
             if view["state"] == "running":
                 done.labels(view["id"], view["phase"]).set(view["done"])
                 total.labels(view["id"], view["phase"]).set(view["total"])
+                for attack, auc in view["attacks"].items():
+                    if auc is not None:
+                        attacks.labels(view["id"], attack).set(auc)
         for peer, status in self.peers.status().items():
             up.labels(peer).set(int(bool(status["online"])))
         return generate_latest(registry)

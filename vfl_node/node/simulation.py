@@ -16,11 +16,11 @@ import torch
 
 from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, conversations
+from vfl_node.node.predictions import read_input
 from vfl_node.node.store import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.settings import Data, Limits, Role, Settings, role_in
 from vfl_node.transport.channel import Channel
@@ -75,12 +75,7 @@ def simulate(
                 device="cpu",
                 limits=Limits(min_set_size=1),  # one owner holds all tables
             )
-            needs_label = role == job.label_holder
-            table = (
-                read_table(data, id_form=job.align.id_form, needs_label=needs_label, party=name, classes=job.classes)
-                if data
-                else None
-            )
+            table = read_input(settings, job) if data else None
             progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             own = (randomness or {}).get(name) or Randomness(folder.seed())

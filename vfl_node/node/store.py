@@ -3,7 +3,8 @@
 SQLite (WAL, synchronous=FULL) holds the index; bulk lies in files that are written to a
 temporary name, fsynced and renamed. A job's secrets (the seed from which every key, shuffle
 and initial weight of this party derives) live in its folder until the job ends, so that a
-restarted node repeats itself byte for byte; then they are destroyed.
+restarted node repeats itself byte for byte; then they are destroyed. Where a job says ``serve``,
+what predictions need (alignment and ``serving.json``, secret too) stays.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import torch
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError, UsageError
-from vfl_node.files import write_whole
+from vfl_node.files import remove, write_whole
 from vfl_node.job import Job, parse_job
 from vfl_node.ledger import Learnt
 from vfl_node.models import storage
@@ -57,6 +58,12 @@ class Record:
         return self.state == "failed" and self.code in ("E_PEER_LOST", "E_PEER_ABSENT", "E_DISK_FULL", "E_WORKER")
 
     @property
+    def predict(self) -> dict[str, str] | None:
+        """The job's section of that name; None where it is no job of predictions."""
+        found: dict[str, str] | None = json.loads(self.spec).get("predict")
+        return found
+
+    @property
     def parties(self) -> list[str]:
         """Their names, also of a job that this version cannot read any more."""
         parties = json.loads(self.spec).get("parties", {})
@@ -87,6 +94,8 @@ class Store:
             folder.chmod(0o700)
             (folder / "jobs").mkdir(exist_ok=True)
             self._holder = _hold(folder / "lock")
+            shutil.rmtree(self.requests, ignore_errors=True)
+            self.requests.mkdir(mode=0o700)
             self._db = sqlite3.connect(folder / "jobs.sqlite", check_same_thread=False, isolation_level=None)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
@@ -105,6 +114,11 @@ class Store:
                 code="E_STATE_CORRUPT",
                 hint="restore it from a backup, or move it away to begin with an empty index",
             ) from None
+
+    @property
+    def requests(self) -> Path:
+        """Where files lie while they are read; empty whenever the node starts."""
+        return self.folder / "requests"
 
     def close(self) -> None:
         """Close the index and let another node have the folder."""
@@ -147,6 +161,13 @@ class Store:
     def job_folder(self, record: Record) -> JobFolder:
         """The private folder of a job."""
         return JobFolder(self.folder / "jobs" / record.id)
+
+    def destroy_secrets(self, record: Record) -> None:
+        """Remove all that a job has left but its artefacts and, where it ended well, what predictions need."""
+        folder = self.job_folder(record)
+        if record.state != "done":
+            folder.serve_no_more()
+        folder.destroy_secrets()
 
     def partner(self, peer: str) -> Partner:
         """What this node remembers of ``peer`` beyond any job; the same object for every job."""
@@ -195,6 +216,35 @@ class JobFolder:
     def kept(self) -> bool:
         """Whether this party's report and model are written (the report comes last)."""
         return (self.artefacts / "report.json").exists()
+
+    @property
+    def request(self) -> Path:
+        """The file of records that a job predicts, at the party that asks."""
+        return self.path / "request.csv"
+
+    @property
+    def serving(self) -> dict[str, Any] | None:
+        """What predictions need beside model and alignment, as :meth:`serve` kept it; None where nothing is kept.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``).
+        """
+        try:
+            found: dict[str, Any] = json.loads(self._serving.read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            hint = "restore it from a backup, or train again"
+            raise StateError(f"{self._serving} is damaged", code="E_STATE_CORRUPT", hint=hint) from None
+        return found
+
+    def serve(self, serving: dict[str, Any]) -> None:
+        """Keep ``serving``, and from now on, whatever else is destroyed, the alignment."""
+        write_whole(self._serving, json.dumps(serving, sort_keys=True).encode())
+
+    def serve_no_more(self) -> None:
+        """Forget what :meth:`serve` kept."""
+        remove(self._serving)
 
     def seed(self, *, first: bool = True) -> bytes:
         """The job's secret seed at this party; drawn once from the operating system.
@@ -251,6 +301,14 @@ class JobFolder:
             )
 
     @property
+    def _serving(self) -> Path:
+        return self.path / "serving.json"
+
+    @property
+    def _alignment(self) -> Path:
+        return self.path / "alignment.safetensors"
+
+    @property
     def _pins(self) -> Path:
         return self.path / "pins.json"
 
@@ -281,7 +339,7 @@ class JobFolder:
         head = asdict(replace(alignment, rows=alignment.rows[:0]))  # a copy of all of them would be as large
         del head["rows"]
         about = {"alignment": json.dumps(head), "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
-        storage.save(self.path / "alignment.safetensors", {"rows": rows}, about)
+        storage.save(self._alignment, {"rows": rows}, about)
 
     def load_alignment(self) -> tuple[Alignment, float, Traffic] | None:
         """The finished alignment, its wall time and traffic; None before.
@@ -289,7 +347,7 @@ class JobFolder:
         Raises:
             StateError: another version wrote it (``E_STATE``).
         """
-        path = self.path / "alignment.safetensors"
+        path = self._alignment
         if not path.exists():
             return None
         tensors, about = storage.load(path)
@@ -307,9 +365,10 @@ class JobFolder:
         shutil.rmtree(self.lists, ignore_errors=True)
 
     def destroy_secrets(self) -> None:
-        """Remove everything but the artefacts: seed, pins, alignment, checkpoints."""
+        """Remove everything but the artefacts, and what predictions need: seed, pins, checkpoints, alignment as a rule."""
+        kept = {self.artefacts} | ({self._serving, self._alignment} if self._serving.exists() else set())
         for entry in self.path.iterdir():
-            if entry == self.artefacts:
+            if entry in kept:
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry)

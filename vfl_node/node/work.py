@@ -16,12 +16,13 @@ from typing import Any
 import structlog
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import Table, read_table
-from vfl_node.errors import Cancelled, DataError, Paused, PeerError, PeerLost, StateError, VflError, peer_text
+from vfl_node.data.tables import Table
+from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, StateError, UsageError, VflError, peer_text
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.party import Part, conversations
 from vfl_node.node.peers import Peers
+from vfl_node.node.predictions import Predicting, Requests, prepare, read_input
 from vfl_node.node.store import UNFINISHED, Record, State, Store, now
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer
@@ -48,6 +49,7 @@ class Work:
         record: the job as stored last.
         stop: the way to end it.
         progress: how far it is.
+        requests: of this node's owner; None where the job takes none.
     """
 
     def __init__(self, settings: Settings, store: Store, peers: Peers, record: Record) -> None:
@@ -60,6 +62,10 @@ class Work:
         self._job = record.job
         self._others = peers_of(record, settings.name)
         self._folder = store.job_folder(record)
+        predict = self._job.predict
+        takes = predict is not None and predict.rows == "known" and predict.to == settings.role
+        self.requests = Requests() if takes else None
+        self._conversing = False
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
 
     def start(self) -> None:
@@ -74,6 +80,13 @@ class Work:
     def alive(self) -> bool:
         """Whether it has not ended yet."""
         return self._thread.is_alive()
+
+    def end_in_order(self) -> bool:
+        """End predictions under way when all requests are answered; False where there is no such thing, or it is too late."""
+        if self.requests is None or self.requests.closed or not self._conversing:
+            return False
+        self.requests.close()
+        return True
 
     def _live(self) -> None:
         """Run the job, and store how it ended. What a resumed job needs is kept, and destroyed otherwise."""
@@ -94,7 +107,7 @@ class Work:
         """From the table to the report."""
         if self._job.align.group == "modp2048":
             log.warning("modp2048 is below today's recommended strength; prefer curve25519 or modp3072", job=self.record.id)
-        table = self._table()
+        table, predicting = self._inputs()
         deadline = time.monotonic() + self._settings.peer_wait_s
         lost, pause_s = "", FIRST_PAUSE_S
         while True:
@@ -103,9 +116,11 @@ class Work:
                 with self._meeting(lost) as meeting:
                     self._meet(meeting, deadline)
                     started = time.monotonic()
-                    self._converse(table, meeting)
+                    self._converse(table, predicting, meeting)
                 return
             except PeerLost as error:
+                if self.requests and self.requests.closed:
+                    self.stop.ask(Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job"))
                 self.stop.check()
                 if error.code == "E_PEER_ABSENT":
                     if self._folder.kept and self._settings.role != "coordinator":  # whose key the others may still need
@@ -131,20 +146,14 @@ class Work:
                     return
                 raise
 
-    def _table(self) -> Table | None:
-        """This party's table, None at a coordinator; if it cannot be used the others are told before the job fails."""
+    def _inputs(self) -> tuple[Table | None, Predicting | None]:
+        """This party's table, and what it predicts with; where they cannot be used the others are told before the job fails."""
         if self._settings.role == "coordinator":
-            return None
+            return None, None
         try:
-            if self._settings.data is None:
-                raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-            return read_table(
-                self._settings.data,
-                id_form=self._job.align.id_form,
-                needs_label=self._settings.role == self._job.label_holder,
-                party=self._settings.name,
-                classes=self._job.classes,
-            )
+            if self._job.predict:
+                return prepare(self._settings, self._store, self._job, self._folder, self.requests)
+            return read_input(self._settings, self._job), None
         except VflError as error:
             self.progress.say(error.message)
             with suppress(VflError), self._meeting() as meeting:
@@ -191,7 +200,7 @@ class Work:
                 for_peer=f"{peer} refused the job",
             )
 
-    def _converse(self, table: Table | None, meeting: Meeting) -> None:
+    def _converse(self, table: Table | None, predicting: Predicting | None, meeting: Meeting) -> None:
         """One attempt, with everyone there."""
         own = Randomness(self._folder.seed(first=self.record.attempt == 0))
         attempt = self.record.attempt + 1
@@ -200,19 +209,26 @@ class Work:
         memory = self._store.partner(partner) if table is not None else None
         try:
             part = Part.on_this_machine(
-                self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt, memory
+                self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt, memory, predicting
             )
+            self._conversing = True
             meeting.play(conversations(part, meeting.channels), part.processes)
         except OSError as error:
             raise _not_stored(error) from None
+        finally:
+            self._conversing = False
 
     def _end(self, state: State, error: VflError | None = None) -> None:
         changes: dict[str, Any] = {"state": state, "finished": None if state in UNFINISHED else now()}
         if error is not None:
             changes |= {"code": error.code, "message": error.message, "hint": error.hint or None}
         self.record = self._store.update(self.record, **changes)
+        if self.requests:
+            self.requests.end(
+                error or UsageError(f"the predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again")
+            )
         if state not in UNFINISHED and not self.record.resumable:
-            self._folder.destroy_secrets()
+            self._store.destroy_secrets(self.record)
         line = log.error if state == "failed" else log.info
         line(f"job {state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))
 

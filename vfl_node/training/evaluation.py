@@ -46,8 +46,11 @@ class Evaluation:
         metrics: of the federated model.
         local_metrics: of the active party's own model on the same rows; None if it has no features.
         rows: number of test rows it owns.
-        curve: points of the federated model's calibration plot: (confidence, frequency, rows) of each range.
+        curve: points of the federated model's calibration plot: (confidence, frequency, rows) of each range;
+            empty with more than two classes.
         local_curve: the same of its own model; empty if it has no features.
+        matched: metrics on the rows that both parties own; None where the job does not ask for them or they are too few.
+        matched_rows: how many they are; likewise.
     """
 
     metrics: Values
@@ -55,6 +58,8 @@ class Evaluation:
     rows: int
     curve: Curve
     local_curve: Curve
+    matched: Values | None = None
+    matched_rows: int | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
@@ -64,8 +69,13 @@ class Evaluation:
 
 
 def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64]) -> Values:
-    """The metrics ``names`` of probabilities ``scores`` that may leave 0 … 1: ranked as they are, else clipped."""
+    """The metrics ``names`` of probabilities, [N] or [N, K], that may leave 0 … 1: ranked as they are, else clipped."""
     return metrics.compute(names, labels, scores, np.clip(scores, 0, 1))
+
+
+def plotted(labels: NDArray[np.float32], scores: NDArray[np.float64]) -> Curve:
+    """Points of the calibration plot; none with more than two classes."""
+    return [] if scores.ndim > 1 else metrics.calibration_curve(labels, np.clip(scores, 0, 1))
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@
     back-propagates g         ◄── g [B, d] ──  g = ∂L/∂H
     updates its bottom                         updates bottom and top
 
-A row that a party does not own takes the same way as any other: the columns of its source
-row, or the synthetic label. Rows of H and g stand at their place in the batch and carry no
-identifier; rows of g are never averaged or reordered.
+A row that a party does not own takes the same way as any other: its columns or its embedding
+are made up, or its label is. Rows of H and g stand at their place in the batch and carry no
+identifier; rows of g are never averaged or reordered. Each party attacks what it sends, with
+what it alone knows as the truth (:mod:`vfl_node.privacy.audit`).
 
 Source: Song et al. 2021 (FLORIST), sections 3.3 and 4, Table 4.
 
@@ -21,23 +22,25 @@ party which label was used in each row; see docs/training.md.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job import Train
-from vfl_node.metrics import auc, calibration_curve
 from vfl_node.models import MODELS, Classifier, initialise
-from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure
+from vfl_node.privacy.audit import Audit
+from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
 from vfl_node.training.learner import Inputs, Learner, prefixed, under
 from vfl_node.training.local import check_finite, local_logits, train_local
-from vfl_node.training.missing import CALIBRATIONS, shared_labels
+from vfl_node.training.matched import matched_active, matched_passive
+from vfl_node.training.missing import EMBEDDINGS, LABELS, Composition, Known, Labels, Step, calibration, stand_in
 from vfl_node.training.task import Task
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
@@ -54,10 +57,12 @@ class Half(Protocol):
     Attributes:
         learner: the half that is trained jointly.
         encoder: JSON of how the party's columns are encoded.
+        audit: its attacks on what it sends.
     """
 
     learner: Learner
     encoder: str
+    audit: Audit
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
@@ -71,6 +76,12 @@ class Half(Protocol):
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint must hold of this half."""
 
+    def weights(self) -> dict[str, Tensor]:
+        """What the party keeps of it when it is trained, on the CPU."""
+
+    def scoring(self) -> dict[str, Any]:
+        """What turns its output into a prediction, beside weights and encoder; JSON values."""
+
 
 class PassiveHalf:
     """A bottom. Args as :class:`ActiveHalf`."""
@@ -80,33 +91,41 @@ class PassiveHalf:
         channel: Channel,
         task: Task,
         randomness: Randomness,
-        source: Positions,
+        draws: Randomness,
         repeat: int,
         training: Positions,
         saved: Mapping[str, Tensor] | None,
     ) -> None:
-        self._channel = channel
-        self.encoder, self._inputs = _encode(task, source, training)
+        self._channel, self._task = channel, task
+        self.encoder, self._inputs = _encode(task, draws, training)
         if self._inputs.width == 0:
             raise DataError(
                 "the passive party's table has no feature column",
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
-        bottom = self._inputs.bottom(task.train, task.train.bottom)
-        self._bottom = bottom
-        self.learner = _learner(nn.ModuleDict({"bottom": bottom}), task, randomness, repeat)
+        self._bottom = self._inputs.bottom(task.train, task.train.bottom)
+        self.learner = _learner(nn.ModuleDict({"bottom": self._bottom}), task, randomness, repeat)
+        self._owned = torch.from_numpy(task.alignment.owned).to(task.device)
+        strategy = task.train.missing.features
+        self._substitute = EMBEDDINGS[strategy](draws) if strategy in EMBEDDINGS and task.alignment.missing else None
+        self.audit = _audit(task, training, randomness, repeat)
+        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and task.evaluate.matched else None
         if saved is not None:
             self.learner.restore(saved)
+            self.audit.restore(under("audit", saved))
+            if self._substitute:
+                self._substitute.restore(under("substitute", saved))
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
-        embedding = self._bottom(*self._inputs.at(positions))  # (B, d)
+        embedding = self._embedding(f"step/{number}", positions, learn=True)  # (B, d)
         await self._send(number, embedding.detach())
         gradient = await self._gradient(number, embedding)  # (B, d)
         self.learner.zero_grad()
-        embedding.backward(gradient)
+        embedding.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
+        self.audit.see(positions, embedding.detach(), gradient)
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`: nothing."""
@@ -116,15 +135,38 @@ class PassiveHalf:
         """As :meth:`Half.evaluate`."""
         for offset, positions in enumerate(batches):
             with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
-                embedding = self._bottom(*self._inputs.at(positions))
+                embedding = self._embedding(f"step/{number + offset}", positions, learn=False)
             await self._send(number + offset, embedding)
+        if self._randomness:
+            owned = self._task.alignment.owned[np.concatenate(batches)]
+            await matched_passive(self._channel, owned, self._randomness, pins=self._task.pins)
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        return self.learner.tensors()
+        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._averages()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """As :meth:`Half.weights`."""
+        return {**self.learner.weights(), **self._averages()}
+
+    def scoring(self) -> dict[str, Any]:
+        """As :meth:`Half.scoring`: nothing."""
+        return {}
+
+    def _averages(self) -> dict[str, Tensor]:
+        return prefixed("substitute", self._substitute.tensors()) if self._substitute else {}
+
+    def _embedding(self, label: str, positions: Positions, *, learn: bool) -> Tensor:
+        """float32[B, d]; where the strategy says so, embeddings of rows that are not its own are drawn."""
+        embedding: Tensor = self._bottom(*self._inputs.at(positions))
+        if self._substitute is None:
+            return embedding
+        return self._substitute(label, embedding, self._owned[torch.from_numpy(positions)], learn=learn)
 
     async def _send(self, number: int, embedding: Tensor) -> None:
-        await self._channel.send(training_pb2.Embedding(step=number, tensor=codec.encode(check_finite(embedding))))
+        message = training_pb2.Embedding(step=number)
+        codec.encode(check_finite(embedding), message.tensor)
+        await self._channel.send(message)
 
     async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
         message = await self._channel.receive(training_pb2.Gradient)
@@ -140,7 +182,7 @@ class ActiveHalf:
         channel: the conversation with the passive party.
         task: this party's side.
         randomness: its own.
-        source: int64[m], the local row whose columns stand at each shared position.
+        draws: its own, too: what stands in for rows that it does not own comes from it.
         repeat: number of the repeat, which has its own weights.
         training: shared positions trained on in it.
         saved: tensors of a checkpoint within this repeat, to go on from.
@@ -151,58 +193,72 @@ class ActiveHalf:
         channel: Channel,
         task: Task,
         randomness: Randomness,
-        source: Positions,
+        draws: Randomness,
         repeat: int,
         training: Positions,
         saved: Mapping[str, Tensor] | None,
     ) -> None:
-        if task.table.labels is None:
-            raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
         self._channel, self._task = channel, task
-        self._owned = task.alignment.owned
+        train, self._owned = task.train, task.alignment.owned
+        self._labels = _labels(task)
         labelled = training[self._owned[training]]
-        labels = shared_labels(task.alignment, task.table.labels, training, task.train.missing.labels)
-        self._labels = torch.from_numpy(labels).to(task.device)
-        synthetic = labels[~self._owned]
-        c = float(synthetic.mean()) if len(synthetic) else 0.0
-        self._calibration = CALIBRATIONS[task.train.missing.calibration](task.alignment, c)
-        self.encoder, self._inputs = _encode(task, source, training)
-
-        cut = MODELS[task.train.model].cut_width(task.train.bottom)
-        self._model = _classifier(task.train, self._inputs, [cut])
-        self._cut = cut
+        self._targets = _as_targets(self._labels, train).to(task.device)
+        self._real = torch.from_numpy(self._owned).to(task.device)
+        self._synthetic: Labels | None = None
+        if task.alignment.missing:
+            own = draws.derive(f"labels/{repeat}")
+            known = Known(self._labels[labelled], len(self._owned), train.classes, train.missing.draws, own)
+            self._synthetic = LABELS[train.missing.labels](known)
+        missing = train.missing
+        self._calibration = calibration(
+            missing.calibration,
+            None if missing.calibration == "none" else Composition.of(task.alignment, missing.shares, missing.calibrate),
+            self._synthetic.rate if self._synthetic else 0.0,
+        )
+        self.encoder, self._inputs = _encode(task, draws, training)
+        self._cut = MODELS[train.model].cut_width(train.bottom, train.outputs)
+        self._model = classifier(train, self._inputs, [self._cut])
         self.learner = _learner(self._model, task, randomness, repeat)
+        self.audit = _audit(task, training, randomness, repeat)
         if saved is not None:
             self.learner.restore(saved)
+            self.audit.restore(under("audit", saved))
 
         self._local: Classifier | None = None
         if self._inputs.width:
             private = randomness.derive(f"local/{repeat}")
-            self._local = _classifier(task.train, self._inputs, [])
+            self._local = classifier(train, self._inputs, [])
             initialise(self._local, private.torch())
             self._local.to(task.device)
             if saved is not None:
                 self._local.load_state_dict(under("local", saved))
             else:
-                train_local(self._local, task.train, self._inputs, self._labels, labelled, private, task.progress)
-        self._base_rate = self._rates(float(labels[labelled].mean()))
+                train_local(self._local, train, self._inputs, self._targets, labelled, private, task.progress)
+        self._positive_rate = float(self._labels[labelled].mean())
+        self._base_rate = self._rates()
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since figures were taken."""
         self._ranks = repeat == 0 and "auc" in task.evaluate.metrics  # only the first repeat's epochs are reported
+        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and task.evaluate.matched else None
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         received = (await self._embedding(number, positions)).requires_grad_()  # (B, d)
-        logits = self._model(*self._inputs.at(positions), [received])  # (B,)
+        logits = self._model(*self._inputs.at(positions), [received])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
-        loss = self._calibration.loss(logits, self._labels[rows], self._base_rate[rows])
+        base_rate = self._base_rate[rows]
+        targets = self._used(number, positions, logits.detach(), base_rate, received.detach())
+        loss = self._calibration.loss(logits, targets, base_rate)
         self.learner.zero_grad()
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
         if received.grad is None:
             raise RuntimeError("the loss does not depend on the embedding")
-        gradient = codec.encode(check_finite(received.grad))
-        await self._channel.send(training_pb2.Gradient(step=number, tensor=gradient))
+        gradient = check_finite(received.grad)
+        message = training_pb2.Gradient(step=number)
+        codec.encode(gradient, message.tensor)
+        await self._channel.send(message)
         self.learner.step()
+        self.audit.see(positions, gradient, gradient)
         self._met.append((positions, logits.detach(), loss.item()))
 
     def figures(self) -> Figures:
@@ -214,40 +270,74 @@ class ActiveHalf:
         if not self._ranks:
             return Figures(loss)
         owned = np.flatnonzero(self._owned[positions])
-        rows = torch.from_numpy(positions[owned])
-        scores = self._calibration.expectation(torch.cat(logits)[torch.from_numpy(owned)], self._base_rate[rows])
-        return Figures(loss, auc(self._labels[rows].cpu().numpy(), scores))
+        rows = positions[owned]
+        base_rate = self._base_rate[torch.from_numpy(rows)]
+        scores = self._calibration.expectation(torch.cat(logits)[torch.from_numpy(owned)], base_rate)
+        return Figures(loss, measure(("auc",), self._labels[rows], scores)["auc"])
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation:
-        """As :meth:`Half.evaluate`, on the rows this party owns."""
-        scores: list[NDArray[np.float64]] = []
+        """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
+        found: list[NDArray[np.float64]] = []
+        if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
         for offset, positions in enumerate(batches):
             received = await self._embedding(number + offset, positions)
             with torch.no_grad():  # never across an await
-                logits = check_finite(self._model(*self._inputs.at(positions), [received]))  # (B,)
-            scores.append(self._calibration.expectation(logits, self._base_rate[torch.from_numpy(positions)]))
-        held_out = np.concatenate(batches)
+                logits = check_finite(self._model(*self._inputs.at(positions), [received]))
+            base_rate = self._base_rate[torch.from_numpy(positions)]
+            found.append(self._calibration.expectation(logits, base_rate))
+            if_both.append(self._calibration.probability(logits, base_rate))
+        held_out, scores = np.concatenate(batches), np.concatenate(found)
         owned = self._owned[held_out]
         names = self._task.evaluate.metrics
-        labels = self._labels.cpu().numpy()[held_out[owned]]
-        joint = np.concatenate(scores)[owned]
+        labels = self._labels[held_out]
         local: Values | None = None
         local_curve: Curve = []
         if self._local is not None:
-            alone = torch.sigmoid(local_logits(self._local, self._inputs, held_out[owned]).double()).cpu().numpy()
-            local, local_curve = measure(names, labels, alone), calibration_curve(labels, alone)
+            alone = probabilities(local_logits(self._local, self._inputs, held_out[owned]))
+            local, local_curve = measure(names, labels[owned], alone), plotted(labels[owned], alone)
+        matched, matched_rows = None, None
+        if self._randomness:
+            share = real_share(self._task.alignment)
+            of_both = np.concatenate(if_both)
+            both = await matched_active(self._channel, labels, of_both, owned, names, self._randomness, share=share)
+            matched, matched_rows = both.values, both.rows
         return Evaluation(
-            metrics=measure(names, labels, joint),
+            metrics=measure(names, labels[owned], scores[owned]),
             local_metrics=local,
-            rows=len(labels),
-            curve=calibration_curve(labels, np.clip(joint, 0, 1)),
+            rows=int(owned.sum()),
+            curve=plotted(labels[owned], scores[owned]),
             local_curve=local_curve,
+            matched=matched,
+            matched_rows=matched_rows,
         )
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        local = {} if self._local is None else prefixed("local", self._local.state_dict())
-        return {**self.learner.tensors(), **local}
+        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._alone()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """As :meth:`Half.weights`: the joint model's, and its own model's as ``local.NAME``."""
+        return {**self.learner.weights(), **self._alone()}
+
+    def scoring(self) -> dict[str, Any]:
+        """As :meth:`Half.scoring`: calibration, and the rate of positives among its labels."""
+        return {"calibration": self._calibration.to_json(), "positive_rate": self._positive_rate}
+
+    def _alone(self) -> dict[str, Tensor]:
+        if self._local is None:
+            return {}
+        return prefixed("local", {name: tensor.cpu() for name, tensor in self._local.state_dict().items()})
+
+    def _used(self, number: int, positions: Positions, logits: Tensor, base_rate: Tensor, received: Tensor) -> Tensor:
+        """The targets trained on: of real labels, else synthetic; the latter are computed for every row alike."""
+        rows = torch.from_numpy(positions)
+        targets = self._targets[rows]  # (B,) or (B, K)
+        if self._synthetic is None:
+            return targets
+        real = self._real[rows]  # (B,)
+        step = Step(number, positions, real, targets, self._calibration.seen(logits, base_rate), received)
+        made = self._synthetic.targets(step)
+        return torch.where(real if targets.dim() == 1 else real[:, None], targets, made)
 
     async def _embedding(self, number: int, positions: Positions) -> Tensor:
         message = await self._channel.receive(training_pb2.Embedding)
@@ -255,12 +345,31 @@ class ActiveHalf:
         embedding = codec.decode(message.tensor, dtype=torch.float32, shape=(len(positions), self._cut))
         return embedding.to(self._task.device)
 
-    def _rates(self, positive_rate: float) -> Tensor:
+    def _rates(self) -> Tensor:
         """q at each shared position, float32[m]: rate of positives where the peer's features are synthetic."""
-        if self._local is None:
-            return torch.full((len(self._owned),), positive_rate, device=self._task.device)
-        probabilities = torch.sigmoid(local_logits(self._local, self._inputs, np.arange(len(self._owned))))
-        return probabilities.clamp(LOCAL_RATE_MARGIN, 1 - LOCAL_RATE_MARGIN)
+        if self._local is None or self._task.train.missing.calibration == "none":
+            return torch.full((len(self._owned),), self._positive_rate, device=self._task.device)
+        return local_rate(local_logits(self._local, self._inputs, np.arange(len(self._owned))))
+
+
+def local_rate(logits: Tensor) -> Tensor:
+    """q of rows with these logits of the active party's own model, float32[B]."""
+    return torch.sigmoid(logits).clamp(LOCAL_RATE_MARGIN, 1 - LOCAL_RATE_MARGIN)
+
+
+def probabilities(logits: Tensor) -> NDArray[np.float64]:
+    """What logits float32[B] or float32[B, K] say, float64 of the same shape."""
+    exact = logits.double()
+    found = torch.sigmoid(exact) if logits.dim() == 1 else torch.softmax(exact, dim=1)
+    return np.asarray(found.cpu().numpy())
+
+
+def classifier(train: Train, inputs: Inputs, received: Sequence[int]) -> Classifier:
+    """The label holder's half without initial weights, for its own columns and embeddings of widths ``received``."""
+    architecture = MODELS[train.model]
+    bottom = inputs.bottom(train, train.active_bottom) if inputs.width else None
+    own = [architecture.cut_width(train.active_bottom, train.outputs)] if inputs.width else []
+    return Classifier(bottom, architecture.top(widths=[*own, *received], sizes=train.top, outputs=train.outputs))
 
 
 def _check_step(channel: Channel, step: int, expected: int) -> None:
@@ -268,20 +377,32 @@ def _check_step(channel: Channel, step: int, expected: int) -> None:
         raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
 
 
-def _encode(task: Task, source: Positions, training: Positions) -> tuple[str, Inputs]:
+def _labels(task: Task) -> NDArray[np.float32]:
+    """The label at each shared position, float32[m]; 0 where there is none."""
+    if task.table.labels is None:
+        raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
+    view = task.alignment
+    return np.where(view.owned, task.table.labels[view.rows], np.float32(0)).astype(np.float32)
+
+
+def _as_targets(labels: NDArray[np.float32], train: Train) -> Tensor:
+    """float32[m], or float32[m, K] with a 1 in each row."""
+    values = torch.from_numpy(labels)
+    return values if train.classes == 2 else one_hot(values.long(), train.classes).float()
+
+
+def _encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, Inputs]:
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
     own = task.alignment.rows[training][task.alignment.owned[training]]
     encoder = Encoder.fit(task.table, own if len(own) else np.arange(len(task.table)))
-    return encoder.to_json(), Inputs(encoder.transform(task.table), source, task.device)
-
-
-def _classifier(train: Train, inputs: Inputs, received: Sequence[int]) -> Classifier:
-    architecture = MODELS[train.model]
-    bottom = inputs.bottom(train, train.active_bottom) if inputs.width else None
-    own = [architecture.cut_width(train.active_bottom)] if inputs.width else []
-    return Classifier(bottom, architecture.top(widths=[*own, *received], sizes=train.top))
+    features, source = stand_in(task.alignment, encoder.transform(task.table), task.train.missing.features, draws)
+    return encoder.to_json(), Inputs(features, source, task.device)
 
 
 def _learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -> Learner:
     initialise(model, randomness.derive(f"weights/{repeat}").torch())
     return Learner(model.to(task.device), task.train)
+
+
+def _audit(task: Task, training: Positions, randomness: Randomness, repeat: int) -> Audit:
+    return Audit(task.party, ~task.alignment.owned, training, randomness.derive(f"audit/{repeat}"), limit=task.max_attack_auc)

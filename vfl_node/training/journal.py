@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -31,6 +32,9 @@ class Journal:
         evaluations: one a completed repeat; empty at the passive party.
         weights: this party's half after the first repeat.
         encoder: its encoder.
+        scoring: what the first repeat's half needs beside its weights to predict.
+        shared: what predictions need that does not depend on the repeat; made anew in every attempt.
+        audit: averages of this party's attacks on itself at the end of the first repeat.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
         steps: training steps in all.
@@ -43,6 +47,9 @@ class Journal:
     evaluations: list[Evaluation] = field(default_factory=list)
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
+    scoring: Mapping[str, Any] = field(default_factory=dict)
+    shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    audit: Mapping[str, float | None] = field(default_factory=dict)
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
     steps: int = 0
@@ -56,7 +63,8 @@ class Journal:
     def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
         """Note a repeat, and keep the first one's weights."""
         if self.repeat == 0:
-            self.weights, self.encoder = half.learner.weights(), half.encoder
+            self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
+            self.audit = half.audit.averages
         if evaluation is not None:
             self.evaluations.append(evaluation)
         self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
@@ -71,6 +79,8 @@ class Journal:
             "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs],
             "evaluations": [dataclasses.asdict(evaluation) for evaluation in self.evaluations],
             "encoder": self.encoder,
+            "scoring": dict(self.scoring),
+            "audit": dict(self.audit),
         }
         tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights)}
         checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}", tensors, meta)
@@ -101,6 +111,8 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         evaluations=[Evaluation.from_json(evaluation) for evaluation in meta["evaluations"]],
         weights=under("first", checkpoint.tensors),
         encoder=meta["encoder"],
+        scoring=meta["scoring"],
+        audit=meta["audit"],
         saved=under("half", checkpoint.tensors),
     )
 

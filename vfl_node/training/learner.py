@@ -47,6 +47,7 @@ class Inputs:
             cardinalities=self._cardinalities,
             embedding_size=train.embedding_size,
             sizes=sizes,
+            outputs=train.outputs,
         )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
@@ -19,6 +19,7 @@ from vfl_node.models import Classifier
 from vfl_node.progress import Progress
 from vfl_node.training.learner import Inputs, Learner
 from vfl_node.training.schedule import cut
+from vfl_node.transport.codec import is_finite
 
 ROWS_AT_ONCE = 8192
 
@@ -27,7 +28,7 @@ def train_local(
     model: Classifier,
     train: Train,
     inputs: Inputs,
-    labels: Tensor,
+    targets: Tensor,
     positions: NDArray[np.int64],
     randomness: Randomness,
     progress: Progress,
@@ -38,7 +39,7 @@ def train_local(
         model: with its initial weights, on the device.
         train: how the federated model is trained.
         inputs: the active party's columns.
-        labels: float32[m] on the device.
+        targets: float32[m] on the device: labels 0 and 1; float32[m, K] of more classes: one a row is 1.
         positions: shared positions to train on, all owned.
         randomness: gives the order of the rows.
         progress: is told the loss after each epoch.
@@ -50,7 +51,8 @@ def train_local(
     for _ in range(train.epochs):
         total = 0.0
         for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
-            loss = binary_cross_entropy_with_logits(model(*inputs.at(batch)), labels[torch.from_numpy(batch)])
+            logits, expected = model(*inputs.at(batch)), targets[torch.from_numpy(batch)]
+            loss = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(logits, expected)
             learner.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
@@ -59,7 +61,7 @@ def train_local(
 
 
 def local_logits(model: Classifier, inputs: Inputs, positions: NDArray[np.int64]) -> Tensor:
-    """Logits float32[len(positions)] of the trained local model."""
+    """Logits of the trained local model, float32[len(positions)], or float32[len(positions), K]."""
     with torch.no_grad():
         return torch.cat([model(*inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
 
@@ -70,7 +72,7 @@ def check_finite(value: Tensor) -> Tensor:
     Raises:
         DataError: training has diverged (``E_DIVERGED``).
     """
-    if not bool(torch.isfinite(value).all()):
+    if not is_finite(value):
         raise DataError(
             "training diverged: the loss is no longer a finite number",
             code="E_DIVERGED",

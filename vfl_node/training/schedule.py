@@ -111,6 +111,10 @@ class Schedule:
         order = self._stream(f"batches/{repeat}/{epoch}").permutation(len(positions))
         return cut(positions[order], batch_size)
 
+    def derive(self, label: str) -> bytes:
+        """32 bytes that both parties have in common for a purpose named ``label``."""
+        return self._stream(label).bytes(32)
+
     def _stream(self, label: str) -> Randomness:
         return Randomness(self._seed).derive(label)
 

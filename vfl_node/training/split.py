@@ -5,7 +5,7 @@ The whole of it, for both parties::
     toss a seed → schedule
     for each repeat:  hold out test rows; new private weights
         for each epoch:  for each batch: H → , ← g, both update        (halves.py)
-                         a checkpoint at both
+                         each attacks what it sent; a checkpoint at both
         for each batch of test rows: H →                               (evaluation)
     the active party tells the epochs' figures and metrics, if the job says so
 
@@ -16,24 +16,26 @@ number of threads, the result has the same bits over any channel (on a CPU).
 Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviations: batches are cut from the
 shared order by a jointly tossed seed; synthetic rows are fixed for the whole job.
 
-What each party learns: :func:`active_learns`, :func:`passive_learns`, and docs/training.md.
+What each party learns: learns.py, and docs/training.md.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from dataclasses import asdict
+from typing import Any
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Train
 from vfl_node.ledger import Learnt
 from vfl_node.models import MODELS
 from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.halves import ActiveHalf, Half, PassiveHalf
 from vfl_node.training.journal import Journal, due, resume
-from vfl_node.training.missing import source_rows
+from vfl_node.training.learns import active_learns, passive_learns
 from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.task import Epoch, Task, TrainingResult, device_name
@@ -57,6 +59,7 @@ async def train_active(
     Raises:
         DataError: no labels (``E_NO_LABEL``), nothing to train on (``E_EMPTY``), or the
             loss diverged (``E_DIVERGED``).
+        PolicyError: this party's attacks on what it sends do better than its owner allows (``E_LEAK``).
         ProtocolError: the peer sent another step, shape or type, or cheated in the toss.
         StateError: the checkpoint is damaged or belongs to another schedule, or the peer's
             share of the toss is not that of an earlier attempt.
@@ -86,9 +89,10 @@ async def train_active(
         population=population,
         calibration_curve=journal.evaluations[0].curve,
         local_calibration_curve=journal.evaluations[0].local_curve,
-        weights=journal.weights,
-        encoder=journal.encoder,
+        matched=journal.evaluations[0].matched,
+        matched_rows=journal.evaluations[0].matched_rows,
         learnt=_learnt(task, channel.peer, journal.rows, active=True),
+        **_kept(journal),
     )
 
 
@@ -114,66 +118,19 @@ async def train_passive(
         rows=journal.rows,
         device=device_name(task.device),
         metrics=metrics,
-        weights=journal.weights,
-        encoder=journal.encoder,
         learnt=_learnt(task, channel.peer, journal.rows, active=False),
+        **_kept(journal),
     )
 
 
-def active_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[Learnt, ...]:
-    """What the active party learns from the passive party ``peer`` by training.
-
-    Args:
-        peer: its name.
-        rows: shared rows trained on and held out in each repeat.
-        lacks: how many of the shared rows ``peer`` does not own; None if that is hidden.
-        train: the job's section.
-        evaluate: the job's section.
-    """
-    trained, held_out = rows
-    embeddings = Learnt(
-        "embeddings",
-        evaluate.repeats * (train.epochs * trained + held_out),
-        f"from {peer} an embedding of each shared row, anew in each of {train.epochs} epochs or for evaluation"
-        f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
-        f"from them in part (see docs/privacy.md)",
-    )
-    if lacks == 0:
-        return (embeddings,)
-    return (
-        embeddings,
-        Learnt(
-            "membership",
-            lacks,
-            f"which of its own records {peer} lacks can be inferred from the embeddings, for some or most of them: "
-            f"a copied row has a twin (see docs/privacy.md)",
-        ),
-    )
-
-
-def passive_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[Learnt, ...]:
-    """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
-    labels = "of every row trained on" if lacks == 0 else "used for each, real or synthetic,"
-    gradients = Learnt(
-        "gradients",
-        evaluate.repeats * train.epochs * rows[0],
-        f"from {peer} a gradient for each row of every batch: no defence is in use, so the label {labels} "
-        f"can be read from the gradients almost surely (see docs/privacy.md)",
-    )
-    figures = Learnt("figures", 0, f"from {peer} neither loss nor metrics")
-    if evaluate.share_with_passive:
-        each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
-        told = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
-        figures = Learnt("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {told}")
-    if lacks == 0:
-        return (gradients, figures)
-    membership = Learnt(
-        "membership",
-        lacks,
-        f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
-        f"lacks can be inferred for some (see docs/privacy.md)",
-    )
-    return (gradients, membership, figures)
+def _kept(journal: Journal) -> dict[str, Any]:
+    """What is left of the first repeat at either party."""
+    return {
+        "weights": journal.weights,
+        "encoder": journal.encoder,
+        "audit": journal.audit,
+        "serving": json.dumps({**journal.scoring, **journal.shared}, sort_keys=True),
+    }
 
 
 def _learnt(task: Task, peer: str, rows: tuple[int, int], *, active: bool) -> dict[str, tuple[Learnt, ...]]:
@@ -193,7 +150,7 @@ def check_batch_fits(rows: int, train: Train) -> None:
     Raises:
         UsageError: they are too large (``E_SIZE``).
     """
-    width = MODELS[train.model].cut_width(train.bottom)
+    width = MODELS[train.model].cut_width(train.bottom, train.outputs)
     most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // (4 * width)
     if rows > most:
         raise UsageError(
@@ -230,17 +187,18 @@ async def _train(
             hint="use more records, or a smaller evaluate.test_fraction",
         )
     check_batch_fits(min(train.batch_size, max(len(training), len(testing))), train)
-    source = source_rows(task.alignment, len(task.table), train.missing.features, randomness)
+    draws = randomness.derive("draws").bytes(32)
     per_epoch, per_test = -(-len(training) // train.batch_size), -(-len(testing) // train.batch_size)
 
     journal = resume(task.checkpoints, resume_from, schedule.fingerprint)
     journal.rows = len(training), len(testing)
+    journal.shared = {"draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
     task.progress.phase("train", evaluate.repeats * (train.epochs * per_epoch + per_test), "batches")
     task.progress.advance(journal.exchanges)
 
     for repeat in range(journal.repeat, evaluate.repeats):
         training, testing = schedule.split(repeat, evaluate.test_fraction)
-        half = half_of(channel, task, randomness, source, repeat, training, journal.saved)
+        half = half_of(channel, task, randomness, Randomness(draws), repeat, training, journal.saved)
         for epoch in range(journal.epoch, train.epochs):
             started, moved = task.clock(), traffic.bytes_sent + traffic.bytes_received
             for positions in schedule.batches(repeat, epoch, training, train.batch_size):
@@ -248,10 +206,9 @@ async def _train(
                 journal.exchanges += 1
                 task.progress.advance(1)
             seconds, moved = task.clock() - started, traffic.bytes_sent + traffic.bytes_received - moved
-            figures = half.figures()
-            if figures.loss is not None:
-                task.progress.note(loss=figures.loss)
-            journal.epoch_done(Epoch(figures.loss, figures.auc, seconds, moved))
+            figures, attacks = half.figures(), half.audit.epoch_done()
+            task.progress.note(loss=figures.loss, attacks=attacks)
+            journal.epoch_done(Epoch(figures.loss, figures.auc, seconds, moved, attacks))
             if due(journal.epoch, train.epochs, per_epoch):
                 journal.save(task.checkpoints, half, schedule.fingerprint)
         batches = cut(testing, train.batch_size)

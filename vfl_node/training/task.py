@@ -33,6 +33,7 @@ class Task:
         checkpoints: where its state is kept.
         pins: digests of what the peer sent in earlier attempts of the job.
         progress: whom to tell.
+        max_attack_auc: training stops when this party's own attacks on what it sends do better, if a limit is set.
     """
 
     alignment: Alignment
@@ -45,6 +46,7 @@ class Task:
     checkpoints: Checkpoints = field(default_factory=MemoryCheckpoints)
     pins: Pins = field(default_factory=MemoryPins)
     progress: Progress = field(default_factory=Silent)
+    max_attack_auc: float | None = None
 
 
 @dataclass(frozen=True)
@@ -56,12 +58,14 @@ class Epoch:
         auc: as :attr:`vfl_node.training.evaluation.Figures.auc`; likewise.
         seconds: from its first batch to its last.
         bytes: sent and received, as serialised frames.
+        attacks: attack → AUC of this party's own attacks on what it sent; empty where none of its rows is synthetic.
     """
 
     loss: float | None
     auc: float | None
     seconds: float
     bytes: int
+    attacks: Mapping[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,12 @@ class TrainingResult:
             repeat), ``real_share`` (share with real passive features, a ratio of counts).
         calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party.
         local_calibration_curve: the same of the active party alone; empty without own features.
-        weights: this party's half, first repeat: parameter → tensor on the CPU.
+        matched: metrics on the held-out rows that both parties own, first repeat; None where the job does not ask.
+        matched_rows: how many they are; None if not known.
+        audit: attack → moving average of :attr:`Epoch.attacks` at the first repeat's end.
+        weights: this party's half, first repeat: parameter → tensor on the CPU; the active party's own model as ``local.NAME``.
+        serving: JSON of what predictions need beside weights, encoder and alignment (see :mod:`vfl_node.training.prediction`);
+            holds a secret of this party.
         encoder: JSON of the encoder that belongs to ``weights``.
         learnt: every party of the job → what it learnt from training, as far as this party can know.
         logistic: of a logistic regression; None for a split network.
@@ -118,6 +127,7 @@ class TrainingResult:
     learnt: Mapping[str, tuple[Learnt, ...]]
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
+    serving: str = field(default="", repr=False)
     metrics: Values | None = None
     local_metrics: Values | None = None
     intervals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -126,6 +136,9 @@ class TrainingResult:
     population: Mapping[str, Any] | None = None
     calibration_curve: Curve = field(default_factory=list)
     local_calibration_curve: Curve = field(default_factory=list)
+    matched: Values | None = None
+    matched_rows: int | None = None
+    audit: Mapping[str, float | None] = field(default_factory=dict)
     logistic: LogisticFigures | None = None
 
 

@@ -252,16 +252,17 @@ class Channel:
         frame = session_pb2.Frame(
             job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name, body=body
         )
-        if frame.ByteSize() > MAX_FRAME_BYTES:
+        size = _size(frame)
+        if size > MAX_FRAME_BYTES:
             raise UsageError(
-                f"a {type_name} of {frame.ByteSize()} bytes is more than one message may have ({MAX_FRAME_BYTES})",
+                f"a {type_name} of {size} bytes is more than one message may have ({MAX_FRAME_BYTES})",
                 code="E_SIZE",
                 hint="a smaller batch_size or cut layer makes smaller messages",
                 for_peer="a message of this job would be too large",
             )
         self._sent += 1
         traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_sent += frame.ByteSize()
+        traffic.bytes_sent += size
         traffic.messages_sent += 1
         try:
             await self._pipe.put(frame)
@@ -278,7 +279,7 @@ class Channel:
 
     def _check(self, frame: session_pb2.Frame, expected: str) -> None:
         traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_received += frame.ByteSize()
+        traffic.bytes_received += _size(frame)
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
             try:
@@ -310,3 +311,13 @@ def run(protocol: Coroutine[Any, Any, T]) -> T:
         return stop.value
     protocol.close()
     raise RuntimeError("a protocol over a blocking channel must not suspend")
+
+
+def _size(frame: session_pb2.Frame) -> int:
+    """Bytes of the serialised frame; ``frame.ByteSize()`` would serialise it to count them, megabytes of body included."""
+    head = session_pb2.Frame(
+        job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
+    )
+    body = len(frame.body)
+    varint = max(1, -(-body.bit_length() // 7))  # of the length, behind the tag
+    return head.ByteSize() + (1 + varint + body if body else 0)

@@ -15,11 +15,12 @@ _WIRE = {torch.float32: "<f4", torch.float64: "<f8", torch.int64: "<i8", torch.b
 """dtype → layout on the wire; bfloat16, which numpy lacks, travels as its 16-bit patterns."""
 
 
-def encode(tensor: torch.Tensor) -> training_pb2.Tensor:
+def encode(tensor: torch.Tensor, into: training_pb2.Tensor | None = None) -> training_pb2.Tensor:
     """A tensor of any device as a message.
 
     Args:
         tensor: float32, float64, int64 or bfloat16, any shape.
+        into: an empty message to fill, the field of a larger one; a new one would be copied into that.
     """
     if tensor.dtype not in _WIRE:
         raise TypeError(f"tensors of {tensor.dtype} do not travel")
@@ -27,7 +28,15 @@ def encode(tensor: torch.Tensor) -> training_pb2.Tensor:
     if plain.dtype == torch.bfloat16:
         plain = plain.view(torch.int16)
     data = np.ascontiguousarray(plain.numpy(), dtype=_WIRE[tensor.dtype]).tobytes()
-    return training_pb2.Tensor(dtype=_name(tensor.dtype), shape=tensor.shape, data=data)
+    message = training_pb2.Tensor() if into is None else into
+    message.dtype, message.data = _name(tensor.dtype), data
+    message.shape.extend(tensor.shape)
+    return message
+
+
+def is_finite(tensor: torch.Tensor) -> bool:
+    """Whether no value is infinite or NaN. Either makes the sum so, too, and one sum is read ten times faster than a mask."""
+    return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
 def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[int]) -> torch.Tensor:
@@ -55,7 +64,7 @@ def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[
     tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=True))
     if dtype == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)
-    if dtype.is_floating_point and not bool(torch.isfinite(tensor).all()):
+    if dtype.is_floating_point and not is_finite(tensor):
         raise ProtocolError(f"a tensor {wanted} with values that are not finite", code="E_NAN")
     return tensor.reshape(tuple(shape))
 

@@ -1,13 +1,15 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
-Reading needs no token, which is why the port is on loopback by default; submitting and
-cancelling need the node's token. A page never shows anything that its JSON does not.
+Reading needs no token, which is why the port is on loopback by default; submitting,
+cancelling and predictions need the node's token. A page never shows anything that its JSON does not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import re
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,12 +34,24 @@ log = structlog.get_logger()
 
 JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
 MAX_JOB_BYTES = 1 << 20
+MAX_REQUEST_BYTES = 64 << 20
+CSV = "text/csv; charset=utf-8"
 TEMPLATES = Path(__file__).parent / "templates"
 
 STATUS_OF_CODE = {"E_UNKNOWN_JOB": 404, "E_JOB_ENDED": 409}
 STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
 
 OF_PAGES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+
+class Asked(Protocol):
+    """A request for predictions."""
+
+    def ready(self) -> bytes | None:
+        """The predictions as CSV, or None before they are there. Raises VflError where there will be none."""
+
+    def withdraw(self) -> None:
+        """Nobody waits for them any more."""
 
 
 class NodeView(Protocol):
@@ -65,6 +79,12 @@ class NodeView(Protocol):
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost. Raises VflError."""
 
+    def predict(self, model: str, request: bytes) -> Asked:
+        """Ask for predictions of known records, a CSV file, by the model of a job. Raises VflError."""
+
+    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
+        """Register a job that aligns and predicts new records, a CSV file. Raises VflError."""
+
     def artefact(self, job_id: str, name: str) -> Path | None:
         """A file that a job left, or None."""
 
@@ -77,7 +97,7 @@ def create_app(view: NodeView, *, token: str | None, names: Collection[str] = ("
 
     Args:
         view: the node.
-        token: what submitting and cancelling need; None allows neither.
+        token: what submitting, cancelling and predictions need; None allows none of them.
         names: host names it answers to, besides IP addresses.
     """
     board = _Board(view, token)
@@ -90,6 +110,8 @@ def create_app(view: NodeView, *, token: str | None, names: Collection[str] = ("
         Route("/api/jobs/{job_id}", board.job),
         Route("/api/jobs/{job_id}/cancel", board.cancel, methods=["POST"]),
         Route("/api/jobs/{job_id}/resume", board.resume, methods=["POST"]),
+        Route("/api/jobs/{job_id}/predictions", board.predict, methods=["POST"]),
+        Route("/api/jobs/{job_id}/predictions", board.predictions, methods=["GET"]),
         Route("/jobs/{job_id}", board.job_page),
         Route("/jobs/{job_id}/report.html", board.report_html),
         Route("/jobs/{job_id}/report.json", board.report_json),
@@ -144,11 +166,9 @@ class _Board:
 
     async def submit(self, request: Request) -> Response:
         self._authorise(request)
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > MAX_JOB_BYTES:
-                return problem(413, "E_TOO_LARGE", f"a job has at most {MAX_JOB_BYTES} bytes")
+        body = await _body(request, MAX_JOB_BYTES)
+        if body is None:
+            return problem(413, "E_TOO_LARGE", f"a job has at most {MAX_JOB_BYTES} bytes")
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -162,6 +182,34 @@ class _Board:
     def resume(self, request: Request) -> Response:
         self._authorise(request)
         return JSONResponse(self._view.resume(self._job(request)["id"]), 202)
+
+    async def predict(self, request: Request) -> Response:
+        """Known records are answered when they are predicted; new ones make a job of their own."""
+        self._authorise(request)
+        model = (await run_in_threadpool(self._job, request))["id"]
+        body = await _body(request, MAX_REQUEST_BYTES)
+        if body is None:
+            return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
+        if request.query_params.get("rows") == "new":
+            return JSONResponse(await run_in_threadpool(self._view.predict_new, model, body), 202)
+        asked = await run_in_threadpool(self._view.predict, model, body)
+        began = time.monotonic()
+        while (answer := asked.ready()) is None:
+            if await request.is_disconnected():
+                asked.withdraw()
+                return Response(status_code=499)  # nobody reads it
+            waited = time.monotonic() - began
+            await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
+        return Response(answer, media_type=CSV)
+
+    def predictions(self, request: Request) -> Response:
+        self._authorise(request)
+        path = self._view.artefact(self._job(request)["id"], "predictions.csv")
+        if path is None:
+            return problem(
+                404, "E_NOT_FOUND", "this job has no predictions", "it predicts no new records, or has not ended yet"
+            )
+        return FileResponse(path, media_type=CSV)
 
     def page(self, request: Request) -> Response:
         return self._rendered("jobs.html.j2", jobs=self._view.jobs())
@@ -205,6 +253,16 @@ class _Board:
         right = hmac.compare_digest(given.strip().encode(), self._token.encode())
         if scheme.lower() != "bearer" or not right:
             raise HTTPException(401)
+
+
+async def _body(request: Request, most: int) -> bytes | None:
+    """What the request carries; None if it has more than ``most`` bytes."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            return None
+    return bytes(body)
 
 
 def _refused(request: Request, error: Exception) -> Response:

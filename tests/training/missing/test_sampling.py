@@ -1,57 +1,76 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Features
 from vfl_node.errors import DataError, UsageError
-from vfl_node.training.missing import source_rows
+from vfl_node.training.missing import EMBEDDINGS, stand_in
 
 
-def alignment(rows: list[int] | np.ndarray) -> Alignment:
-    rows = np.asarray(rows, dtype=np.int64)
-    return Alignment("psu", "curve25519", rows, ours=int((rows >= 0).sum()), theirs=len(rows), intersection=None)
+def rows_of(table: int) -> Features:
+    """``table`` rows whose one column is their number."""
+    return Features(np.arange(table, dtype=np.float32)[:, None], np.zeros((table, 0), np.int64), ())
 
 
-def test_an_owned_position_uses_its_own_row_and_another_a_real_one() -> None:
-    view = alignment([2, -1, 0, -1, 1])
-    source = source_rows(view, 3, "sampling", Randomness(b"p" * 32))
-    assert list(source[view.owned]) == [2, 0, 1]
+@pytest.fixture
+def used(view: Any) -> Any:
+    """The own row used at each position."""
+
+    def use(rows: Any, table: int, randomness: Randomness, strategy: str = "sampling") -> NDArray[np.int64]:
+        features, source = stand_in(view(rows), rows_of(table), strategy, randomness)
+        assert len(features) == table
+        return source
+
+    return use
+
+
+def test_an_owned_position_uses_its_own_row_and_another_a_real_one(used: Any, randomness: Randomness) -> None:
+    source = used([2, -1, 0, -1, 1], 3, randomness)
+    assert list(source[[0, 2, 4]]) == [2, 0, 1]
     assert ((source >= 0) & (source < 3)).all()
     assert source.dtype == np.int64
 
 
-def test_the_source_row_of_a_position_is_the_same_whenever_it_is_asked_for() -> None:
-    view = alignment(np.full(1000, -1))
-    randomness = Randomness(b"p" * 32)
-    first = source_rows(view, 50, "sampling", randomness)
+def test_the_source_row_of_a_position_is_the_same_whenever_it_is_asked_for(used: Any, randomness: Randomness) -> None:
+    first = used(np.full(1000, -1), 50, randomness)
     randomness.bytes(100)  # whatever else is drawn meanwhile
-    assert (source_rows(view, 50, "sampling", randomness) == first).all()
-    assert (source_rows(view, 50, "sampling", Randomness(b"q" * 32)) != first).any()
+    assert (used(np.full(1000, -1), 50, randomness) == first).all()
+    assert (used(np.full(1000, -1), 50, Randomness(b"q" * 32)) != first).any()
 
 
-def test_the_draw_at_a_position_does_not_depend_on_who_owns_the_others() -> None:
+def test_the_draw_at_a_position_does_not_depend_on_who_owns_the_others(used: Any, randomness: Randomness) -> None:
     some = np.full(100, -1)
     some[::2] = np.arange(50)
-    none, half = (source_rows(alignment(rows), 50, "sampling", Randomness(b"p" * 32)) for rows in (np.full(100, -1), some))
+    none, half = (used(rows, 50, randomness) for rows in (np.full(100, -1), some))
     assert (none[1::2] == half[1::2]).all()
 
 
-def test_source_rows_are_uniform() -> None:
+def test_source_rows_are_uniform(used: Any, randomness: Randomness) -> None:
     own, positions = 20, 40_000
-    source = source_rows(alignment(np.full(positions, -1)), own, "sampling", Randomness(b"p" * 32))
-    counts = np.bincount(source, minlength=own)
+    counts = np.bincount(used(np.full(positions, -1), own, randomness), minlength=own)
     chi_squared = ((counts - positions / own) ** 2 / (positions / own)).sum()
     assert chi_squared < 43.8  # 99.9 % quantile at 19 degrees of freedom
 
 
-def test_with_every_row_owned_nothing_is_drawn() -> None:
-    assert list(source_rows(alignment([1, 0, 2]), 3, "none", Randomness(b"p" * 32))) == [1, 0, 2]
+@pytest.mark.parametrize("strategy", EMBEDDINGS)
+def test_below_synthetic_embeddings_lie_sampled_rows(strategy: str, used: Any, randomness: Randomness) -> None:
+    rows = [2, -1, 0, -1, 1]
+    assert (used(rows, 3, randomness, strategy) == used(rows, 3, randomness)).all()
 
 
-def test_missing_rows_without_a_strategy_and_an_empty_table_are_refused() -> None:
+def test_with_every_row_owned_nothing_is_drawn(used: Any, randomness: Randomness) -> None:
+    for strategy in ("none", "sampling", "jittered", "gaussian"):
+        assert list(used([1, 0, 2], 3, randomness, strategy)) == [1, 0, 2]
+
+
+def test_missing_rows_without_a_strategy_and_an_empty_table_are_refused(used: Any, randomness: Randomness) -> None:
     with pytest.raises(UsageError, match=r"missing\.features"):
-        source_rows(alignment([0, -1]), 1, "none", Randomness(b"p" * 32))
-    with pytest.raises(DataError, match="E_EMPTY"):
-        source_rows(alignment([-1, -1]), 0, "sampling", Randomness(b"p" * 32))
+        used([0, -1], 1, randomness, "none")
+    for strategy in ("sampling", "interpolated"):
+        with pytest.raises(DataError, match="E_EMPTY"):
+            used([-1, -1], 0, randomness, strategy)

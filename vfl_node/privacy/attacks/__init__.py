@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.privacy.attacks import longitudinal, near_duplicate, spectral
+from vfl_node.privacy.attacks import longitudinal, near_duplicate, row_loss, same_step_twin, spectral
 from vfl_node.privacy.attacks.embedding_inversion import invert
 from vfl_node.privacy.attacks.transcript import Batch
 
@@ -29,6 +29,8 @@ Attack = Callable[[Sequence[Batch], NDArray[np.bool_]], float | None]
 ATTACKS: dict[str, Attack] = {
     "longitudinal": longitudinal.attack,
     "near_duplicate": near_duplicate.attack,
+    "row_loss": row_loss.attack,
+    "same_step_twin": same_step_twin.attack,
     "spectral": spectral.attack,
 }
 """Name in a report → attack."""
@@ -39,7 +41,7 @@ def audit(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> dict[str
 
     Args:
         transcript: embeddings, as the active party received them, or gradients, as the
-            passive one did.
+            passive one did, with the gradients beside them for the row loss.
         synthetic: bool[m], the truth at each shared position, which no attacker has.
     """
     return {name: attack(transcript, synthetic) for name, attack in ATTACKS.items()}

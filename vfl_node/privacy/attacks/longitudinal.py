@@ -29,13 +29,16 @@ def scores(rows: Tensor) -> Tensor:
         rows: float[E, k, d], E ≥ 2 epochs of the same k positions.
 
     Returns:
-        float64[k] in 0 … 2; larger: more likely synthetic. Two zero rows are no change.
+        float64[k] in 0 … 2; larger: more likely synthetic.
     """
-    directions = normalize(rows.double(), dim=2, eps=SMALLEST)  # (E, k, d)
-    before, after = directions[:-1], directions[1:]
-    change = 1 - (before * after).sum(dim=2)  # (E-1, k)
-    still = (before == after).all(dim=2)  # also two zero rows, which have no cosine
-    return change.masked_fill(still, 0.0).mean(dim=0)
+    return change(rows[:-1], rows[1:]).mean(dim=0)
+
+
+def change(before: Tensor, after: Tensor) -> Tensor:
+    """1 − cosine between rows, float[…, d] → float64[…]. Two zero rows are no change."""
+    before, after = (normalize(rows.double(), dim=-1, eps=SMALLEST) for rows in (before, after))
+    still = (before == after).all(dim=-1)  # also two zero rows, which have no cosine
+    return (1 - (before * after).sum(dim=-1)).masked_fill(still, 0.0)
 
 
 def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:

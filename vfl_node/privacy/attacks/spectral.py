@@ -11,6 +11,7 @@ standardised.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -22,18 +23,36 @@ from vfl_node.privacy.attacks.transcript import Batch
 
 
 def scores(rows: Tensor) -> Tensor:
-    """|⟨z − μ, v⟩| of each row z, with μ the mean row and v the top right singular vector of Z − μ.
+    """|⟨z − μ, v⟩| of each row z, with μ the mean row and v the main direction of Z − μ.
 
     Args:
-        rows: Z, float[B, d], one batch: gradients; or embeddings, to which the active party
-            may append the labels it used as one more column.
+        rows: Z, float[B, d], one batch: gradients; or embeddings, with the labels used where
+            the attacker has them (:func:`with_labels`).
 
     Returns:
-        float64[B]; larger: more likely synthetic.
+        float64[B] on the CPU; larger: more likely synthetic.
+
+    Cost: B·d² multiplications, and the eigenvectors of a d × d matrix.
     """
-    centred = rows.double() - rows.double().mean(dim=0)  # (B, d)
-    _, _, directions = torch.linalg.svd(centred, full_matrices=False)
-    return (centred @ directions[0]).abs()
+    rows = rows.double().cpu()
+    centred = rows - rows.mean(dim=0)  # (B, d)
+    return (centred @ main_direction(centred)).abs()
+
+
+def main_direction(rows: Tensor) -> Tensor:
+    """The top right singular vector of Z, float64[B, d] → float64[d]: the main eigenvector of the Gram matrix ZᵀZ."""
+    return torch.linalg.eigh(rows.mT @ rows).eigenvectors[:, -1]  # eigenvalues ascend
+
+
+def with_labels(transcript: Sequence[Batch], labels: NDArray[np.float32]) -> list[Batch]:
+    """Embeddings with the labels used beside them, [f ‖ y], which is what the active party knows.
+
+    Args:
+        transcript: embeddings, as it received them.
+        labels: float32[m], or float32[m, K] targets, at each shared position, real or synthetic.
+    """
+    columns = torch.from_numpy(labels.reshape(len(labels), -1))  # (m, 1 or K)
+    return [replace(batch, rows=torch.cat([batch.rows, columns[batch.positions]], dim=1)) for batch in transcript]
 
 
 def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:

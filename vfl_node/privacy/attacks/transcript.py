@@ -1,4 +1,4 @@
-"""What a peer keeps of a training: the rows it received, batch by batch."""
+"""What a peer keeps of a training: the rows it received, batch by batch, and the gradients."""
 
 from __future__ import annotations
 
@@ -19,23 +19,26 @@ class Batch:
     Attributes:
         epoch: number of the epoch.
         positions: int64[B], shared positions, each once an epoch.
-        rows: float[B, d], embeddings or gradients.
+        rows: float[B, d], embeddings or gradients, as received.
+        gradients: float[B, d] of the batch's *summed* loss, so that a smaller last batch has the
+            same scale: what the active party sent and the passive one received. None: not kept.
     """
 
     epoch: int
     positions: NDArray[np.int64]
     rows: Tensor
+    gradients: Tensor | None = None
 
 
 def by_epoch(transcript: Sequence[Batch]) -> tuple[NDArray[np.int64], Tensor]:
-    """Positions met in every epoch, int64[k], and their rows, float64[E, k, d], epochs in order."""
+    """Positions met in every epoch, int64[k], and their rows, float[E, k, d], epochs in order."""
     if not transcript:
-        return np.empty(0, dtype=np.int64), torch.empty(0, 0, 0, dtype=torch.float64)
+        return np.empty(0, dtype=np.int64), torch.empty(0, 0, 0)
     epochs = []
     for epoch in sorted({batch.epoch for batch in transcript}):
         batches = [batch for batch in transcript if batch.epoch == epoch]
         positions = np.concatenate([batch.positions for batch in batches])
-        epochs.append((positions, torch.cat([batch.rows.double() for batch in batches])))
+        epochs.append((positions, torch.cat([batch.rows for batch in batches])))
     common = reduce(np.intersect1d, [positions for positions, _ in epochs])
     rows = []
     for positions, received in epochs:

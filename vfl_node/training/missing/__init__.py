@@ -5,8 +5,22 @@ Three registries, each a dict from the name in the job: a new strategy is one en
 
 from __future__ import annotations
 
-from vfl_node.training.missing.calibration import CALIBRATIONS, Calibration, Composition
-from vfl_node.training.missing.features import FEATURES, source_rows
-from vfl_node.training.missing.labels import LABELS, shared_labels
+from vfl_node.training.missing.calibration import CALIBRATIONS, Calibration, Composition, Rate, calibration
+from vfl_node.training.missing.features import EMBEDDINGS, Substitute, stand_in
+from vfl_node.training.missing.labels import LABELS, Known, Labels, Step, shared_labels
 
-__all__ = ["CALIBRATIONS", "FEATURES", "LABELS", "Calibration", "Composition", "shared_labels", "source_rows"]
+__all__ = [
+    "CALIBRATIONS",
+    "EMBEDDINGS",
+    "LABELS",
+    "Calibration",
+    "Composition",
+    "Known",
+    "Labels",
+    "Rate",
+    "Step",
+    "Substitute",
+    "calibration",
+    "shared_labels",
+    "stand_in",
+]

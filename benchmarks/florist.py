@@ -1,0 +1,159 @@
+"""What split training over a union costs beside one network in one process, and what synthetic rows and the audit add.
+
+    python -m benchmarks.florist [--rows 65536] [--epochs 6] [--out FILE]
+
+The networks are those of the paper: embeddings of 4 and 2×128 at the passive party, 2×128 at the active
+one, Adam, batches of 8,192 rows; 26 categorical columns of 1,000 levels and 13 numeric ones, drawn at
+random. Both parties take turns on one thread, over in-memory channels, with messages serialised as
+between two nodes. CPU time of an epoch from the end of the one before to its own end, the audit and a
+checkpoint in memory included; all four kinds of run are repeated in turn, and the medians compared.
+
+Source: Song et al. 2021 (FLORIST), section 3 and Appendix J.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from benchmarks.measure import machine
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Encoder
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.job import Evaluate, Train
+from vfl_node.models import MODELS, Classifier, initialise
+from vfl_node.privacy.audit import Audit
+from vfl_node.progress import Silent
+from vfl_node.training.learner import OPTIMIZERS, Inputs
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.split import train_active, train_passive
+from vfl_node.training.task import Task
+from vfl_node.transport.memory import memory_channels, run_together
+
+TRAIN = Train(bottom=(128, 128), top=(128, 128), embedding_size=4, batch_size=8192, learning_rate=1e-4)
+EVALUATE = Evaluate(test_fraction=0.0, metrics=("nll",))
+
+
+class Ends(Silent):
+    """Notes the CPU time at the end of each epoch."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+
+    def note(self, **_: Any) -> None:
+        """An epoch of the active party is over; the passive one's ends with it."""
+        self.times.append(time.process_time())
+
+
+def table(rows: int, *, labels: bool, seed: int = 0) -> Table:
+    """Columns at the passive party, labels at the active one; nothing can be learnt, which costs as much."""
+    rng = np.random.default_rng(seed)
+    levels = tuple(f"{level:03d}" for level in range(1000))
+    numeric = {f"i{i}": NumericColumn(rng.normal(size=rows)) for i in range(13)}
+    text = {f"c{i}": CategoricalColumn(rng.integers(0, len(levels), rows), levels) for i in range(26)}
+    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    return Table(ids, {} if labels else numeric | text, rng.integers(0, 2, rows).astype(np.float32) if labels else None)
+
+
+def view(rows: int, owned: NDArray[np.bool_], both: int) -> Alignment:
+    """A party's view of ``rows`` shared rows, the i-th of which is its i-th if it owns it."""
+    own = np.where(owned, np.arange(rows), NOT_MINE)
+    return Alignment("psu", "curve25519", own, ours=rows, theirs=rows, intersection=both)
+
+
+def split(rows: int, epochs: int, share: float) -> list[float]:
+    """CPU seconds of each epoch but the first, each party owning ``share`` of the rows."""
+    rng = np.random.default_rng(1)
+    active, passive = (rng.random(rows) < share for _ in range(2))
+    both = int((active & passive).sum())
+    train = TRAIN.model_copy(update={"epochs": epochs})
+    ends = Ends()
+
+    def task(party: str, owned: NDArray[np.bool_]) -> Task:
+        own = table(rows, labels=party == "active")
+        shown = ends if party == "active" else Silent()
+        return Task(view(rows, owned, both), own, train, EVALUATE, time.monotonic, party, progress=shown)
+
+    a, b = memory_channels("active", "passive")
+    results = run_together(
+        (train_active(a, task("active", active), Randomness(b"a" * 32)), a),
+        (train_passive(b, task("passive", passive), Randomness(b"p" * 32)), b),
+    )
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return np.diff(ends.times).tolist()
+
+
+def without_audit(rows: int, epochs: int, share: float) -> list[float]:
+    """As :func:`split`, with an audit that does nothing."""
+    with patch.object(Audit, "see", lambda *_: None), patch.object(Audit, "epoch_done", lambda _: {}):
+        return split(rows, epochs, share)
+
+
+def joint(rows: int, epochs: int) -> list[float]:
+    """CPU seconds of each epoch but the first of the same network with all columns in one place."""
+    own = table(rows, labels=False)
+    labels = torch.from_numpy(table(rows, labels=True).labels)
+    every = np.arange(rows, dtype=np.int64)
+    inputs = Inputs(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
+    bottom = inputs.bottom(TRAIN, TRAIN.bottom)
+    model = Classifier(bottom, MODELS[TRAIN.model].top(widths=[TRAIN.bottom[-1]], sizes=TRAIN.top))
+    initialise(model, Randomness(b"j" * 32).torch())
+    optimizer = OPTIMIZERS[TRAIN.optimizer](model.parameters(), lr=TRAIN.learning_rate)
+    schedule, times = Schedule(bytes(32), rows, 0), []
+    for epoch in range(epochs):
+        for batch in schedule.batches(0, epoch, every, TRAIN.batch_size):
+            loss = binary_cross_entropy_with_logits(model(*inputs.at(batch)), labels[torch.from_numpy(batch)])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        times.append(time.process_time())
+    return np.diff(times).tolist()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=65_536)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    rows, epochs = chosen.rows, chosen.epochs
+    kinds: dict[str, Callable[[], list[float]]] = {
+        "one network in one process": lambda: joint(rows, epochs),
+        "split, every row real": lambda: split(rows, epochs, 1.0),
+        "split, half of the rows synthetic at each party, no audit": lambda: without_audit(rows, epochs, 0.5),
+        "split, half of the rows synthetic at each party, audited": lambda: split(rows, epochs, 0.5),
+    }
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for _ in range(chosen.rounds):
+        for kind, run in kinds.items():
+            found[kind] += run()
+    medians = {kind: statistics.median(times) for kind, times in found.items()}
+    first, real, plain, audited = medians.values()
+    print("| an epoch | CPU s, median | × the first |\n|---|---|---|")
+    for kind, median in medians.items():
+        print(f"| {kind} | {median:.3f} | {median / first:.2f} |")
+    print(f"\nsynthetic rows and the audit cost {audited / real - 1:.1%} of a step; of it the audit {audited / plain - 1:.1%}")
+    if chosen.out:
+        about = {"machine": machine(), "rows": rows, "batch": TRAIN.batch_size, "epochs": epochs, "rounds": chosen.rounds}
+        chosen.out.write_text(json.dumps({**about, "cpu_s": found, "median_cpu_s": medians}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

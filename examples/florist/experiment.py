@@ -1,0 +1,280 @@
+"""One training over a union, by the product's own halves, measured as only one who has both tables can.
+
+Both halves (``vfl_node/training/halves.py``) talk over memory channels, a step at a time, so that
+baselines and figures within an epoch are possible, which the product's own loop has no use for.
+Each party owns a row with a chance of its own, so some rows are synthetic on both sides, as under
+dummies. The test rows, a quarter, have both parties' real columns.
+
+Within one seed all trainings share split, batches, owners and initial randomness: differences
+between them are paired. A row that a party lacks at one ratio it lacks at every larger one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from examples.florist.data import SOURCES, Records
+from vfl_node import metrics
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Encoder
+from vfl_node.data.tables import Table
+from vfl_node.job import Evaluate, OwnedShares, Train, load_job
+from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
+from vfl_node.training.halves import ActiveHalf, PassiveHalf, classifier, local_rate
+from vfl_node.training.learner import Inputs, under
+from vfl_node.training.local import local_logits
+from vfl_node.training.missing import Calibration, Composition, calibration
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.task import Task
+from vfl_node.transport import codec
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+from vfl_node.transport.memory import memory_channels
+
+JOB = Path(__file__).with_name("job.yaml")
+OTHERWISE: dict[str, dict[str, Any]] = {"talkingdata": {"batch_size": 128, "learning_rate": 0.01}}
+"""Settings that differ from those of the job; all were chosen once, on rows that are never tested on (see README.md)."""
+
+ACTIVE, PASSIVE = "bank", "bureau"
+POINTS = 12
+"""How often a training is measured on its way."""
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training. What is equal here gives equal bits.
+
+    Attributes:
+        data: name of the records.
+        seed: of everything that is drawn.
+        alpha: share of rows whose features the passive party makes up.
+        beta: share of rows whose labels the active party makes up.
+        labels: how (see docs/training.md); ``features``, ``draws`` and ``calibration`` likewise.
+        real_only: the baseline that leaves synthetic rows out of each batch.
+        rows: how many are trained on; 0: all.
+        epochs: 0: as the job says.
+        attacked: after which epochs the transcript is attacked, by ``attacks``.
+        watched: whether it is measured on its way.
+        at_active: how many columns are the active party's, the first ones.
+    """
+
+    data: str
+    seed: int
+    alpha: float = 0.0
+    beta: float = 0.0
+    labels: str = "majority"
+    features: str = "sampling"
+    draws: int = 1
+    calibration: str = "none"
+    real_only: bool = False
+    rows: int = 0
+    epochs: int = 0
+    attacked: tuple[int, ...] = ()
+    attacks: tuple[str, ...] = ("spectral",)
+    watched: bool = False
+    at_active: int = 0
+
+    @property
+    def train(self) -> Train:
+        """The section of a job."""
+        job = load_job(JOB).train
+        assert isinstance(job, Train)
+        missing: dict[str, Any] = {name: getattr(self, name) for name in ("labels", "features", "draws", "calibration")}
+        if self.calibration != "none":
+            missing["shares"] = {"active": 1 - self.beta, "passive": 1 - self.alpha}
+        changes = OTHERWISE.get(self.data, {}) | ({"epochs": self.epochs} if self.epochs else {})
+        return Train.model_validate(job.model_dump() | changes | {"missing": missing})
+
+    @property
+    def name(self) -> str:
+        """Tells it from every other trial, and from the same one under other settings of the job."""
+        chosen = [f"{of.name}={value}" for of in fields(self) if (value := getattr(self, of.name)) != of.default]
+        settings = hashlib.sha256(self.train.model_dump_json(exclude={"missing"}).encode()).hexdigest()
+        return " ".join([*chosen, f"settings={settings[:8]}"])
+
+
+def run(trial: Trial, folder: Path) -> dict[str, Any]:
+    """Train, and measure on the test rows.
+
+    Args:
+        trial: what.
+        folder: of the shared data sets.
+
+    Returns:
+        JSON. ``test``: reading → {auc, ace, nll}, where ``plain`` is the model as it was trained, ``te`` calibrated
+        afterwards for what is synthetic, ``te-labels`` for the labels alone. ``attacks``: attack → AUC after each of the
+        epochs :attr:`Trial.attacked`. ``curve``: (step, training loss since the last point, test loss, test AUC).
+        ``real``: rows that are real on both sides.
+    """
+    training = Training(trial, folder)
+    curve = []
+    for step, loss in training.steps():
+        if trial.watched:
+            measured = training.measure()["plain"]
+            curve.append((step, loss, measured["nll"], measured["auc"]))
+    return {
+        "test": training.measure(),
+        "attacks": {name: [attacked[name] for attacked in map(training.attacked, trial.attacked)] for name in trial.attacks},
+        "curve": curve,
+        "real": training.real,
+    }
+
+
+class Training:
+    """Both parties of one trial, and the rows that it is tested on."""
+
+    def __init__(self, trial: Trial, folder: Path) -> None:
+        self._trial, records = trial, _records(trial.data, folder)
+        randomness = Randomness(hashlib.sha256(f"florist, {trial.data}, {trial.seed}".encode()).digest())
+        tested, trained = np.split(randomness.derive("split").permutation(len(records)), [len(records) // 4])
+        trained = trained[: trial.rows or None]
+
+        def owned(name: str, lacks: float) -> Bools:
+            return np.asarray(randomness.derive(f"owned by {name}").uint64(len(trained)) >= lacks * 2.0**64)
+
+        owns = {ACTIVE: owned(ACTIVE, trial.beta), PASSIVE: owned(PASSIVE, trial.alpha)}
+        both = owns[ACTIVE] & owns[PASSIVE]
+        kept = both if trial.real_only else np.ones_like(both)
+        schedule = Schedule(randomness.derive("schedule").bytes(32), len(trained), salt=0)
+        self.real = int(both.sum())
+        self._batches = list(_batches(schedule, trial.train, kept))
+        self._secret = {name: ~of[kept] for name, of in owns.items()}
+
+        names = list(records.columns)
+        columns = {ACTIVE: names[: trial.at_active], PASSIVE: names[trial.at_active :]}
+        channels = dict(zip(owns, memory_channels(ACTIVE, PASSIVE), strict=True))
+        self._halves: dict[str, Any] = {}
+        self._tested: dict[str, Table] = {}
+        for name, half_of in ((ACTIVE, ActiveHalf), (PASSIVE, PassiveHalf)):
+            mine = owns[name][kept]
+            view = Alignment(
+                "psu",
+                "curve25519",
+                np.where(mine, np.cumsum(mine) - 1, NOT_MINE),
+                ours=int(mine.sum()),
+                theirs=sum(int(of[kept].sum()) for other, of in owns.items() if other != name),
+                intersection=self.real,
+            )
+            table = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
+            task = Task(view, table, trial.train, Evaluate(), clock=lambda: 0.0, party=name)
+            own, draws = randomness.derive(name), randomness.derive(f"{name} draws")
+            self._halves[name] = half_of(channels[name], task, own, draws, 0, np.arange(len(mine)), None)
+            self._tested[name] = records.table(tested, columns[name], labelled=name == ACTIVE)
+        self._labels = np.where(owns[ACTIVE], records.labels[trained], 0.0)[kept].astype(np.float32)
+        self._embeddings: list[Tensor] = []
+        self._gradients: list[Tensor] = []
+        if trial.attacked:
+            _listen(channels[ACTIVE], training_pb2.Embedding, self._embeddings)
+            _listen(channels[PASSIVE], training_pb2.Gradient, self._gradients)
+
+    def steps(self) -> Iterator[tuple[int, float]]:
+        """Train; yields about :data:`POINTS` times the number of steps so far and the mean loss since."""
+        active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
+        pause = max(1, len(self._batches) // POINTS)
+        for step, (_, positions) in enumerate(self._batches, 1):
+            _together(passive.step(step, positions), active.step(step, positions))
+            if step % pause == 0:
+                yield step, float(active.figures().loss)
+
+    def measure(self) -> dict[str, dict[str, float | None]]:
+        """Reading → metrics on the test rows; a row's probability is for one known to carry real columns of both."""
+        logits, base_rate = self._scored()
+        labels, found = self._tested[ACTIVE].labels, {}
+        assert labels is not None
+        for name, way in self._readings().items():
+            scores = way.probability(logits, base_rate)
+            found[name] = metrics.compute(("auc", "ace", "nll"), labels, scores, np.clip(scores, 0, 1))
+        return found
+
+    def attacked(self, epochs: int) -> dict[str, float | None]:
+        """Attack → AUC on what the party received that could tell the other one's synthetic rows, in the first ``epochs``."""
+        by_active = self._secret[PASSIVE].any()
+        secret = self._secret[PASSIVE if by_active else ACTIVE]
+        transcript = [
+            Batch(epoch, positions, h if by_active else g * len(positions), g * len(positions))
+            for (epoch, positions), h, g in zip(self._batches, self._embeddings, self._gradients, strict=True)
+            if epoch < epochs
+        ]
+        ways = ATTACKS | ({"spectral": self._with_labels} if by_active else {})
+        return {name: ways[name](transcript, secret) for name in self._trial.attacks}
+
+    def _with_labels(self, transcript: Sequence[Batch], secret: Bools) -> float | None:
+        """The spectral attack of the active party, which has labels, too, as in the paper."""
+        return spectral.attack(spectral.with_labels(transcript, self._labels), secret)
+
+    def _readings(self) -> dict[str, Calibration]:
+        trial, active = self._trial, self._halves[ACTIVE]
+        ways = {"plain": Calibration.from_json(active.scoring()["calibration"])}
+        if trial.labels == "majority" and trial.calibration == "none" and not trial.real_only:
+            shares = OwnedShares(active=1 - trial.beta, passive=1 - trial.alpha)
+            ways["te"] = calibration("test", Composition.of(self._halves[ACTIVE]._task.alignment, shares), 0.0)
+            ways["te-labels"] = calibration("test", Composition.of(self._halves[ACTIVE]._task.alignment, shares, "labels"), 0.0)
+        return ways
+
+    @torch.no_grad()
+    def _scored(self) -> tuple[Tensor, Tensor]:
+        """Logits float32[t] of the test rows, and q of each."""
+        everything = np.arange(len(self._tested[ACTIVE]))
+        inputs = {}
+        for name, half in self._halves.items():
+            features = Encoder.from_json(half.encoder).transform(self._tested[name])
+            inputs[name] = Inputs(features, everything, torch.device("cpu"))
+        active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
+        embedding = passive.learner.model["bottom"](*inputs[PASSIVE].at(everything))  # (t, d)
+        logits = active.learner.model(*inputs[ACTIVE].at(everything), [embedding])  # (t,)
+        if not self._trial.at_active:
+            return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
+        local = classifier(self._trial.train, inputs[ACTIVE], [])
+        local.load_state_dict(under("local", active.weights()))
+        return logits, local_rate(local_logits(local, inputs[ACTIVE], everything))
+
+
+@lru_cache
+def _records(name: str, folder: Path) -> Records:
+    return SOURCES[name](folder)
+
+
+def _batches(schedule: Schedule, train: Train, kept: Bools) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """(epoch, positions among the rows kept) of each batch that has any."""
+    place = np.cumsum(kept) - 1
+    for epoch in range(train.epochs):
+        for positions in schedule.batches(0, epoch, np.arange(len(kept)), train.batch_size):
+            if kept[positions].any():
+                yield epoch, place[positions[kept[positions]]]
+
+
+def _together(*steps: Coroutine[Any, Any, None]) -> None:
+    """Let both parties take a step, in turns."""
+    pending = list(steps)
+    while pending:
+        for step in tuple(pending):
+            try:
+                step.send(None)
+            except StopIteration:
+                pending.remove(step)
+
+
+def _listen(channel: Channel, kind: type[Any], kept: list[Tensor]) -> None:
+    """Keep the tensor of every message of ``kind`` that this end receives."""
+    receive = channel.receive
+
+    async def listening(expected: type[Any]) -> Any:
+        message = await receive(expected)
+        if isinstance(message, kind):
+            kept.append(codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape)))
+        return message
+
+    channel.receive = listening  # type: ignore[method-assign]

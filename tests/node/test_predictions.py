@@ -1,0 +1,537 @@
+"""Predictions by two real nodes: asked again they are the same bytes, whichever node was killed; nobody else gets any."""
+
+from __future__ import annotations
+
+import csv
+import http.client
+import io
+import json
+import signal
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vfl_node.data.csv_file import read_columns
+from vfl_node.data.tables import read_table
+from vfl_node.errors import PolicyError, StateError, UsageError, VflError
+from vfl_node.job import Job
+from vfl_node.node import predictions
+from vfl_node.node.predictions import MOST_WAITING, Model, Records, Requests
+from vfl_node.node.store import Store
+from vfl_node.settings import Data, load_settings
+from vfl_node.training.prediction import Embedder, Predicted, Scorer
+
+BATCH = 16
+TRAIN = """\
+train: {bottom: [8], active_bottom: [4], top: [8], epochs: 2, batch_size: 64, learning_rate: 0.01}
+evaluate: {test_fraction: 0.3}
+"""
+SERVE = f"serve: {{to: both, batch_size: {BATCH}}}\n"
+OTHER = {"clinic": "lab", "lab": "clinic"}
+OWN = {"clinic": (150, 3, 50, 100), "lab": (190, 45, 60)}
+"""Records of each party, of which the other has some: the trial's first 160 are the clinic's, those from 40 on the lab's."""
+
+
+def asks(rows: list[bytes] | tuple[Any, ...], *, columns: str = "id") -> bytes:
+    return (columns + "\n" + "".join(f"{row}\n" for row in rows)).encode()
+
+
+def nothing() -> None:
+    """While a client waits."""
+
+
+class Served:
+    """Two nodes that have trained a model, and kept it for predictions."""
+
+    def __init__(self, federation: Any, forked: Any) -> None:
+        import killed_trainer
+
+        self.federation = federation
+        for name in OTHER:
+            self.deaths(name).mkdir()
+            federation.programs[name] = partial(forked, killed_trainer.run, self.deaths(name))
+        federation.start_both()
+        federation.configure("clinic", accept_jobs_from=["lab"])
+        federation.kill("clinic", signal.SIGTERM)
+        federation.start("clinic")
+        self.model = self.train(TRAIN + SERVE)
+        self.text: dict[str, bytes] = {}
+
+    def deaths(self, name: str) -> Path:
+        return self.federation.folder / f"{name}-deaths"
+
+    def train(self, text: str) -> str:
+        job_id = self.federation.submit(text)
+        for name in OTHER:
+            assert self.federation.end(name, job_id)["state"] == "done", self.federation.log(name)[-3000:]
+        return job_id
+
+    def up(self) -> None:
+        for name in OTHER:
+            if self.federation.processes[name].poll() is not None:
+                self.federation.start(name)
+        self.federation.wait_until(lambda: all(self.federation.connected(name) for name in OTHER))
+
+    def ids(self, name: str) -> list[str]:
+        return [self.federation.trial.ids[row] for row in OWN[name]]
+
+    def ask(self, name: str, request: bytes | None = None, model: str = "") -> bytes:
+        request = asks(self.ids(name)) if request is None else request
+        return self.federation.client(name).predict(model or self.model, request, nothing)
+
+    def expected(self, name: str) -> bytes:
+        """What ``name`` is told where nothing disturbs."""
+        if name not in self.text:
+            self.text[name] = self.ask(name)
+        return self.text[name]
+
+    def service(self, name: str) -> str:
+        """The newest job by which ``name`` asks."""
+        role = self.federation.roles[name]
+        found = [view["id"] for view in self.federation.client(name).jobs() if (view["predict"] or {}).get("to") == role]
+        return found[0]
+
+    def cancel(self, name: str) -> None:
+        """End the service of ``name``, so that the next request begins a new one."""
+        job_id = self.service(name)
+        self.federation.client(name).cancel(job_id)
+        for party in OTHER:
+            assert self.federation.end(party, job_id)["state"] == "done"
+
+    def stored(self, name: str) -> tuple[Any, Model, Any]:
+        """Settings, half of the model and table of ``name``, from its disk."""
+        settings = load_settings(self.federation.folder / name / "node.yaml")
+        folder = self.federation.job_folder(name, self.model)
+        record = SimpleNamespace(job=self.federation.trial.job(TRAIN + SERVE))
+        store = SimpleNamespace(get=lambda _: record, job_folder=lambda _: predictions.JobFolder(folder))
+        return settings, Model.load(store, self.model), predictions.read_input(settings, record.job)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def served(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Served:
+    return Served(federations(tmp_path_factory.mktemp("served")), forked)
+
+
+@pytest.fixture(autouse=True)
+def whole(request: pytest.FixtureRequest) -> None:
+    """Both nodes are up when a test begins."""
+    if "served" in request.fixturenames:
+        request.getfixturevalue("served").up()
+
+
+def table_of(answer: bytes) -> tuple[list[str], list[str], list[float]]:
+    """Header, ids and probabilities of an answer."""
+    head, *rows = csv.reader(io.StringIO(answer.decode()))
+    return head, [row[0] for row in rows], [float(row[1]) for row in rows]
+
+
+@pytest.mark.parametrize("name", ["clinic", "lab"])
+def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -> None:
+    head, ids, found = table_of(served.ask(name))
+    assert head == ["id", "probability"]
+    assert ids == served.ids(name)
+    sides = {}
+    for party, kind in (("clinic", Scorer), ("lab", Embedder)):
+        _, model, table = served.stored(party)
+        sides[party] = kind(model.kept, model.alignment, table, torch.device("cpu"))
+    scorer, embedder = sides["clinic"], sides["lab"]
+    _, _, table = served.stored(name)
+    rows = [list(table.ids).index(f"text:{id_}".encode()) for id_ in ids]
+    meant = scorer.expected if name == "clinic" else scorer.probability
+    expected = []
+    for row in rows:
+        position = int(np.flatnonzero(sides[name].alignment.rows == row)[0])
+        numbers, places = scorer.batches.find(np.array([position]))
+        positions = scorer.batches.positions(int(numbers[0]))
+        expected.append(float(meant(positions, embedder.shared(int(numbers[0]), positions))[places[0]]))
+    assert found == expected
+    assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize("name", ["clinic", "lab"])
+def test_requests_take_turns_in_one_job_and_asking_again_gives_the_same_bytes(served: Served, name: str) -> None:
+    expected, service = served.expected(name), served.service(name)
+    answers: list[bytes] = []
+    threads = [threading.Thread(target=lambda: answers.append(served.ask(name))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [expected] * 4
+    assert served.service(name) == service
+    assert served.federation.view(OTHER[name], service)["state"] == "running"
+
+
+def test_what_is_kept_is_private_and_no_more_than_needed(served: Served) -> None:
+    for name in OTHER:
+        folder = served.federation.job_folder(name, served.model)
+        served.federation.wait_until(lambda folder=folder: not (folder / "seed").exists(), 10)
+        assert {path.name for path in folder.iterdir()} == {"artefacts", "serving.json", "alignment.safetensors"}
+        assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_cannot_be_asked_is_said_and_the_service_goes_on(served: Served) -> None:
+    expected, service = served.expected("clinic"), served.service("clinic")
+    ids = served.ids("clinic")
+    for request, code, said in (
+        (asks([*ids, "canary-of-nobody", "canary-0199-patient"]), "E_UNKNOWN_ID", "2 of 6 ids"),
+        (asks([*ids, "canary-of-nobody"]), "E_UNKNOWN_ID", "line 6"),
+        (asks([*ids, ids[0]]), "E_DUP_IDS", "lines 2 and 6"),
+        (asks(ids, columns="name"), "E_COLUMN", "no column 'id'"),
+        (asks([]), "E_EMPTY", "clinic: the records to predict"),
+        (b"\xff\xfe", "E_CSV", "UTF-16"),
+    ):
+        with pytest.raises(VflError, match=said) as caught:
+            served.ask("clinic", request)
+        assert caught.value.code == code
+    assert served.ask("clinic") == expected
+    assert served.service("clinic") == service
+    requests = served.federation.folder / "clinic" / "state" / "requests"
+    assert list(requests.iterdir()) == []
+    assert "canary" not in served.federation.log("clinic") + served.federation.log("lab")
+
+
+@pytest.mark.parametrize("name", ["clinic", "lab"])
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_a_node_killed_between_requests_is_waited_for(served: Served, name: str, victim: str) -> None:
+    expected, service = served.expected(name), served.service(name)
+    served.federation.kill(victim)
+    if victim == name:
+        served.federation.start(victim)
+        assert served.ask(name) == expected
+    else:
+        answers: list[bytes] = []
+        thread = threading.Thread(target=lambda: answers.append(served.ask(name)))
+        thread.start()
+        served.federation.wait_until(lambda: f"waiting for {victim}" in served.federation.view(name, service)["note"])
+        assert answers == []
+        served.federation.start(victim)
+        thread.join()
+        assert answers == [expected]
+    assert served.service(name) == service
+
+
+@pytest.mark.parametrize(
+    ("name", "victim", "place"),
+    [
+        ("clinic", "clinic", "PredictionAsk"),
+        ("clinic", "lab", "Embedding 2"),
+        ("lab", "lab", "Embedding 1"),
+        ("lab", "clinic", "Probabilities 1"),
+    ],
+)
+def test_a_node_killed_in_a_request_is_asked_again(served: Served, tmp_path: Path, name: str, victim: str, place: str) -> None:
+    expected = served.expected(name)
+    served.cancel(name)
+    (served.deaths(victim) / "death").write_text(place)
+    (tmp_path / "ids.csv").write_bytes(asks(served.ids(name)))
+    config = str(served.federation.folder / name / "node.yaml")
+    words = ["predict", served.model, "--data", str(tmp_path / "ids.csv"), "--out", str(tmp_path / "p.csv"), "--config", config]
+    command = subprocess.Popen([sys.executable, "-m", "vfl_node", *words], stderr=subprocess.PIPE)
+    assert served.federation.processes[victim].wait(60) == -signal.SIGKILL
+    served.federation.start(victim)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 0, said
+    assert (tmp_path / "p.csv").read_bytes() == expected
+    assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
+
+
+def test_cancelled_where_it_is_asked_it_ends_well_at_both(served: Served) -> None:
+    expected, before = served.expected("clinic"), served.service("clinic")
+    served.cancel("clinic")
+    for name in OTHER:
+        report = served.federation.report(name, before)
+        assert report["alignment"] is None
+        whats = {party: [entry["what"] for entry in entries] for party, entries in report["learnt"].items()}
+        assert whats == {"clinic": ["embeddings"], "lab": ["requests"]}
+        folder = served.federation.job_folder(name, before)
+        served.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
+    assert served.ask("clinic") == expected
+    assert served.service("clinic") != before
+
+
+def test_cancelled_where_it_is_answered_it_ends_and_the_next_request_begins_anew(served: Served) -> None:
+    expected, before = served.expected("clinic"), served.service("clinic")
+    served.federation.client("lab").cancel(before)
+    assert served.federation.end("lab", before)["state"] == "cancelled"
+    view = served.federation.end("clinic", before)
+    assert view["state"] == "failed"
+    assert "lab" in view["error"]["message"]
+    assert served.ask("clinic") == expected
+
+
+def test_cancelled_while_its_peer_is_away(served: Served) -> None:
+    served.expected("clinic")
+    service = served.service("clinic")
+    errors: list[VflError] = []
+
+    def ask() -> None:
+        with pytest.raises(VflError) as caught:
+            served.ask("clinic")
+        errors.append(caught.value)
+
+    served.federation.kill("lab")
+    served.federation.wait_until(lambda: "waiting for lab" in served.federation.view("clinic", service)["note"])
+    thread = threading.Thread(target=ask)
+    thread.start()
+    served.federation.client("clinic").cancel(service)
+    assert served.federation.end("clinic", service)["state"] == "cancelled"
+    thread.join()
+    assert errors[0].code in ("E_CANCELLED", "E_JOB_ENDED")
+    served.up()
+    assert served.federation.end("lab", service)["state"] == "failed"
+
+
+def new_records(trial: Any, name: str, rows: range) -> bytes:
+    """Records with the columns of ``name``, in an order of their own; what the trial lacks is made up."""
+    path = trial.files[name]
+    head, *known = path.read_text().splitlines()
+    by_id = {line.split(",")[0]: line for line in known}
+    lines = [by_id.get(id_) for id_ in (trial.ids[row] for row in rows)]
+    made = [
+        line or known[row].replace(known[row].split(",")[0], trial.ids[row], 1) for row, line in zip(rows, lines, strict=True)
+    ]
+    return "\n".join([head, *made[::-1]]).encode()
+
+
+def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(served: Served, trial: Any, tmp_path: Path) -> None:
+    """Of the clinic's new records the lab has those from 100 on; psu predicts the others, too."""
+    (tmp_path / "new.csv").write_bytes(new_records(trial, "clinic", range(20, 150)))
+    partner = served.federation.folder / "clinic" / "state" / "partners" / "lab" / "inputs"
+    counted = len(partner.read_bytes().split())
+    config = str(served.federation.folder / "clinic" / "node.yaml")
+    words = ["predict", served.model, "--align", "--data", str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]
+    (served.deaths("lab") / "death").write_text("Embedding 3")
+    command = subprocess.Popen(
+        [sys.executable, "-m", "vfl_node", *words, "--config", config], stderr=subprocess.PIPE, text=True
+    )
+    assert served.federation.processes["lab"].wait(60) == -signal.SIGKILL
+    served.federation.start("lab")
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 0, said
+    head, ids, found = table_of((tmp_path / "p.csv").read_bytes())
+    assert head == ["id", "probability"]
+    assert ids == [trial.ids[row] for row in reversed(range(20, 150))]
+    assert all(0 <= value <= 1 for value in found)
+    assert len(set(found)) > 100
+    assert len(partner.read_bytes().split()) == counted + 1
+    job_id = next(
+        view["id"] for view in served.federation.client("clinic").jobs() if (view["predict"] or {}).get("rows") == "new"
+    )
+    report = served.federation.report("lab", job_id)
+    assert report["alignment"]["theirs"] == 130
+    assert "embeddings" in [entry["what"] for entry in report["learnt"]["clinic"]]
+    for name in OTHER:
+        folder = served.federation.job_folder(name, job_id)
+        served.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
+    assert served.federation.client("clinic").predictions(job_id) == (tmp_path / "p.csv").read_bytes()
+
+
+def test_new_records_must_have_the_columns_of_the_model(served: Served, trial: Any) -> None:
+    head, *rest = new_records(trial, "clinic", range(60)).decode().splitlines()
+    named = head.replace("measure-04-canary", "another")
+    with pytest.raises(UsageError, match="no column 'measure-04-canary'") as caught:
+        served.federation.client("clinic").predict_new(served.model, "\n".join([named, *rest]).encode())
+    assert caught.value.code == "E_COLUMN"
+    assert not any(view["state"] == "failed" for view in served.federation.client("clinic").jobs() if view["name"] == "new")
+
+
+def test_predictions_need_the_token(served: Served) -> None:
+    for method in ("POST", "GET"):
+        connection = http.client.HTTPConnection(served.federation.client("clinic").address, timeout=10)
+        connection.request(method, f"/api/jobs/{served.model}/predictions", body=asks(served.ids("clinic")))
+        response = connection.getresponse()
+        assert (response.status, json.loads(response.read())["code"]) == (401, "E_TOKEN")
+        connection.close()
+
+
+def test_only_what_training_provided_for_is_served(served: Served) -> None:
+    for model, code in (("no-such-job", "E_UNKNOWN_JOB"), (served.service("clinic"), "E_NO_MODEL")):
+        with pytest.raises(VflError) as caught:
+            served.ask("clinic", model=model)
+        assert caught.value.code == code
+    unserved = served.train("align: {protocol: psi}\n" + TRAIN)
+    with pytest.raises(VflError, match="no model") as caught:
+        served.ask("clinic", model=unserved)
+    assert caught.value.code == "E_NO_MODEL"
+    assert "serve" in caught.value.hint
+    one_sided = served.train("align: {protocol: psi}\n" + TRAIN + "serve: {to: active, batch_size: 16}\n")
+    with pytest.raises(VflError) as caught:
+        served.ask("lab", asks([served.federation.trial.ids[60]]), model=one_sided)
+    assert caught.value.code == "E_PREDICT"
+    folder = served.federation.job_folder("lab", one_sided)
+    (folder / "serving.json").unlink()  # its owner ends the service for good
+    with pytest.raises(VflError, match="lab refused the job: it keeps no model") as caught:
+        served.ask("clinic", asks([served.federation.trial.ids[60]]), model=one_sided)
+    assert caught.value.code == "E_REFUSED"
+
+
+def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: Any, tmp_path: Path) -> None:
+    """And another table than that of training is refused, at both."""
+    served = Served(federations(tmp_path), forked)
+    table = tmp_path / "other.csv"
+    table.write_text("".join(served.federation.trial.files["lab"].read_text().splitlines(keepends=True)[:-1]))
+    federation = served.federation
+    federation.kill("lab", signal.SIGTERM)
+    federation.start("lab", data={"path": str(table)})
+    federation.wait_until(lambda: federation.connected("clinic"))
+    with pytest.raises(VflError, match="its table has changed since training"):
+        served.ask("clinic")
+    assert federation.end("lab", served.service("clinic"))["error"]["code"] == "E_INPUT_CHANGED"
+    federation.kill("lab", signal.SIGTERM)
+    federation.kill("clinic", signal.SIGTERM)
+    federation.start("clinic", peer_wait_s=1)
+    with pytest.raises(VflError, match="no word from lab") as caught:
+        served.ask("clinic")
+    assert caught.value.code == "E_PEER_ABSENT"
+    federation.start("lab", data={"path": str(federation.trial.files["lab"])})
+    federation.wait_until(lambda: federation.connected("clinic"))
+    assert len(table_of(served.ask("clinic"))[2]) == 4
+
+
+def test_a_passive_party_predicts_any_rows_where_the_active_one_has_labels_only(
+    federations: Any, forked: Any, trial: Any, tmp_path: Path
+) -> None:
+    federation = federations(tmp_path)
+    named = {f"measure-{c:02d}-canary": "ignore" for c in (0, 1, 4, 5)}
+    federation.configure("clinic", data={"path": str(trial.files["clinic"]), "columns": named}, accept_jobs_from=["lab"])
+    federation.start_both()
+    job_id = federation.submit(
+        "train: {bottom: [8], top: [8], epochs: 2, batch_size: 64}\nserve: {to: passive, batch_size: 16}"
+    )
+    for name in OTHER:
+        assert federation.end(name, job_id)["state"] == "done"
+    request = new_records(trial, "lab", range(10, 45))
+    lab = federation.client("lab")
+    answer = lab.predict(job_id, request, nothing)
+    _, ids, found = table_of(answer)
+    assert ids == [trial.ids[row] for row in reversed(range(10, 45))]
+    assert len(set(found)) > 30
+    assert lab.predict(job_id, request, nothing) == answer
+    few = b"\n".join(request.splitlines()[:2])
+    assert lab.predict(job_id, few, nothing) == b"\n".join(answer.splitlines()[:2]) + b"\n"
+    with pytest.raises(VflError) as caught:
+        lab.predict(job_id, asks(ids), nothing)
+    assert caught.value.code == "E_COLUMN"
+    assert "canary" in caught.value.message  # the name of a column, not of a record
+    assert not any(id_ in caught.value.message for id_ in ids)
+
+
+# Without nodes.
+
+
+JOB = """\
+name: trial
+parties: {active: clinic, passive: lab}
+train: {bottom: [4], epochs: 1}
+serve: {to: active}
+"""
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(tmp_path / "state")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def job() -> Callable[[str], Job]:
+    from vfl_node.configuration import parse
+
+    return lambda text: parse(text, Job, source="test")
+
+
+def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Callable[[str], Job]) -> None:
+    record = store.add(job(JOB), submitter="clinic")
+    wanted = predictions.job_for(record, "active", new=False)
+    with pytest.raises(StateError) as caught:
+        predictions.check(store, wanted, "clinic")
+    assert (caught.value.code, caught.value.for_peer) == ("E_NO_MODEL", "it keeps no model of that job for predictions")
+    store.job_folder(record).serve({"input": "", "encoder": "", "serving": ""})
+    predictions.check(store, wanted, "clinic")
+    others = wanted.model_copy(update={"parties": job(JOB.replace("lab", "bank")).parties})
+    with pytest.raises(UsageError, match="only they") as refused:
+        predictions.check(store, others, "clinic")
+    assert refused.value.for_peer == "other parties trained that model"
+    with pytest.raises(UsageError, match="lab cannot"):
+        predictions.check(store, wanted, "lab")
+    with pytest.raises(PolicyError, match=r"serve\.to is active"):
+        predictions.check(store, predictions.job_for(record, "passive", new=False), "lab")
+
+
+def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[str], Job]) -> None:
+    for state, kept in (("done", {"serving.json"}), ("failed", set()), ("cancelled", set())):
+        record = store.update(store.add(job(JOB), submitter="clinic"), state=state)
+        folder = store.job_folder(record)
+        folder.seed()
+        folder.serve({"input": ""})
+        store.destroy_secrets(record)
+        assert {path.name for path in folder.path.iterdir()} == kept
+
+
+def test_new_records_are_aligned_as_training_was_but_all_of_them(store: Store, job: Callable[[str], Job]) -> None:
+    record = store.add(job(JOB + "align: {protocol: psi, at_most: 100, id_form: nocase}\n"), submitter="clinic")
+    known, new = (predictions.job_for(record, "active", new=new) for new in (False, True))
+    assert known.align == record.job.align
+    assert new.align == record.job.align.model_copy(update={"at_most": None})
+    assert known.parties == new.parties == record.job.parties
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    path = tmp_path / "records.csv"
+    path.write_text('id,of\n"b, with a comma",1\n\na,2\n')
+    data = Data(path=path, id=("id", "of"))
+    table = read_table(data, id_form=("text", "integer"), needs_label=False, party="clinic")
+    return Records(table, read_columns(path, party="clinic"), ("id", "of"))
+
+
+def test_an_answer_spells_ids_as_they_came(records: Records) -> None:
+    assert records.csv(np.array([0.1, 1 / 3])) == b'id,of,probability\n"b, with a comma",1,0.1\na,2,0.3333333333333333\n'
+    several = np.array([[0.25, 0.5, 0.25], [0, 1, 0]], dtype=np.float64)
+    assert records.csv(several).splitlines()[0] == b"id,of,probability_0,probability_1,probability_2"
+    made = Predicted(np.array([1]), np.array([0.5]), shared=7)
+    assert records.predicted(made) == b'id,of,probability\n"b, with a comma",1,\na,2,0.5\n'
+
+
+def test_requests_wait_their_turn(records: Records) -> None:
+    requests = Requests()
+    assert requests.take() is None
+    first, second, third = (requests.ask(records) for _ in range(3))
+    assert requests.take() is first
+    assert requests.take() is first  # in the next attempt, if it was not answered
+    second.withdraw()
+    first.answer(np.array([0.5, 0.5]))
+    assert requests.take() is third
+    assert first.line(1) == 4
+    assert first.ready() == b'id,of,probability\n"b, with a comma",1,0.5\na,2,0.5\n'
+    assert third.ready() is None
+    requests.close()
+    with pytest.raises(UsageError, match="being cancelled"):
+        requests.ask(records)
+    requests.end(UsageError("over", code="E_TEST"))
+    with pytest.raises(UsageError, match="over"):
+        third.ready()
+    with pytest.raises(UsageError, match="over"):
+        requests.ask(records)
+
+
+def test_too_many_requests_are_refused(records: Records) -> None:
+    requests = Requests()
+    asked = [requests.ask(records) for _ in range(MOST_WAITING)]
+    with pytest.raises(PolicyError) as caught:
+        requests.ask(records)
+    assert caught.value.code == "E_BUSY"
+    asked[7].withdraw()
+    requests.ask(records)

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load, save
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import PolicyError
+from vfl_node.privacy import audit as auditing
+from vfl_node.privacy.attacks import ATTACKS, Batch
+from vfl_node.privacy.attacks import audit as all_attacks
+from vfl_node.privacy.audit import WEIGHT, Audit
+
+Found = list[dict[str, float | None]]
+
+
+def audit(secret: NDArray[np.bool_], *, seed: bytes = b"a" * 32, limit: float | None = None) -> Audit:
+    return Audit("lab", secret, np.arange(len(secret)), Randomness(seed), limit=limit)
+
+
+def epochs(transcript: Sequence[Batch]) -> list[list[Batch]]:
+    return [[batch for batch in transcript if batch.epoch == number] for number in sorted({of.epoch for of in transcript})]
+
+
+def watch(audited: Audit, transcript: Sequence[Batch]) -> Found:
+    """What the audit says after each epoch; it is given gradients of the mean loss, as a training has them."""
+    found = []
+    for batches in epochs(transcript):
+        for batch in batches:
+            assert batch.gradients is not None
+            audited.see(batch.positions, batch.rows, batch.gradients / len(batch.positions))
+        found.append(audited.epoch_done())
+    return found
+
+
+def chance() -> Any:
+    """.5 within 2½ standard errors of 300 rows a kind."""
+    return pytest.approx(0.5, abs=0.06)
+
+
+def gradients(transcript: Sequence[Batch]) -> list[Batch]:
+    """What the active party sends."""
+    return [
+        Batch(of.epoch, of.positions, of.gradients / len(of.positions), of.gradients)
+        for of in transcript
+        if of.gradients is not None
+    ]
+
+
+def test_honest_rows_leave_every_attack_at_chance(split: Any) -> None:
+    world = split()
+    found = watch(audit(world.synthetic), world.transcript(4))
+    assert found[0]["longitudinal"] is None  # it compares epochs
+    assert found[-1] == {name: chance() for name in ATTACKS}
+
+
+@pytest.mark.parametrize(
+    ("attack", "least"), [("longitudinal", 0.9), ("near_duplicate", 0.62), ("same_step_twin", 0.6), ("spectral", 0.65)]
+)
+def test_the_passive_party_sees_that_its_rows_would_be_found(split: Any, attack: str, least: float) -> None:
+    world = split()
+    unprotected: dict[str, Callable[[], list[Batch]]] = {
+        "longitudinal": lambda: world.transcript(3, lambda epoch: world.copies(str(epoch))),
+        "near_duplicate": lambda: world.transcript(4, lambda epoch: world.copies("once"), batch=300),
+        "same_step_twin": lambda: world.transcript(4, lambda epoch: world.copies("once")),
+        "spectral": lambda: world.gaussian(world.transcript(1)),
+    }
+    assert (watch(audit(world.synthetic), unprotected[attack]())[-1][attack] or 0) > least
+
+
+def test_the_passive_party_sees_that_its_rows_do_not_fit_their_labels(split: Any) -> None:
+    world = split(fits=True, learning_rate=1e-2)
+    copied = watch(audit(world.synthetic), world.transcript(8, lambda epoch: world.copies("once")))
+    assert (copied[-1]["row_loss"] or 0) > 0.62
+    assert watch(audit(world.synthetic), world.transcript(8))[-1]["row_loss"] == chance()
+
+
+def test_the_active_party_sees_that_labels_drawn_anew_would_be_found(split: Any) -> None:
+    world = split()
+    redrawn, fixed = (
+        watch(audit(world.synthetic), gradients(world.transcript(4, labels=whose)))[-1]["longitudinal"]
+        for whose in (lambda epoch: world.copies(str(epoch)), lambda epoch: world.copies("once"))
+    )
+    assert (redrawn or 0) > 0.8
+    assert fixed == chance()
+
+
+def test_where_every_row_is_followed_it_finds_what_the_peer_finds(split: Any) -> None:
+    """Batches of 80 rows, the last of 40: gradients of a mean loss are longer there, and must not count as more."""
+    world = split()
+    transcript = world.transcript(3, lambda epoch: world.copies(str(epoch)), batch=80)
+    for number, found in enumerate(watch(audit(world.synthetic), transcript)):
+        so_far = [batch for batch in transcript if batch.epoch <= number]
+        theirs = all_attacks(so_far, world.synthetic)
+        theirs["spectral"] = ATTACKS["spectral"](epochs(transcript)[number], world.synthetic)
+        for name in ("longitudinal", "row_loss", "same_step_twin", "spectral"):
+            assert found[name] == pytest.approx(theirs[name], abs=1e-4), name  # a float's rounding may swap two ranks
+
+
+def test_it_changes_neither_what_is_sent_nor_the_global_generator(split: Any) -> None:
+    world = split()
+    transcript, again = world.transcript(1), world.transcript(1)
+    state = torch.get_rng_state()
+    watch(audit(world.synthetic), transcript)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert all(torch.equal(batch.rows, other.rows) for batch, other in zip(transcript, again, strict=True))
+
+
+@pytest.mark.parametrize("kind", [False, True])
+def test_rows_of_one_kind_leave_nothing_to_tell_apart(split: Any, kind: bool) -> None:
+    world = split()
+    audited = audit(np.full(world.rows, kind), limit=0.5)
+    assert watch(audited, world.transcript(1)) == [{}]
+    assert audited.averages == audited.tensors() == {}
+    audited.restore({})
+    assert watch(audited, world.transcript(1)) == [{}]
+
+
+def test_averages_move_by_a_share_of_each_epoch(split: Any) -> None:
+    world = split()
+    audited = audit(world.synthetic)
+    assert audited.averages == {}
+    found = watch(audited, world.transcript(4))
+    for name, average in audited.averages.items():
+        values = [value for of in found if (value := of[name]) is not None]
+        expected = values[0]
+        for value in values[1:]:
+            expected += WEIGHT * (value - expected)
+        assert average == pytest.approx(expected)
+    assert list(audited.averages) == list(ATTACKS)
+
+
+def test_a_limit_lets_honest_rows_pass_and_stops_redrawn_ones(split: Any) -> None:
+    world = split()
+    watch(audit(world.synthetic, limit=0.62), world.transcript(4))
+    audited = audit(world.synthetic, limit=0.62)
+    with pytest.raises(
+        PolicyError, match=r"^lab's own attacks .* AUC of 0\.\d\d .*max_attack_auc allows 0\.62 \[E_LEAK\]"
+    ) as caught:
+        watch(audited, world.transcript(4, lambda epoch: world.copies(str(epoch))))
+    assert caught.value.code == "E_LEAK"
+    assert (caught.value.peer_code, caught.value.for_peer) == ("E_STOPPED", "stopped by lab's policy")
+
+
+def test_an_auc_far_below_a_half_tells_as_well(split: Any) -> None:
+    world = split()
+    noise = world.gaussian(world.transcript(1))
+    assert (watch(audit(world.synthetic), noise)[0]["near_duplicate"] or 1) < 0.1  # noise has no near neighbour
+    with pytest.raises(PolicyError):
+        watch(audit(world.synthetic, limit=0.9), noise)
+
+
+def test_one_bad_epoch_weighs_less_than_two(split: Any) -> None:
+    world = split()
+    transcript = world.transcript(4)
+    spoilt = [of if of.epoch < 2 else bad for of, bad in zip(transcript, world.gaussian(transcript), strict=True)]
+    audited = audit(world.synthetic, limit=0.72)
+    assert len(watch(audited, [of for of in spoilt if of.epoch < 3])) == 3
+    with pytest.raises(PolicyError):
+        watch(audited, [of for of in spoilt if of.epoch == 3])
+
+
+def test_it_goes_on_from_a_checkpoint_with_the_same_bits(split: Any) -> None:
+    world = split()
+    transcript = world.transcript(4, lambda epoch: world.copies(str(epoch)), batch=70)
+    through = audit(world.synthetic)
+    expected = watch(through, transcript)[2:]
+
+    before = audit(world.synthetic)
+    watch(before, [batch for batch in transcript if batch.epoch < 2])
+    saved = save(before.tensors())
+    first = next(batch for batch in transcript if batch.epoch == 2)
+    before.see(first.positions, first.rows, first.gradients)  # a batch after the checkpoint, lost with the process
+
+    after = audit(world.synthetic)
+    after.restore(load(saved))
+    assert watch(after, [batch for batch in transcript if batch.epoch >= 2]) == expected
+    before.restore(load(saved))  # also where the process lived on
+    assert watch(before, [batch for batch in transcript if batch.epoch >= 2]) == expected
+    assert after.averages == before.averages == through.averages
+    for tensors in (after.tensors(), before.tensors()):
+        assert all(torch.equal(tensor.nan_to_num(9), through.tensors()[name].nan_to_num(9)) for name, tensor in tensors.items())
+
+
+@pytest.mark.parametrize(("synthetic", "kept"), [(5000, 1024), (1500, 1024), (300, 300), (7000, 1048), (7990, 2038)])
+def test_it_follows_a_bounded_number_of_rows_half_of_them_synthetic_if_there_are_enough(synthetic: int, kept: int) -> None:
+    random = np.random.default_rng(0)
+    secret = random.permutation(8000) < synthetic
+    trained = np.arange(0, 8000)
+    followed, rank = auditing._follow(trained, secret, Randomness(b"f" * 32))
+    assert len(followed) == len(set(followed.tolist())) == auditing.FOLLOWED == 2048
+    assert (np.diff(followed) > 0).all()
+    assert secret[followed].sum() == kept
+    few = followed[rank < 200]
+    assert secret[few].sum() == 100
+    assert np.array_equal(auditing._follow(trained, secret, Randomness(b"f" * 32))[0], followed)
+    assert not np.array_equal(auditing._follow(trained, secret, Randomness(b"g" * 32))[0], followed)
+
+
+def test_its_work_in_an_epoch_is_bounded(split: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds smaller than the product's: 100 positions, 50 rows compared with batches of 100, two projections of 30 rows."""
+    world = split()
+    for name, value in {"FOLLOWED": 100, "PAIRS": 5000, "SPECTRAL_BATCHES": 2, "SPECTRAL_ROWS": 30}.items():
+        monkeypatch.setattr(auditing, name, value)
+    compared: list[int] = []
+    projected: list[int] = []
+    nearest, scores = auditing.near_duplicate.nearest, auditing.spectral.scores
+    monkeypatch.setattr(
+        auditing.near_duplicate, "nearest", lambda rows, which: (compared.append(len(which)), nearest(rows, which))[1]
+    )
+    monkeypatch.setattr(auditing.spectral, "scores", lambda rows: (projected.append(len(rows)), scores(rows))[1])
+    audited = audit(world.synthetic)
+    (found,) = watch(audited, world.transcript(1))
+    assert sum(compared) == 50
+    assert projected == [30, 30]
+    assert len(audited.tensors()["rows"]) == 100
+    assert all(found[name] is not None for name in ATTACKS if name != "longitudinal")
+
+
+def test_a_batch_of_one_row_has_no_neighbour_and_no_nan(split: Any) -> None:
+    world = split(rows=21)
+    found = watch(audit(world.synthetic), world.transcript(3, batch=4))  # five batches of four rows and one of one
+    assert all(value is not None and math.isfinite(value) for value in found[-1].values())
+
+
+def test_only_rows_trained_on_are_followed(split: Any) -> None:
+    world = split()
+    trained = np.arange(0, world.rows, 3)
+    audited = Audit("lab", world.synthetic, trained, Randomness(b"a" * 32), limit=None)
+    rows = torch.randn(len(trained), 4, generator=torch.Generator().manual_seed(0))
+    audited.see(trained[::-1].copy(), rows, rows)
+    assert torch.equal(audited.tensors()["rows"], rows.flip(0))
+    assert set(audited.epoch_done()) == set(ATTACKS)

@@ -1,0 +1,246 @@
+"""Rows made up from own ones: what they look like, and what tells them from real ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import CLIP, Features
+from vfl_node.metrics import auc
+from vfl_node.models import Bottom, initialise
+from vfl_node.privacy.attacks import near_duplicate
+from vfl_node.training.missing import stand_in
+from vfl_node.training.missing.features import MADE
+from vfl_node.training.missing.features.near import LEAF, near
+from vfl_node.training.missing.features.rows import atoms, few_valued
+
+OWN, SHARED = 1500, 2500
+NEIGHBOURLY = ["interpolated", "jittered"]
+
+
+@pytest.fixture
+def made(union: Any, columns: Any, randomness: Randomness) -> Any:
+    """The rows that a strategy made up for the positions that are missing."""
+
+    def make(strategy: str, features: Features | None = None, shared: int = SHARED) -> Features:
+        features = columns(OWN) if features is None else features
+        alignment = union(len(features), shared)
+        used, source = stand_in(alignment, features, strategy, randomness)
+        return used.take(source[~alignment.owned])
+
+    return make
+
+
+def plain(numeric: Any, categorical: Any = None, cardinalities: tuple[int, ...] = ()) -> Features:
+    numeric = np.asarray(numeric, dtype=np.float32)
+    codes = np.zeros((len(numeric), 0), np.int64) if categorical is None else np.asarray(categorical, dtype=np.int64)
+    return Features(numeric, codes, cardinalities)
+
+
+def cells(features: Features) -> NDArray[np.float64]:
+    return np.hstack([features.numeric, features.categorical])
+
+
+def gaps(rows: NDArray[Any], others: NDArray[Any]) -> NDArray[np.float64]:
+    """Distance of each row to the nearest of ``others``."""
+    given = (torch.from_numpy(each).double() for each in (rows, others))
+    return torch.cdist(*given, compute_mode="donot_use_mm_for_euclid_dist").amin(dim=1).numpy()
+
+
+def ties(features: Features) -> NDArray[np.float64]:
+    """Rank correlations of the first five numeric columns and the first categorical one."""
+    ranks = cells(features)[:, [0, 1, 2, 3, 4, -2]].argsort(axis=0).argsort(axis=0)
+    return np.corrcoef(ranks.T)
+
+
+@pytest.mark.parametrize("strategy", MADE)
+def test_own_rows_come_first_as_they_are_and_each_missing_position_has_one_more(
+    strategy: str, union: Any, columns: Any, randomness: Randomness
+) -> None:
+    features, alignment = columns(OWN), union(OWN, SHARED)
+    used, source = stand_in(alignment, features, strategy, randomness)
+    assert len(used) == OWN + alignment.missing
+    assert (cells(used)[:OWN] == cells(features)).all()
+    assert (source[alignment.owned] == alignment.rows[alignment.owned]).all()
+    assert sorted(source[~alignment.owned]) == list(range(OWN, len(used)))
+    assert (used.numeric.dtype, used.categorical.dtype, source.dtype) == (np.float32, np.int64, np.int64)
+    assert used.cardinalities == features.cardinalities
+
+
+@pytest.mark.parametrize("strategy", MADE)
+def test_the_row_at_a_position_is_one_draw_whoever_owns_the_others(
+    strategy: str, view: Any, union: Any, columns: Any, randomness: Randomness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("vfl_node.training.missing.features._BLOCK", 700)  # several blocks, the last one smaller
+    features, some, none = columns(OWN), union(OWN, SHARED), view(np.full(SHARED, -1))
+
+    def at(alignment: Any, seed: bytes = b"p" * 32) -> NDArray[Any]:
+        used, source = stand_in(alignment, features, strategy, Randomness(seed))
+        return cells(used.take(source))[~some.owned]
+
+    first = at(some)
+    assert (at(some) == first).all()
+    assert (at(none) == first).all()
+    assert (at(some, b"q" * 32) != first).any(axis=1).mean() > 0.99
+    assert len(np.unique(first, axis=0)) > 0.99 * len(first)  # not one block's draws again
+
+
+@pytest.mark.parametrize("strategy", MADE)
+def test_made_up_cells_are_possible_ones(strategy: str, made: Any, columns: Any) -> None:
+    own, rows = columns(OWN), made(strategy)
+    assert np.isfinite(rows.numeric).all()
+    assert np.abs(rows.numeric).max() <= CLIP
+    assert (rows.numeric != 0).any(axis=1).all()
+    assert set(np.unique(rows.numeric[:, -1])) == {0, 1}  # the indicator
+    assert set(np.unique(rows.numeric[:, 4])) <= set(np.unique(own.numeric[:, 4]))  # the small count
+    for column, codes in enumerate(rows.categorical.T):
+        assert set(codes) == set(own.categorical[:, column])  # code 0 does not occur
+
+
+@pytest.mark.parametrize("strategy", NEIGHBOURLY)
+def test_what_is_missing_and_what_many_rows_share_stays(strategy: str, made: Any, columns: Any) -> None:
+    own, rows = columns(OWN), made(strategy)
+    value, absent = rows.numeric[:, 5], rows.numeric[:, 6]
+    assert (value[absent == 1] == 0).all()
+    assert (value[absent == 0] != 0).all()
+    assert absent.mean() == pytest.approx(own.numeric[:, 6].mean(), abs=0.05)
+    usual = own.numeric[:, 3].min()
+    assert (rows.numeric[:, 3] == usual).mean() == pytest.approx((own.numeric[:, 3] == usual).mean(), abs=0.07)
+
+
+@pytest.mark.parametrize("strategy", NEIGHBOURLY)
+def test_rows_near_real_ones_keep_the_joint_distribution(strategy: str, made: Any, columns: Any) -> None:
+    own, rows = columns(OWN), made(strategy)
+    ours, theirs = (ties(f) for f in (own, rows))
+    assert np.abs(ours - theirs).max() < 0.12
+    for column in range(3):
+        quantiles = (np.quantile(f.numeric[:, column], [0.1, 0.25, 0.5, 0.75, 0.9]) for f in (own, rows))
+        assert np.allclose(*quantiles, atol=0.2)
+
+
+def test_naive_cells_have_nothing_in_common_and_are_uniform(made: Any, columns: Any) -> None:
+    own, rows = columns(OWN), made("naive", shared=OWN + 4000)
+    together = np.hstack([rows.numeric, rows.categorical])
+    assert np.abs(np.corrcoef(together.T) - np.eye(together.shape[1])).max() < 0.07  # 4 standard deviations of 4,000 rows
+    assert np.abs(np.corrcoef(own.numeric[:, :3].T) - np.eye(3)).max() > 0.4
+    for column in range(3):
+        values = own.numeric[:, column]
+        parts = (rows.numeric[:, column] - values.min()) / (values.max() - values.min())
+        assert 0 <= parts.min() <= parts.max() <= 1 + 1e-6
+        assert np.abs(np.sort(parts) - np.arange(4000) / 4000).max() < 0.03  # Kolmogorov–Smirnov at 10⁻³
+    assert np.bincount(rows.categorical[:, 1], minlength=5)[1:].min() > 900
+    assert rows.numeric[:, -1].mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_an_interpolated_row_lies_between_two_near_ones(made: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(300, 2))
+    own = plain(x)
+    nearest = near(own, Randomness(b"p" * 32))
+    rows = made("interpolated", own, 500).numeric
+    starts, ends = np.repeat(np.arange(300), 5), nearest.ravel()
+    for row in rows:
+        before, after = row - own.numeric[starts], own.numeric[ends] - row
+        across = np.abs(before[:, 0] * after[:, 1] - before[:, 1] * after[:, 0])
+        assert (across[(before * after).sum(axis=1) >= 0] < 1e-5).any()  # on one of the segments
+
+
+def test_a_jittered_row_is_as_far_from_its_source_as_near_rows_are() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 6))
+    x[:200] *= 0.01  # a crowd, and rows on their own
+    own = plain(x)
+    nearest = near(own, Randomness(b"p" * 32))
+    sources = np.repeat(np.arange(400), 50)
+    rows = MADE["jittered"](own, Randomness(b"p" * 32))(sources, Randomness(b"b" * 32))
+    moved = np.square(rows.numeric - own.numeric[sources]).sum(axis=1).reshape(400, 50).mean(axis=1)
+    gaps = np.square(own.numeric[nearest] - own.numeric[:, None]).sum(axis=2).mean(axis=1)
+    for part in (slice(0, 200), slice(200, 400)):
+        assert moved[part].mean() == pytest.approx(gaps[part].mean(), rel=0.05)
+    assert np.corrcoef(np.log(moved[200:]), np.log(gaps[200:]))[0, 1] > 0.9
+
+
+def test_jittering_exchanges_half_of_the_categories() -> None:
+    own = plain(np.arange(400)[:, None] / 100, np.arange(1200).reshape(400, 3), (1200,) * 3)
+    jittered = MADE["jittered"](own, Randomness(b"p" * 32))
+    sources = np.repeat(np.arange(400), 20)
+    rows = jittered(sources, Randomness(b"b" * 32))
+    assert (rows.categorical != own.categorical[sources]).mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_copied_row_has_a_twin_and_one_made_up_near_it_has_none(union: Any, columns: Any, randomness: Randomness) -> None:
+    own, alignment = columns(OWN), union(OWN, SHARED)
+    for strategy, twins in {"sampling": 1.0, "interpolated": 0.0, "jittered": 0.0}.items():
+        used, source = stand_in(alignment, own, strategy, randomness)
+        found = gaps(cells(used.take(source[~alignment.owned])), cells(own)) == 0
+        assert found.mean() == twins
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_search_for_near_duplicates_finds_copies_and_not_jittered_rows(
+    mixed: bool, union: Any, columns: Any, randomness: Randomness
+) -> None:
+    own, alignment = columns(OWN, mixed=mixed), union(OWN, SHARED)
+    bottom = Bottom(numeric=own.numeric.shape[1], cardinalities=own.cardinalities, embedding_size=4, sizes=(32, 32), wide=False)
+    initialise(bottom, torch.Generator().manual_seed(0))
+    found = {}
+    for strategy in ("sampling", "jittered", "naive"):
+        used, source = stand_in(alignment, own, strategy, randomness)
+        seen = used.take(source)
+        with torch.no_grad():
+            embedding = bottom(torch.from_numpy(seen.numeric), torch.from_numpy(seen.categorical))
+        found[strategy] = auc(~alignment.owned, near_duplicate.scores(embedding).numpy())
+    print(found, mixed)
+    assert found["sampling"] > 0.68
+    assert found["naive"] < 0.1  # far from any other
+    assert found["jittered"] == pytest.approx(0.5, abs=0.06)
+
+
+@pytest.mark.parametrize("strategy", MADE)
+def test_small_and_strange_tables(strategy: str, made: Any) -> None:
+    one = made(strategy, plain([[1.5, 0]], [[2]], (3,)), 4)
+    assert (cells(one) == [[1.5, 0, 2]]).all()  # there is nothing else to go by
+    alike = made(strategy, plain(np.ones((5, 1)), np.ones((5, 1)), (2,)), 8)
+    assert (cells(alike) == 1).all()
+    two = made(strategy, plain([[1.0], [2.0]]), 50)
+    assert set(two.numeric[:, 0]) == {1.0, 2.0}  # two values: nothing between them
+    no_numbers = made(strategy, plain(np.zeros((60, 0)), np.arange(120).reshape(60, 2) % 7 + 1, (8, 8)), 90)
+    assert no_numbers.numeric.shape == (30, 0)
+    assert no_numbers.categorical.min() >= 1
+    assert made(strategy, plain(np.zeros((3, 0))), 5).width == 0
+
+
+def test_near_rows_are_the_nearest_that_differ(randomness: Randomness) -> None:
+    rng = np.random.default_rng(0)
+    x, codes = rng.normal(size=(200, 3)), rng.integers(0, 3, (200, 2))
+    twice = plain(np.vstack([x, x]), np.vstack([codes, codes]), (3, 3))
+    rows = near(twice, randomness)
+    distance = np.square(x[:, None] - x).sum(axis=2) + (codes[:, None] != codes).sum(axis=2)
+    np.fill_diagonal(distance, np.inf)
+    expected = np.sqrt(np.sort(distance, axis=1)[:, :5])
+    for copy in (slice(0, 200), slice(200, 400)):
+        found = np.sqrt(np.take_along_axis(distance, rows[copy] % 200, axis=1))
+        assert np.allclose(found, expected, atol=1e-4)
+
+
+def test_near_rows_of_a_large_table_are_found_in_parts(randomness: Randomness) -> None:
+    x = np.random.default_rng(0).normal(size=(3 * LEAF, 2))
+    rows = near(plain(x), randomness)
+    assert (np.sort(rows, axis=1)[:, 1:] != np.sort(rows, axis=1)[:, :-1]).all()
+    exact = torch.cdist(torch.from_numpy(x), torch.from_numpy(x)).fill_diagonal_(torch.inf).argmin(dim=1).numpy()
+    assert (rows[:, 0] == exact).mean() > 0.9  # the others lie at a border between parts
+
+
+def test_atoms_are_cells_that_only_a_copy_fits() -> None:
+    rng = np.random.default_rng(0)
+    smooth, missing = rng.normal(size=1000), rng.normal(size=1000)
+    missing[7] = 0
+    mostly = np.where(rng.random(1000) < 0.5, -0.3, rng.normal(size=1000))
+    flag, rare = rng.integers(0, 2, 1000), np.arange(1000) == 5
+    found = atoms(np.stack([smooth, missing, mostly, flag, rare], axis=1).astype(np.float32))
+    assert list(found.sum(axis=0)) == [0, 1, (mostly == -0.3).sum(), 1000, 1000]
+    assert few_valued(np.arange(30, dtype=np.float32).repeat(10))
+    assert not few_valued(np.arange(30, dtype=np.float32).repeat(2))

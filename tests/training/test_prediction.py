@@ -1,0 +1,839 @@
+"""Predictions: right ones, hidden among others, the same again, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, VflError
+from vfl_node.job import Evaluate, Missing, Predict, Serve, Train
+from vfl_node.metrics import auc
+from vfl_node.training.halves import probabilities
+from vfl_node.training.learner import under
+from vfl_node.training.prediction import (
+    Embedder,
+    Kept,
+    Scorer,
+    check_allowed,
+    column_kinds,
+    learnt,
+    predict_once,
+    serve,
+)
+from vfl_node.training.prediction.batches import Batches
+from vfl_node.training.prediction.protocol import AT_ONCE
+from vfl_node.transport import codec
+from vfl_node.transport.generated.vfl.v1 import prediction_pb2
+from vfl_node.transport.memory import memory_channels, run_together
+
+Make = Callable[..., Any]
+
+CPU = torch.device("cpu")
+TRAIN = Train(bottom=(12, 6), active_bottom=(6,), top=(8,), epochs=2, batch_size=64, learning_rate=1e-2)
+SERVE = Serve(to="both", batch_size=16)
+TO_ACTIVE, TO_PASSIVE = Predict(model="the-job", to="active"), Predict(model="the-job", to="passive")
+NEW_TO_ACTIVE, NEW_TO_PASSIVE = (
+    Predict(model="the-job", to="active", rows="new"),
+    Predict(model="the-job", to="passive", rows="new"),
+)
+
+
+@dataclasses.dataclass
+class Request:
+    """Rows somebody wants predictions of; keeps what came of it."""
+
+    table: Table
+    answered: NDArray[np.float64] | None = None
+    failed: VflError | None = None
+
+    def line(self, row: int) -> int:
+        return row + 2
+
+    def answer(self, probabilities: NDArray[np.float64]) -> None:
+        assert self.answered is None
+        self.answered = probabilities
+
+    def fail(self, error: VflError) -> None:
+        self.failed = error
+
+
+class Requests:
+    """Some requests in turn, with a moment of none before the first."""
+
+    def __init__(self, *requests: Request) -> None:
+        self.requests = list(requests)
+        self._waited = False
+
+    @property
+    def closed(self) -> bool:
+        return self._waited
+
+    def take(self) -> Request | None:
+        if not self._waited:
+            self._waited = True
+            return None
+        return next((request for request in self.requests if request.answered is None and request.failed is None), None)
+
+
+@dataclasses.dataclass
+class World:
+    """A trained federation and both parties' sides of it."""
+
+    parties: Any
+    results: Any
+    train: Train
+    serve: Serve = SERVE
+    heard: list[Any] = dataclasses.field(default_factory=list)
+    """(type, serialised body) of every message of the last conversation."""
+
+    def kept(self, index: int) -> Kept:
+        of = self.results[index]
+        return Kept(self.train, self.serve, of.weights, of.encoder, of.serving)
+
+    @property
+    def sides(self) -> tuple[Scorer, Embedder]:
+        parties = self.parties
+        return (
+            Scorer(self.kept(0), parties.clinic_view, parties.clinic, CPU),
+            Embedder(self.kept(1), parties.lab_view, parties.lab, CPU),
+        )
+
+    def known(self, table: Table, rows: Sequence[int] | NDArray[np.int64]) -> Request:
+        """A request for some of a party's own records, by their ids alone."""
+        return Request(Table(Identifiers.of(table.ids.take(np.asarray(rows))), {}))
+
+    def talk(
+        self,
+        predict: Predict,
+        requests: Any,
+        *,
+        sides: tuple[Scorer, Embedder] | None = None,
+        tamper: Callable[[Any], None] = lambda message: None,
+    ) -> list[Any]:
+        """Both parties' results or errors of one service."""
+        scorer, embedder = sides or self.sides
+        a, b = memory_channels("clinic", "lab")
+        self.heard.clear()
+        for channel in (a, b):
+            channel.send = self._spied(channel.send, tamper)  # type: ignore[method-assign]
+        to_active = predict.to == "active"
+        return run_together(
+            (serve(a, predict, scorer, requests if to_active else None), a),
+            (serve(b, predict, embedder, None if to_active else requests), b),
+        )
+
+    def ask(self, predict: Predict, *requests: Request, **how: Any) -> list[Any]:
+        """As :meth:`talk`, of requests that all go well; their answers."""
+        for result in self.talk(predict, Requests(*requests), **how):
+            if isinstance(result, Exception):
+                raise result
+        for request in requests:
+            if request.failed:
+                raise request.failed
+        return [request.answered for request in requests]
+
+    def sizes(self) -> list[tuple[str, int]]:
+        return [(kind, len(body)) for kind, body in self.heard]
+
+    def bodies(self, kind: str) -> list[bytes]:
+        return [body for of, body in self.heard if of == kind]
+
+    def embeddings(self) -> NDArray[np.float32]:
+        """All that the passive party has sent, [rows, d]."""
+        messages = [prediction_embedding(body) for body in self.bodies("Embedding")]
+        return np.concatenate(messages)
+
+    def _spied(self, send: Make, tamper: Callable[[Any], None]) -> Make:
+        async def spying(message: Any) -> None:
+            tamper(message)
+            self.heard.append((message.DESCRIPTOR.name, message.SerializeToString(deterministic=True)))
+            await send(message)
+
+        return spying
+
+
+def prediction_embedding(body: bytes) -> NDArray[np.float32]:
+    from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+    tensor = training_pb2.Embedding.FromString(body).tensor
+    return codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)).numpy()
+
+
+@pytest.fixture(name="world")
+def world_fixture(synthetic: Make, run: Make) -> Make:
+    def make(
+        *,
+        protocol: str = "psu",
+        active_features: bool = True,
+        missing: Missing | None = None,
+        classes: int = 2,
+        people: int = 250,
+        owned: tuple[float, float] = (0.8, 0.8),
+        serve: Serve = SERVE,
+        **rest: Any,
+    ) -> World:
+        train = TRAIN.model_copy(update={"missing": missing or Missing(), "classes": classes, **rest})
+        parties = synthetic(people, (1.0, 1.0) if protocol == "psi" else owned, active_features=active_features)
+        if classes > 2:
+            labels = np.random.default_rng(0).integers(0, classes, len(parties.clinic)).astype(np.float32)
+            parties = dataclasses.replace(parties, clinic=dataclasses.replace(parties.clinic, labels=labels))
+        views = {"clinic_view": parties.clinic_view, "lab_view": parties.lab_view}
+        parties = dataclasses.replace(parties, **{k: dataclasses.replace(v, protocol=protocol) for k, v in views.items()})
+        return World(parties, run(train=train, evaluate=Evaluate(test_fraction=0.5))(parties), train, serve)
+
+    return make
+
+
+def by_hand(world: World, positions: NDArray[np.int64], people: NDArray[np.int64] | None = None) -> torch.Tensor:
+    """Logits of the joint model at shared positions, in one batch, from both parties' columns."""
+    scorer, embedder = world.sides
+    model, bottom = scorer._model, embedder._bottom
+    with torch.no_grad():
+        return model(*scorer.inputs.at(positions), [bottom(*embedder.inputs.at(positions))])
+
+
+# Right predictions.
+
+
+@pytest.mark.parametrize("calibration", ["none", "train", "test"])
+@pytest.mark.parametrize("active_features", [True, False])
+def test_the_active_party_gets_what_its_evaluation_measured(
+    world: Make, run: Make, calibration: str, active_features: bool
+) -> None:
+    made = world(missing=Missing(calibration=calibration), active_features=active_features)
+    parties = made.parties
+    _, held_out = run(train=made.train).schedule(parties).split(0, 0.5)
+    own = held_out[parties.clinic_view.owned[held_out]]
+    rows = parties.clinic_view.rows[own]
+    (scores,) = made.ask(TO_ACTIVE, made.known(parties.clinic, rows))
+    labels = parties.clinic.labels[rows]
+    assert auc(labels, scores) == pytest.approx(made.results[0].metrics["auc"], abs=1e-3)
+    likelihood = np.where(labels == 1, scores, 1 - scores)
+    assert -np.log(np.clip(likelihood, 1e-15, 1)).mean() == pytest.approx(made.results[0].metrics["nll"], rel=1e-4)
+
+
+def test_order_and_repetition_of_batches_do_not_matter(world: Make) -> None:
+    made = world()
+    rows = np.random.default_rng(0).permutation(len(made.parties.clinic))
+    together, backwards = made.known(made.parties.clinic, rows), made.known(made.parties.clinic, rows[::-1])
+    ours, theirs = made.ask(TO_ACTIVE, together, backwards)
+    assert (ours == theirs[::-1]).all()
+    alone = made.ask(TO_ACTIVE, *(made.known(made.parties.clinic, [row]) for row in rows[:5]))
+    assert (np.concatenate(alone) == ours[:5]).all()
+
+
+@pytest.mark.parametrize("calibration", ["none", "train", "test"])
+def test_the_passive_party_gets_the_probability_of_its_real_columns(world: Make, calibration: str) -> None:
+    made = world(missing=Missing(calibration=calibration))
+    view, scorer = made.parties.lab_view, made.sides[0]
+    own = np.flatnonzero(view.owned)
+    (found,) = made.ask(TO_PASSIVE, made.known(made.parties.lab, view.rows[own]))
+    expected = scorer._calibration.probability(by_hand(made, own), scorer._rates(own))
+    assert found == pytest.approx(np.clip(expected, 0, 1), abs=1e-5)
+    assert not made.bodies("PredictionAsk")[0] == b""
+
+
+def test_calibrated_predictions_differ_by_what_each_party_knows(world: Make) -> None:
+    made = world(missing=Missing(calibration="train"))
+    both = made.parties.clinic_view.owned & made.parties.lab_view.owned
+    clinic, lab = (view.rows[both] for view in (made.parties.clinic_view, made.parties.lab_view))
+    (ours,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, clinic))
+    (theirs,) = made.ask(TO_PASSIVE, made.known(made.parties.lab, lab))
+    assert np.abs(ours - theirs).max() > 0.01
+
+
+def test_of_an_intersection_both_parties_get_the_same(world: Make) -> None:
+    made = world(protocol="psi")
+    (ours,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, made.parties.clinic_view.rows))
+    (theirs,) = made.ask(TO_PASSIVE, made.known(made.parties.lab, made.parties.lab_view.rows))
+    assert (ours == theirs).all()
+    assert ours == pytest.approx(probabilities(by_hand(made, np.arange(len(ours)))), abs=1e-5)
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+@pytest.mark.parametrize("active_features", [True, False])
+def test_several_classes(world: Make, predict: Predict, active_features: bool) -> None:
+    made = world(classes=3, active_features=active_features)
+    view, table = (
+        (made.parties.clinic_view, made.parties.clinic) if predict is TO_ACTIVE else (made.parties.lab_view, made.parties.lab)
+    )
+    own = np.flatnonzero(view.owned)
+    rows = view.rows[own]
+    request = Request(taken(table, rows)) if predict is TO_PASSIVE else made.known(table, rows)
+    (found,) = made.ask(predict, request)
+    assert found.shape == (len(own), 3)
+    assert found == pytest.approx(probabilities(by_hand(made, own)), abs=1e-5)
+
+
+@pytest.mark.parametrize("batch_size", [2, 7, 4096])
+def test_any_batch_size(world: Make, batch_size: int) -> None:
+    """More batches than one Ask has; a last one that is filled up; one that is larger than all there is."""
+    made = world(serve=Serve(to="both", batch_size=batch_size))
+    rows = made.parties.clinic_view.rows[made.parties.clinic_view.owned]
+    (small,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, rows))
+    asks = [prediction_pb2.PredictionAsk.FromString(body) for body in made.bodies("PredictionAsk")]
+    assert max(len(ask.batches) for ask in asks) <= AT_ONCE
+    assert sum(len(ask.batches) for ask in asks) == len(made.bodies("Embedding")) <= -(-len(made.parties.people) // batch_size)
+    assert all(len(prediction_embedding(body)) == batch_size for body in made.bodies("Embedding"))
+    made.serve = SERVE
+    (usual,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, rows))
+    assert small == pytest.approx(usual, abs=1e-5)
+
+
+def test_a_request_of_no_rows(world: Make) -> None:
+    made = world()
+    (none,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, np.empty(0, dtype=np.int64)))
+    assert none.shape == (0,)
+    assert not made.bodies("Embedding")
+
+
+# Rows that are not named: the active party has no columns.
+
+
+def taken(table: Table, rows: NDArray[np.int64], *, prefix: bytes = b"", shift: float = 0.0) -> Table:
+    """Some records of ``table`` with their columns, under other ids and with other numbers if so wanted."""
+    columns = {
+        name: NumericColumn(column.values[rows] + shift)
+        if isinstance(column, NumericColumn)
+        else CategoricalColumn(column.codes[rows], column.levels)
+        for name, column in table.columns.items()
+    }
+    return Table(Identifiers.of(prefix + id_ for id_ in table.ids.take(rows)), columns)
+
+
+def unseen(count: int, seed: int = 1) -> Table:
+    """Records of the laboratory that nobody has met."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, Any] = {f"z{i}": NumericColumn(rng.normal(size=count)) for i in range(4)}
+    columns["colour"] = CategoricalColumn(rng.integers(0, 4, count), ("0", "1", "2", "3"))
+    return Table(Identifiers.of(f"unseen {seed}/{i}".encode() for i in range(count)), columns)
+
+
+def test_rows_that_nobody_has_met_are_predicted_without_any_name(world: Make) -> None:
+    made = world(active_features=False)
+    table = unseen(37)
+    (found,) = made.ask(TO_PASSIVE, Request(table))
+    scorer, embedder = made.sides
+    features = embedder.encoder.transform(table)
+    with torch.no_grad():
+        embedding = embedder._bottom(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical))
+        logits = scorer._model(torch.empty(37, 0), torch.empty(37, 0, dtype=torch.int64), [embedding])
+    assert found == pytest.approx(probabilities(logits), abs=1e-6)
+    asks = [prediction_pb2.PredictionAsk.FromString(body) for body in made.bodies("PredictionAsk")]
+    assert [(list(ask.batches), ask.unnamed, ask.done) for ask in asks] == [([], 3, False), ([], 0, True)]
+    assert len(made.embeddings()) == 3 * SERVE.batch_size
+
+
+def test_known_and_new_rows_in_one_request(world: Make) -> None:
+    made = world(active_features=False)
+    lab, view = made.parties.lab, made.parties.lab_view
+    rows = view.rows[view.owned][:20]
+    known, moved = taken(lab, rows), taken(lab, rows, shift=0.5)
+    renamed = taken(lab, rows, prefix=b"other ")
+    (as_known,), (as_moved,), (as_renamed,) = ([made.ask(TO_PASSIVE, Request(table))[0]] for table in (known, moved, renamed))
+    assert as_known == pytest.approx(as_renamed, abs=1e-5)
+    assert np.abs(as_moved - as_known).max() > 1e-3
+
+
+def test_the_number_of_new_rows_does_not_show(world: Make) -> None:
+    made = world(active_features=False)
+    seen = []
+    for count in (1, 5, SERVE.batch_size):
+        made.ask(TO_PASSIVE, Request(unseen(count)))
+        seen.append(made.sizes())
+    assert seen[0] == seen[1] == seen[2]
+    made.ask(TO_PASSIVE, Request(unseen(SERVE.batch_size + 1)))
+    assert made.sizes() != seen[0]
+
+
+def repeated(first: NDArray[np.float32], second: NDArray[np.float32]) -> int:
+    """How many rows of two conversations are the same."""
+    return sum((Counter(map(bytes, first)) & Counter(map(bytes, second))).values())
+
+
+def test_filler_never_comes_again(world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filler that came again in the next request would be known as such, and so would the others."""
+    made = world(active_features=False)
+
+    def two() -> int:
+        made.ask(TO_PASSIVE, Request(unseen(3, seed=1)))
+        first = made.embeddings()
+        made.ask(TO_PASSIVE, Request(unseen(3, seed=2)))
+        return repeated(first, made.embeddings())
+
+    assert two() == 0
+    monkeypatch.setattr(Table, "digest", lambda self: b"the same for every request")
+    assert two() == SERVE.batch_size - 3
+
+
+def test_a_known_row_has_the_company_of_its_batch_whenever_it_is_asked_for(world: Make) -> None:
+    made = world(active_features=False)
+    lab, view = made.parties.lab, made.parties.lab_view
+    batches = made.sides[1].batches
+    mates = [row for row in view.rows[batches.positions(0)] if row != NOT_MINE]
+    seen = set()
+    for row in mates:
+        made.ask(TO_PASSIVE, Request(taken(lab, np.array([row]))))
+        seen.add(tuple(made.heard))
+    assert len(mates) > 5
+    assert len(seen) == 1
+
+
+def test_new_rows_are_not_told_from_filler_by_their_nearest_neighbour(world: Make) -> None:
+    """At chance among made-up rows; surely, were one row repeated instead."""
+    made = world(active_features=False, people=500, serve=Serve(to="both", batch_size=256))
+    table = unseen(128)
+
+    def attack(rows: NDArray[np.float32], wanted: NDArray[np.bool_]) -> float:
+        distance = np.square(rows[:, None] - rows[None]).sum(axis=2)
+        np.fill_diagonal(distance, np.inf)
+        return auc(wanted, distance.min(axis=1)) or 0.0
+
+    made.ask(TO_PASSIVE, Request(table))
+    rows = made.embeddings()
+    wanted = np.zeros(256, dtype=np.bool_)
+    wanted[made.sides[1].unnamed(table).places] = True
+    copied = rows.copy()
+    copied[~wanted] = copied[~wanted][0]
+    assert attack(copied, wanted) > 0.95
+    assert attack(rows, wanted) == pytest.approx(0.5, abs=0.2)
+
+
+# What shows, and what does not.
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+def test_messages_have_the_same_number_and_sizes_whatever_row_is_wanted(world: Make, predict: Predict) -> None:
+    made = world()
+    table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
+    sides = made.sides
+    seen = []
+    for row in range(0, len(table), 7):
+        made.ask(predict, made.known(table, [row]), sides=sides)
+        seen.append(made.sizes())
+    assert all(sizes == seen[0] for sizes in seen)
+    made.ask(predict, made.known(table, range(len(table))), sides=sides)
+    assert made.sizes() != seen[0]
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+def test_rows_of_one_batch_are_asked_for_with_the_same_bytes(world: Make, predict: Predict) -> None:
+    made = world()
+    active = predict is TO_ACTIVE
+    table, view = (made.parties.clinic, made.parties.clinic_view) if active else (made.parties.lab, made.parties.lab_view)
+    batches = made.sides[0].batches
+    seen: dict[int, set[Any]] = {0: set(), 1: set()}
+    answers = []
+    for number, transcripts in seen.items():
+        for row in view.rows[batches.positions(number)]:
+            if row != NOT_MINE:
+                answers += made.ask(predict, made.known(table, [row]))
+                transcripts.add(tuple(made.heard))
+    assert [len(transcripts) for transcripts in seen.values()] == [1, 1]
+    assert seen[0] != seen[1]
+    assert len({float(answer[0]) for answer in answers}) > 10
+
+
+@pytest.mark.parametrize("strategy", ["sampling", "interpolated", "jittered", "naive", "gaussian", "random"])
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+def test_asking_again_gives_the_same_bytes(world: Make, strategy: str, predict: Predict) -> None:
+    """Were rows made up anew, the wanted ones of other parties would be those that do not change."""
+    made = world(missing=Missing(features=strategy), epochs=1)
+    table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
+    first = made.ask(predict, made.known(table, [3, 8]))
+    heard = list(made.heard)
+    again = made.ask(predict, made.known(table, [3, 8]))  # by sides that were loaded anew
+    assert heard == made.heard
+    assert (first[0] == again[0]).all()
+
+    scorer, embedder = made.sides
+    redrawn = Embedder(made.kept(1), made.parties.lab_view, made.parties.lab, CPU, draws=Randomness(bytes(32)))
+    made.ask(predict, made.known(table, [3, 8]), sides=(scorer, redrawn))
+    before, after = (
+        np.concatenate([prediction_embedding(body) for kind, body in of if kind == "Embedding"]) for of in (heard, made.heard)
+    )
+    numbers = prediction_pb2.PredictionAsk.FromString(made.bodies("PredictionAsk")[0]).batches
+    positions = np.concatenate([embedder.batches.positions(number) for number in numbers])
+    changed = (before != after).any(axis=1)
+    assert not changed[made.parties.lab_view.owned[positions]].any()
+    assert changed[made.parties.lab_view.missing and ~made.parties.lab_view.owned[positions]].any()
+
+
+def test_made_up_rows_are_those_of_training(world: Make, run: Make) -> None:
+    """What the passive party sends at the training's end and in a service are the same rows of the same weights."""
+    made = world(missing=Missing(features="interpolated"))
+    transcript = run(train=made.train, evaluate=Evaluate(test_fraction=0.5))
+    transcript(made.parties)
+    _, held_out = transcript.schedule(made.parties).split(0, 0.5)
+    tested = [m for m in transcript.transcript if m.DESCRIPTOR.name == "Embedding"][-(-(-len(held_out) // 64)) :]
+    trained = np.concatenate([codec.decode(m.tensor, dtype=torch.float32, shape=tuple(m.tensor.shape)).numpy() for m in tested])
+    scorer, embedder = made.sides
+    served = np.empty((len(made.parties.people), trained.shape[1]), dtype=np.float32)
+    for number in range(len(embedder.batches)):
+        served[embedder.batches.positions(number)] = embedder.shared(number, embedder.batches.positions(number)).numpy()
+    assert served[held_out] == pytest.approx(trained, abs=1e-5)
+    assert not made.parties.lab_view.owned[held_out].all()
+
+
+def test_answers_are_the_same_after_a_conversation_that_broke_off(world: Make) -> None:
+    made = world(serve=Serve(to="both", batch_size=4))
+    everything = made.known(made.parties.clinic, range(len(made.parties.clinic)))
+    requests, sent = Requests(everything), [0]
+
+    def breaks(message: Any) -> None:
+        sent[0] += 1
+        if sent[0] == 30:
+            raise PeerLost("the connection ended")
+
+    assert any(isinstance(result, PeerLost) for result in made.talk(TO_ACTIVE, requests, tamper=breaks))
+    heard = list(made.heard)
+    assert everything.answered is None
+    assert not any(isinstance(result, Exception) for result in made.talk(TO_ACTIVE, requests))
+    assert made.heard[: len(heard)] == heard
+    (at_once,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, range(len(made.parties.clinic))))
+    assert (at_once == everything.answered).all()
+
+
+# Requests that cannot be answered.
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+def test_an_unknown_id_fails_its_request_alone(world: Make, predict: Predict) -> None:
+    made = world()
+    table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
+    good = made.known(table, [1, 2])
+    bad = Request(Table(Identifiers.of([*table.ids.take(np.array([0, 1])), b"a stranger", b"another one"]), {}))
+    results = made.talk(predict, Requests(bad, good))
+    assert not any(isinstance(result, Exception) for result in results)
+    assert good.answered is not None
+    assert isinstance(bad.failed, DataError)
+    assert bad.failed.code == "E_UNKNOWN_ID"
+    assert "2 of 4" in str(bad.failed)
+    assert "line 4" in str(bad.failed)
+    assert "stranger" not in str(bad.failed)
+    assert [len(prediction_pb2.PredictionAsk.FromString(body).batches) > 0 for body in made.bodies("PredictionAsk")] == [
+        True,
+        False,
+    ]
+
+
+def test_a_record_that_is_not_shared_is_unknown(world: Make) -> None:
+    """Own, but not in the intersection."""
+    made = world(protocol="psi")
+    view, lab = made.parties.lab_view, made.parties.lab
+    assert made.sides[1].positions(lab.ids).min() >= 0
+    fewer = dataclasses.replace(made.parties, lab_view=dataclasses.replace(view, rows=np.where(view.rows < 5, 5, view.rows)))
+    positions = World(fewer, made.results, made.train).sides[1].positions(lab.ids)
+    assert (positions[:5] == NOT_MINE).all()
+    assert (positions[5:] >= 0).all()
+
+
+def test_a_missing_column_fails_its_request_alone(world: Make) -> None:
+    made = world(active_features=False)
+    whole = unseen(3)
+    lacking = Request(Table(whole.ids, {name: whole.columns[name] for name in ("z0", "z1")}))
+    good = Request(whole)
+    results = made.talk(TO_PASSIVE, Requests(lacking, good))
+    assert not any(isinstance(result, Exception) for result in results)
+    assert lacking.failed is not None
+    assert lacking.failed.code == "E_COLUMN"
+    assert good.answered is not None
+
+
+# What is refused.
+
+
+def refused(world: World, predict: Predict, tamper: Callable[[Any], None], request: Request) -> VflError:
+    """The error of the party that met a message that was tampered with."""
+    errors = [result for result in world.talk(predict, Requests(request), tamper=tamper) if isinstance(result, Exception)]
+    (error,) = [error for error in errors if not isinstance(error, PeerLost)]
+    assert isinstance(error, VflError)
+    return error
+
+
+BAD_ASKS: list[dict[str, Any]] = [
+    {"batches": []},
+    {"batches": [4_000_000_000]},
+    {"batches": [3, 2]},
+    {"batches": [2, 2]},
+    {"batches": list(range(AT_ONCE + 1))},
+    {"unnamed": 1},
+    {"batches": [1], "unnamed": 1},
+]
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+@pytest.mark.parametrize("ask", BAD_ASKS)
+def test_batches_that_may_not_be_asked_for_are_refused(world: Make, predict: Predict, ask: dict[str, Any]) -> None:
+    made = world(serve=Serve(to="both", batch_size=2), epochs=1)
+
+    def tamper(message: Any) -> None:
+        if message.DESCRIPTOR.name == "PredictionAsk" and not message.done:
+            message.CopyFrom(prediction_pb2.PredictionAsk(**ask))
+
+    table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
+    error = refused(made, predict, tamper, made.known(table, [0]))
+    assert isinstance(error, ProtocolError)
+    assert error.code == "E_PREDICT"
+
+
+@pytest.mark.parametrize("ask", [{"batches": [0]}, {"unnamed": AT_ONCE + 1}, {}])
+def test_rows_that_need_no_name_are_asked_for_without(world: Make, ask: dict[str, Any]) -> None:
+    made = world(active_features=False, epochs=1)
+
+    def tamper(message: Any) -> None:
+        if message.DESCRIPTOR.name == "PredictionAsk" and not message.done:
+            message.CopyFrom(prediction_pb2.PredictionAsk(**ask))
+
+    assert refused(made, TO_PASSIVE, tamper, Request(unseen(3))).code == "E_PREDICT"
+
+
+def other_shape(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Embedding":
+        message.tensor.CopyFrom(codec.encode(torch.zeros(3, 2)))
+
+
+def not_a_number(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Embedding":
+        message.tensor.CopyFrom(codec.encode(torch.full(tuple(message.tensor.shape), torch.nan)))
+
+
+def other_step(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Embedding":
+        message.step += 1
+
+
+def fewer_probabilities(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Probabilities":
+        message.values = message.values[:-8]
+
+
+def no_probabilities(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Probabilities":
+        message.values = np.full(len(message.values) // 8, 1.5).tobytes()
+
+
+def nan_probabilities(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Probabilities":
+        message.values = np.full(len(message.values) // 8, np.nan).tobytes()
+
+
+def other_answer(message: Any) -> None:
+    if message.DESCRIPTOR.name == "Probabilities":
+        message.step += 1
+
+
+def other_batches(message: Any) -> None:
+    if message.DESCRIPTOR.name == "PredictionTerms":
+        message.batches = bytes(32)
+
+
+@pytest.mark.parametrize(
+    ("predict", "tamper", "code"),
+    [
+        (TO_ACTIVE, other_shape, "E_SHAPE"),
+        (TO_ACTIVE, not_a_number, "E_NAN"),
+        (TO_ACTIVE, other_step, "E_ORDER"),
+        (TO_ACTIVE, other_batches, "E_PREDICT"),
+        (TO_PASSIVE, other_shape, "E_SHAPE"),
+        (TO_PASSIVE, fewer_probabilities, "E_SHAPE"),
+        (TO_PASSIVE, no_probabilities, "E_NAN"),
+        (TO_PASSIVE, nan_probabilities, "E_NAN"),
+        (TO_PASSIVE, other_answer, "E_ORDER"),
+        (TO_PASSIVE, other_batches, "E_PREDICT"),
+    ],
+)
+def test_wrong_messages_are_refused(world: Make, predict: Predict, tamper: Any, code: str) -> None:
+    made = world(epochs=1)
+    table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
+    error = refused(made, predict, tamper, made.known(table, [0]))
+    assert isinstance(error, ProtocolError)
+    assert error.code == code
+
+
+@pytest.mark.parametrize("to", ["active", "passive"])
+@pytest.mark.parametrize("named", ["active", "passive", "both"])
+def test_only_whom_the_training_named_may_ask(to: Any, named: Any) -> None:
+    predict, serving = Predict(model="the-job", to=to), Serve(to=named)
+    if named in (to, "both"):
+        check_allowed(predict, serving)
+        return
+    with pytest.raises(PolicyError, match=f"the {to} party gets no predictions") as caught:
+        check_allowed(predict, serving)
+    assert caught.value.code == "E_PREDICT"
+
+
+def test_both_parties_refuse_whom_the_training_did_not_name(world: Make) -> None:
+    made = world(serve=Serve(to="active", batch_size=16), epochs=1)
+    results = made.talk(TO_PASSIVE, Requests(made.known(made.parties.lab, [0])))
+    assert [type(result) for result in results] == [PolicyError, PolicyError]
+    assert not made.heard
+
+
+def test_a_training_that_kept_nothing_says_so() -> None:
+    with pytest.raises(StateError) as caught:
+        check_allowed(TO_ACTIVE, None)
+    assert caught.value.code == "E_NO_MODEL"
+
+
+# New rows.
+
+
+def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.int64], protocol: str) -> tuple[Any, Any]:
+    """Sides over a new alignment of new tables; rows: int64[m] of each, NOT_MINE where it lacks one."""
+    both = int(((clinic_rows != NOT_MINE) & (lab_rows != NOT_MINE)).sum())
+
+    def view(rows: NDArray[np.int64], others: NDArray[np.int64]) -> Alignment:
+        ours, theirs = (int((of != NOT_MINE).sum()) for of in (rows, others))
+        return Alignment(protocol, "curve25519", rows, ours=ours, theirs=theirs, intersection=both)
+
+    return (
+        Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU, draws=Randomness(bytes(32))),
+        Embedder(world.kept(1), view(lab_rows, clinic_rows), world.parties.lab, CPU, draws=Randomness(bytes(31) + b"1")),
+    )
+
+
+def once(predict: Predict, sides: tuple[Scorer, Embedder]) -> tuple[Any, Any]:
+    a, b = memory_channels("clinic", "lab")
+    found = run_together((predict_once(a, predict, sides[0]), a), (predict_once(b, predict, sides[1]), b))
+    for result in found:
+        if isinstance(result, Exception):
+            raise result
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("active_features", [True, False])
+@pytest.mark.parametrize("predict", [NEW_TO_ACTIVE, NEW_TO_PASSIVE])
+def test_new_rows_of_an_intersection(world: Make, predict: Predict, active_features: bool) -> None:
+    made = world(active_features=active_features)
+    rng = np.random.default_rng(5)
+    clinic_rows, lab_rows = (rng.permutation(len(table))[:100] for table in (made.parties.clinic, made.parties.lab))
+    sides = aligned(made, clinic_rows, lab_rows, "psi")
+    found = once(predict, sides)
+    asker, other = found if predict.to == "active" else found[::-1]
+    assert other is None
+    own = clinic_rows if predict.to == "active" else lab_rows
+    assert (asker.rows == np.sort(own)).all()
+    assert asker.shared == 100
+    with torch.no_grad():
+        positions = np.argsort(own)
+        embedding = sides[1]._bottom(*sides[1].inputs.at(positions))
+        logits = sides[0]._model(*sides[0].inputs.at(positions), [embedding])
+    assert asker.probabilities == pytest.approx(probabilities(logits), abs=1e-5)
+
+
+@pytest.mark.parametrize("predict", [NEW_TO_ACTIVE, NEW_TO_PASSIVE])
+def test_new_rows_of_a_union(world: Make, predict: Predict) -> None:
+    """A party gets predictions of its own rows, and the same ones again."""
+    made = world()
+    clinic_rows, lab_rows = np.arange(60), np.arange(60)
+    clinic_rows[:10], lab_rows[50:] = NOT_MINE, NOT_MINE
+    found = once(predict, aligned(made, clinic_rows, lab_rows, "psu"))
+    asker = found[0] if predict.to == "active" else found[1]
+    assert (asker.rows == (np.arange(10, 60) if predict.to == "active" else np.arange(50))).all()
+    assert asker.shared == 60
+    again = once(predict, aligned(made, clinic_rows, lab_rows, "psu"))
+    assert (asker.probabilities == (again[0] or again[1]).probabilities).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_no_new_rows_at_all(world: Make, classes: int) -> None:
+    made = world(classes=classes, epochs=1)
+    nothing = np.empty(0, dtype=np.int64)
+    found, _ = once(NEW_TO_ACTIVE, aligned(made, nothing, nothing, "psi"))
+    assert found.rows.shape == (0,)
+    assert found.probabilities.shape == ((0,) if classes == 2 else (0, 3))
+
+
+# Batches, what is kept, and the ledger.
+
+
+def test_batches_hold_every_row_and_are_full() -> None:
+    batches = Batches(bytes(32), 50, 16)
+    assert len(batches) == 4
+    held = [batches.positions(number) for number in range(4)]
+    assert all(len(positions) == 16 for positions in held)
+    assert sorted(np.concatenate(held)[:50]) == list(range(50))
+    assert set(held[3][2:]) <= set(held[0])
+    numbers, places = batches.find(np.array([7, 7, 3]))
+    assert (np.concatenate([held[number] for number in numbers])[places] == [7, 7, 3]).all()
+    assert (batches.positions(0) != np.arange(16)).any()
+
+
+def test_a_batch_larger_than_all_rows_repeats_them() -> None:
+    batches = Batches(bytes(32), 3, 8)
+    assert len(batches) == 1
+    assert Counter(batches.positions(0).tolist()) == {row: (3 if row in batches.positions(0)[:2] else 2) for row in range(3)}
+
+
+def test_fingerprints_name_seed_size_and_rows() -> None:
+    made = {
+        Batches(*of).fingerprint
+        for of in [(bytes(32), 50, 16), (bytes(31) + b"1", 50, 16), (bytes(32), 51, 16), (bytes(32), 50, 17)]
+    }
+    assert len(made) == 4
+
+
+def test_kinds_of_the_columns_that_a_model_reads(world: Make) -> None:
+    made = world(epochs=1)
+    assert column_kinds(made.results[1].encoder) == {f"z{i}": "numeric" for i in range(4)} | {"colour": "categorical"}
+    with pytest.raises(StateError):
+        column_kinds("{")
+
+
+@pytest.mark.parametrize("serving", ["", "[]", "{}", '{"draws": "00", "batches": "00"}', '{"draws": 1, "batches": "x"}'])
+def test_damaged_state_is_refused(world: Make, serving: str) -> None:
+    made = world(epochs=1)
+    kept = dataclasses.replace(made.kept(1), serving=serving)
+    with pytest.raises(StateError) as caught:
+        assert Embedder(kept, made.parties.lab_view, made.parties.lab, CPU).batches
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_a_model_that_does_not_fit_is_refused(world: Make) -> None:
+    made = world(epochs=1)
+    kept = dataclasses.replace(made.kept(1), weights=under("bottom", made.results[1].weights))
+    with pytest.raises(StateError) as caught:
+        Embedder(kept, made.parties.lab_view, made.parties.lab, CPU)
+    assert caught.value.code == "E_STATE_CORRUPT"
+    scorer = dataclasses.replace(made.kept(0), serving=json.dumps({**json.loads(made.results[0].serving), "calibration": "{}"}))
+    with pytest.raises(StateError):
+        Scorer(scorer, made.parties.clinic_view, made.parties.clinic, CPU)
+
+
+def test_nothing_secret_is_shown(world: Make) -> None:
+    made = world(epochs=1)
+    assert json.loads(made.results[1].serving)["draws"] not in repr(made.kept(1))
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+@pytest.mark.parametrize("active_features", [True, False])
+def test_the_ledger_counts_what_crossed_the_wire(world: Make, predict: Predict, active_features: bool) -> None:
+    made = world(active_features=active_features, epochs=1)
+    table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
+    request = Request(taken(table, np.arange(40))) if predict is TO_PASSIVE else made.known(table, range(40))
+    ours, theirs = made.talk(predict, Requests(request))
+    assert ours.batches == theirs.batches == len(made.bodies("Embedding"))
+    assert (ours.requests, theirs.requests) == ((1, 0) if predict is TO_ACTIVE else (0, 1))
+    told = learnt(predict, active="clinic", passive="lab", made=ours)
+    entries = {party: {entry.what: entry for entry in of} for party, of in told.items()}
+    assert entries["clinic"]["embeddings"].count == len(made.embeddings())
+    asked = "lab" if predict is TO_ACTIVE else "clinic"
+    assert entries[asked]["requests"].count == ours.batches
+    assert ("which of the agreed" in entries[asked]["requests"].text) == (active_features or predict is TO_ACTIVE)
+    if predict is TO_PASSIVE:
+        assert entries["lab"]["predictions"].count == len(made.embeddings())
+    else:
+        assert "predictions" not in entries["lab"]

@@ -1,0 +1,47 @@
+"""Predictions by the halves of a trained network, which stay where they are.
+
+Known rows (:func:`serve`, long-lived) hide in batches that both parties have agreed on; the
+asker names whole batches and picks its rows from the answer::
+
+    to: active      asker                     answers
+                    Ask b₁ < b₂ < … ───────►  of each batch all B rows
+                    p = σ(top(…, H))  ◄─ H ─  H = bottom(X_p)  [B, d]
+    to: passive     Ask b₁ < b₂ < …, H ────►  p = σ(top(bottom(X_a), H))
+                    picks its rows  ◄─── p ─
+
+Where the active party has no columns, a passive asker names nothing: it sends embeddings of
+any rows of its own, known or not, among others that fill up the last batch.
+
+New rows (:func:`predict_once`) are all rows of a new alignment, in its order.
+
+A row that a party does not own has the same synthetic columns as in training, and known rows
+are predicted from the columns of training, so that asking twice gives the same bytes: a row
+that changed among others that do not would be the wanted one.
+
+Source: Song et al. 2021 (FLORIST), Appendix D. Deviations: batches are cut by the training's
+jointly tossed seed; rows that are not named come in full batches only.
+
+What each party learns: :func:`learnt`.
+"""
+
+from __future__ import annotations
+
+from vfl_node.training.prediction.kept import Kept, check_allowed, column_kinds
+from vfl_node.training.prediction.learns import learnt
+from vfl_node.training.prediction.protocol import Predicted, Request, Requests, Served, predict_once, serve
+from vfl_node.training.prediction.sides import Embedder, Scorer
+
+__all__ = [
+    "Embedder",
+    "Kept",
+    "Predicted",
+    "Request",
+    "Requests",
+    "Scorer",
+    "Served",
+    "check_allowed",
+    "column_kinds",
+    "learnt",
+    "predict_once",
+    "serve",
+]

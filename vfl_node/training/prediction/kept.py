@@ -1,0 +1,114 @@
+"""What a party keeps of a training to predict with, and who may ask for predictions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from vfl_node.data.features import Encoder
+from vfl_node.errors import PolicyError, StateError
+from vfl_node.job import Predict, Serve, Train
+from vfl_node.settings import Kind
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One party's part of a trained model.
+
+    Attributes:
+        train: the training job's section.
+        serve: likewise.
+        weights: parameter → tensor, as :attr:`~vfl_node.training.task.TrainingResult.weights`.
+        encoder: JSON of the encoder that belongs to them.
+        serving: JSON, as :attr:`~vfl_node.training.task.TrainingResult.serving`; holds a secret.
+    """
+
+    train: Train
+    serve: Serve
+    weights: Mapping[str, Tensor] = field(repr=False)
+    encoder: str = field(repr=False)
+    serving: str = field(repr=False)
+
+    @property
+    def draws(self) -> bytes:
+        """32 bytes, secret: what stands in for rows that the party does not own comes from it."""
+        return self._seed("draws")
+
+    @property
+    def batches(self) -> bytes:
+        """32 bytes that both parties know: how the shared rows are cut into batches comes from it."""
+        return self._seed("batches")
+
+    def scoring(self, name: str) -> Any:
+        """What ``serving`` says under ``name``.
+
+        Raises:
+            StateError: nothing (``E_STATE_CORRUPT``).
+        """
+        if name not in self._serving:
+            raise StateError(_DAMAGED, code="E_STATE_CORRUPT")
+        return self._serving[name]
+
+    @cached_property
+    def _serving(self) -> dict[str, Any]:
+        try:
+            found = json.loads(self.serving)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise StateError(_DAMAGED, code="E_STATE_CORRUPT")
+        return found
+
+    def _seed(self, name: str) -> bytes:
+        try:
+            seed = bytes.fromhex(self.scoring(name))
+        except (TypeError, ValueError):
+            seed = b""
+        if len(seed) != 32:
+            raise StateError(_DAMAGED, code="E_STATE_CORRUPT")
+        return seed
+
+
+_DAMAGED = "what was kept of the training for predictions is damaged or of another version"
+
+
+def check_allowed(predict: Predict, serve: Serve | None) -> None:
+    """Refuse predictions that the training did not provide for.
+
+    Args:
+        predict: the job's section.
+        serve: the training job's; None where it had none.
+
+    Raises:
+        StateError: nothing was kept (``E_NO_MODEL``).
+        PolicyError: the training names another party to ask (``E_PREDICT``).
+    """
+    if serve is None:
+        raise StateError(
+            f"nothing of job {predict.model} was kept to predict with",
+            code="E_NO_MODEL",
+            hint="predictions need a training whose job says serve: {to: …}",
+            for_peer="it has kept nothing of that training to predict with",
+        )
+    if serve.to not in (predict.to, "both"):
+        reason = f"the training job's serve.to is {serve.to}: the {predict.to} party gets no predictions"
+        raise PolicyError(
+            reason, code="E_PREDICT", hint="train with serve.to: both, or ask at the other party", for_peer=reason
+        )
+
+
+def column_kinds(encoder: str) -> dict[str, Kind]:
+    """Column → kind, of the columns that a model reads: a short file read by itself may look otherwise.
+
+    Args:
+        encoder: JSON, as :attr:`Kept.encoder`.
+
+    Raises:
+        StateError: it is not an encoder (``E_STATE_CORRUPT``).
+    """
+    return {column.name: column.kind for column in Encoder.from_json(encoder).columns}

@@ -1,0 +1,52 @@
+"""What each party learns from predictions, with a job's numbers, in words; see docs/privacy.md."""
+
+from __future__ import annotations
+
+from vfl_node.job import Predict
+from vfl_node.ledger import Learnt
+from vfl_node.training.prediction.protocol import Predicted, Served
+
+
+def learnt(predict: Predict, *, active: str, passive: str, made: Served | Predicted) -> dict[str, tuple[Learnt, ...]]:
+    """Party → what it learnt.
+
+    Args:
+        predict: the job's section.
+        active: name of the party.
+        passive: likewise.
+        made: what was exchanged; of a service in this attempt.
+    """
+    if isinstance(made, Predicted):
+        rows, which = made.shared, "each shared row of the new alignment"
+        asked: tuple[Learnt, ...] = ()
+    elif made.unnamed:
+        rows, which = made.rows * made.batches, "rows that are not named, made-up ones and the wanted one's batch among them"
+        asked = (
+            Learnt(
+                "requests",
+                made.batches,
+                f"how many batches of {made.rows} rows {passive} asked for; a known record may be recognised as one of "
+                f"its batch by whoever compares with training",
+            ),
+        )
+    else:
+        rows, which = made.rows * made.batches, "each row of the batches asked for"
+        asker = active if predict.to == "active" else passive
+        asked = (
+            Learnt("requests", made.batches, f"which of the agreed batches of {made.rows} rows {asker} asked for, and when"),
+        )
+    embeddings = Learnt(
+        "embeddings",
+        rows,
+        f"from {passive} an embedding of {which}: values of {passive}'s columns can be inferred from them in part, and for "
+        f"shared rows which are not its own, as in training (see docs/privacy.md)",
+    )
+    if predict.to == "active":
+        return {active: (embeddings,), passive: asked}
+    probabilities = Learnt(
+        "predictions",
+        rows,
+        f"from {active} the model's probability for {which}, its own or not: from enough of them a copy of the model "
+        f"can be trained, and something of {active}'s labels and columns inferred (see docs/privacy.md)",
+    )
+    return {active: (embeddings, *asked), passive: (probabilities,)}
