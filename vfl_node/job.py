@@ -422,6 +422,8 @@ class Job(Frozen):
             )
         if self.train.classes > 2:
             raise ValueError("evaluate.matched is for two classes")
+        if self.align.dummies:
+            raise ValueError("evaluate.matched counts shared rows, and align.dummies hide how many there are: leave one out")
 
     def _why_intersection_is_hidden(self) -> str:
         if self.align.protocol == "apsi":

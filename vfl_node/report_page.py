@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,6 @@ def render(report: dict[str, Any]) -> str:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     environment.filters |= {
-        "attack": attack_name,
         "bytes": human_bytes,
         "count": human_count,
         "duration": human_seconds,
@@ -133,6 +132,12 @@ def csp_source(text: str) -> str:
 def attack_name(attack: str) -> str:
     """An attack's name for people."""
     return ATTACKS[attack][0] if attack in ATTACKS else attack.replace("_", " ")
+
+
+def attacks_told(attacks: Mapping[str, float | None]) -> str:
+    """The newest AUC of each attack in one line; empty where there is none."""
+    told = [f"{attack_name(name)} {auc:.2f}" for name, auc in attacks.items() if auc is not None]
+    return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(told)}" if told else ""
 
 
 def human_bytes(count: float) -> str:

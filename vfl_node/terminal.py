@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from vfl_node import report_page
+
+
+class _Bars(Progress):
+    """Bars, and one line below them."""
+
+    below = ""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        """As in the base."""
+        yield from super().get_renderables()
+        if self.below:
+            yield Text(f"  {self.below}")
 
 
 class Shown:
@@ -18,7 +34,8 @@ class Shown:
         self._title = title
         self._terminal = sys.stderr.isatty()
         self._last: tuple[Any, ...] = ()
-        self._bars = Progress(
+        self._said = {"remark": "", "note": ""}
+        self._bars = _Bars(
             SpinnerColumn(),
             TextColumn("{task.description:<28}"),
             BarColumn(),
@@ -42,16 +59,17 @@ class Shown:
         phase, total = view["phase"], view["total"]
         if not self._terminal:
             tenth = 10 * view["done"] // total if total else 0
-            key = (view["state"], phase, tenth, view["note"])
+            key = (view["state"], phase, tenth, view["note"], view["remark"])
             if key != self._last:
                 self._last = key
-                names = ("id", "state", "phase", "done", "total", "unit", "loss", "note")
-                line = {name: view[name] for name in names if view.get(name) not in (None, "")}
+                names = ("id", "state", "phase", "done", "total", "unit", "loss", "attacks", "remark", "note")
+                line = {name: view[name] for name in names if view.get(name) not in (None, "", {})}
                 print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: T201
             return
-        if view["note"] and (view["note"],) != self._last:
-            self._last = (view["note"],)
-            self._bars.console.print(f"  {view['note']}", markup=False, highlight=False)
+        for kind, said in self._said.items():
+            if view[kind] and view[kind] != said:
+                self._said[kind] = view[kind]
+                self._bars.console.print(f"  {view[kind]}", markup=False, highlight=False)
         if not total:
             return
         for name, task in self._tasks.items():
@@ -59,5 +77,6 @@ class Shown:
                 self._bars.update(task, completed=self._bars.tasks[task].total)
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
+        self._bars.below = report_page.attacks_told(view["attacks"])
         loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
         self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=loss)

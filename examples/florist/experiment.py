@@ -29,7 +29,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
-from vfl_node.job import Evaluate, OwnedShares, Train, load_job
+from vfl_node.job import Evaluate, Train, load_job
 from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
 from vfl_node.training.halves import ActiveHalf, PassiveHalf, classifier, local_rate
 from vfl_node.training.learner import Inputs, under
@@ -125,9 +125,10 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
         if trial.watched:
             measured = training.measure()["plain"]
             curve.append((step, loss, measured["nll"], measured["auc"]))
+    found = [training.attacked(epochs) for epochs in trial.attacked]
     return {
         "test": training.measure(),
-        "attacks": {name: [attacked[name] for attacked in map(training.attacked, trial.attacked)] for name in trial.attacks},
+        "attacks": {name: [of[name] for of in found] for name in trial.attacks if found},
         "curve": curve,
         "real": training.real,
     }
@@ -219,9 +220,9 @@ class Training:
         trial, active = self._trial, self._halves[ACTIVE]
         ways = {"plain": Calibration.from_json(active.scoring()["calibration"])}
         if trial.labels == "majority" and trial.calibration == "none" and not trial.real_only:
-            shares = OwnedShares(active=1 - trial.beta, passive=1 - trial.alpha)
-            ways["te"] = calibration("test", Composition.of(self._halves[ACTIVE]._task.alignment, shares), 0.0)
-            ways["te-labels"] = calibration("test", Composition.of(self._halves[ACTIVE]._task.alignment, shares, "labels"), 0.0)
+            p_a, p_p = 1 - trial.beta, 1 - trial.alpha
+            ways["te"] = calibration("test", Composition(p_a * p_p, p_a * (1 - p_p), 1 - p_a), 0.0)  # eq. 3
+            ways["te-labels"] = calibration("test", Composition(p_a, 0.0, 1 - p_a), 0.0)
         return ways
 
     @torch.no_grad()

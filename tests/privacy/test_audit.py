@@ -206,7 +206,7 @@ def test_it_follows_a_bounded_number_of_rows_half_of_them_synthetic_if_there_are
 def test_its_work_in_an_epoch_is_bounded(split: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds smaller than the product's: 100 positions, 50 rows compared with batches of 100, two projections of 30 rows."""
     world = split()
-    for name, value in {"FOLLOWED": 100, "PAIRS": 5000, "SPECTRAL_BATCHES": 2, "SPECTRAL_ROWS": 30}.items():
+    for name, value in {"FOLLOWED": 100, "PAIRS": 5000, "SPECTRAL_BATCHES": 2, "SAMPLE": 30}.items():
         monkeypatch.setattr(auditing, name, value)
     compared: list[int] = []
     projected: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -242,7 +243,6 @@ def test_the_passive_party_gets_the_probability_of_its_real_columns(world: Make,
     (found,) = made.ask(TO_PASSIVE, made.known(made.parties.lab, view.rows[own]))
     expected = scorer._calibration.probability(by_hand(made, own), scorer._rates(own))
     assert found == pytest.approx(np.clip(expected, 0, 1), abs=1e-5)
-    assert not made.bodies("PredictionAsk")[0] == b""
 
 
 def test_calibrated_predictions_differ_by_what_each_party_knows(world: Make) -> None:
@@ -358,6 +358,11 @@ def test_the_number_of_new_rows_does_not_show(world: Make) -> None:
     assert made.sizes() != seen[0]
 
 
+def asked_by(batches: Batches, number: int, view: Alignment) -> NDArray[np.int64]:
+    """The own rows at the positions that are asked for by this batch; :data:`NOT_MINE` among them."""
+    return view.rows[[position for position in range(len(view)) if batches.find(np.array([position]))[0][0] == number]]
+
+
 def repeated(first: NDArray[np.float32], second: NDArray[np.float32]) -> int:
     """How many rows of two conversations are the same."""
     return sum((Counter(map(bytes, first)) & Counter(map(bytes, second))).values())
@@ -382,7 +387,7 @@ def test_a_known_row_has_the_company_of_its_batch_whenever_it_is_asked_for(world
     made = world(active_features=False)
     lab, view = made.parties.lab, made.parties.lab_view
     batches = made.sides[1].batches
-    mates = [row for row in view.rows[batches.positions(0)] if row != NOT_MINE]
+    mates = [row for row in asked_by(batches, 0, view) if row != NOT_MINE]
     seen = set()
     for row in mates:
         made.ask(TO_PASSIVE, Request(taken(lab, np.array([row]))))
@@ -408,7 +413,8 @@ def test_new_rows_are_not_told_from_filler_by_their_nearest_neighbour(world: Mak
     copied = rows.copy()
     copied[~wanted] = copied[~wanted][0]
     assert attack(copied, wanted) > 0.95
-    assert attack(rows, wanted) == pytest.approx(0.5, abs=0.2)
+    assert attack(rows, wanted) == pytest.approx(0.5, abs=0.2)  # .51 on average over requests, sd .04
+    assert auc(wanted, np.arange(256.0)) == pytest.approx(0.5, abs=0.2)  # nor by their places
 
 
 # What shows, and what does not.
@@ -437,7 +443,7 @@ def test_rows_of_one_batch_are_asked_for_with_the_same_bytes(world: Make, predic
     seen: dict[int, set[Any]] = {0: set(), 1: set()}
     answers = []
     for number, transcripts in seen.items():
-        for row in view.rows[batches.positions(number)]:
+        for row in asked_by(batches, number, view):
             if row != NOT_MINE:
                 answers += made.ask(predict, made.known(table, [row]))
                 transcripts.add(tuple(made.heard))
@@ -477,9 +483,10 @@ def test_made_up_rows_are_those_of_training(world: Make, run: Make) -> None:
     transcript = run(train=made.train, evaluate=Evaluate(test_fraction=0.5))
     transcript(made.parties)
     _, held_out = transcript.schedule(made.parties).split(0, 0.5)
-    tested = [m for m in transcript.transcript if m.DESCRIPTOR.name == "Embedding"][-(-(-len(held_out) // 64)) :]
+    embeddings = [message for message in transcript.transcript if message.DESCRIPTOR.name == "Embedding"]
+    tested = embeddings[len(embeddings) - math.ceil(len(held_out) / made.train.batch_size) :]
     trained = np.concatenate([codec.decode(m.tensor, dtype=torch.float32, shape=tuple(m.tensor.shape)).numpy() for m in tested])
-    scorer, embedder = made.sides
+    _, embedder = made.sides
     served = np.empty((len(made.parties.people), trained.shape[1]), dtype=np.float32)
     for number in range(len(embedder.batches)):
         served[embedder.batches.positions(number)] = embedder.shared(number, embedder.batches.positions(number)).numpy()
@@ -760,22 +767,27 @@ def test_no_new_rows_at_all(world: Make, classes: int) -> None:
 # Batches, what is kept, and the ledger.
 
 
-def test_batches_hold_every_row_and_are_full() -> None:
+@pytest.mark.parametrize(("size", "rows"), [(50, 16), (257, 256), (256, 256), (3, 8), (1, 2), (1000, 7)])
+def test_batches_are_full_and_each_hides_a_row_among_many(size: int, rows: int) -> None:
+    """Also where one row more than a multiple is left."""
+    batches = Batches(bytes(32), size, rows)
+    held = [batches.positions(number) for number in range(len(batches))]
+    assert len(batches) == math.ceil(size / rows)
+    assert all(len(positions) == rows for positions in held)
+    everything = np.arange(size)
+    numbers, places = batches.find(everything)
+    assert (numbers == np.arange(len(batches))).all()
+    assert (np.concatenate(held)[places] == everything).all()
+    asked_for = np.bincount(places // rows)
+    assert asked_for.min() >= size // len(batches) > min(size, rows) / 2 - 1
+    assert size < 10 or (np.concatenate(held)[:size] != everything).any()
+
+
+def test_places_of_some_rows_in_the_batches_they_need() -> None:
     batches = Batches(bytes(32), 50, 16)
-    assert len(batches) == 4
-    held = [batches.positions(number) for number in range(4)]
-    assert all(len(positions) == 16 for positions in held)
-    assert sorted(np.concatenate(held)[:50]) == list(range(50))
-    assert set(held[3][2:]) <= set(held[0])
-    numbers, places = batches.find(np.array([7, 7, 3]))
-    assert (np.concatenate([held[number] for number in numbers])[places] == [7, 7, 3]).all()
-    assert (batches.positions(0) != np.arange(16)).any()
-
-
-def test_a_batch_larger_than_all_rows_repeats_them() -> None:
-    batches = Batches(bytes(32), 3, 8)
-    assert len(batches) == 1
-    assert Counter(batches.positions(0).tolist()) == {row: (3 if row in batches.positions(0)[:2] else 2) for row in range(3)}
+    wanted = np.array([7, 7, 3])
+    numbers, places = batches.find(wanted)
+    assert (np.concatenate([batches.positions(number) for number in numbers])[places] == wanted).all()
 
 
 def test_fingerprints_name_seed_size_and_rows() -> None:

@@ -39,7 +39,9 @@ def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
         "total": 0,
         "unit": "",
         "note": "",
+        "remark": "",
         "loss": None,
+        "attacks": {},
         "parties": ["clinic", "lab"],
         "submitted": "2026-03-01T10:00:00+00:00",
         "finished": None,
@@ -294,6 +296,22 @@ def test_the_board_shows_states_progress_peers_and_reports(view: View) -> None:
     assert '/jobs/done-1/report.html">Report' in html
     assert "bank (not connected)" in html
     assert html.count("<progress") == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/running-1"])
+def test_pages_show_the_audit_and_what_training_costs_while_it_runs(view: View, path: str) -> None:
+    view.all[0] |= {
+        "attacks": {"longitudinal": None, "same_step_twin": 0.514, "spectral": 0.5},
+        "remark": "training on <b>the union",
+    }
+    html = browser(view).get(path).text
+    assert "AUC of own attacks on what is sent, 0.5 is chance: same-step twin 0.51, spectral 0.50<" in html
+    assert html.count("own attacks") == 1
+    assert "training on &lt;b&gt;the union" in html
+    view.all[0] |= {"attacks": {"longitudinal": None}, "state": "cancelled"}
+    html = browser(view).get(path).text
+    assert "own attacks" not in html
+    assert "the union" not in html
 
 
 def test_hostile_names_stay_text(view: View) -> None:

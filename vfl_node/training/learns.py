@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from vfl_node.job import Evaluate, Train
 from vfl_node.ledger import Learnt
+from vfl_node.training import matched
 
 COPIED = {
     "sampling": "for some or most of them: a copied row has a twin",
@@ -37,10 +38,12 @@ def active_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Tr
         f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
         f"from them in part (see docs/privacy.md)",
     )
+    counts = matched.active_learns(peer, held_out) if evaluate.matched else ()
     if lacks == 0:
-        return (embeddings,)
+        return (embeddings, *counts)
     return (
         embeddings,
+        *counts,
         Learnt(
             "membership",
             lacks,
@@ -64,8 +67,9 @@ def passive_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: T
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
         told = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
         figures = Learnt("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {told}")
+    counts = matched.passive_learns(peer) if evaluate.matched else ()
     if lacks == 0:
-        return (gradients, figures)
+        return (gradients, figures, *counts)
     if train.missing.labels in CONSTANT:
         told = (
             f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
@@ -75,4 +79,4 @@ def passive_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: T
         told = f"which records {peer} lacks can be inferred for some: their labels fit worse (see docs/privacy.md)"
     else:
         told = f"which records {peer} lacks can be inferred over epochs: their labels change (see docs/privacy.md)"
-    return (gradients, Learnt("membership", lacks, told), figures)
+    return (gradients, Learnt("membership", lacks, told), figures, *counts)

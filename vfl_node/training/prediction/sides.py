@@ -101,7 +101,7 @@ class Embedder(Side):
             self._substitute.restore(under("substitute", kept.weights))
 
     def shared(self, number: int, positions: Positions) -> Tensor:
-        """Embedding float32[B, d] of batch ``number``, at ``positions``; the same bits again."""
+        """Embedding float32[B, d] of batch ``number``, at ``positions``; the same bits again on one machine."""
         with torch.no_grad():
             embedding: Tensor = self._bottom(*self.inputs.at(positions))
             if self._substitute is None:
@@ -114,7 +114,8 @@ class Embedder(Side):
 
         A known row with the columns of training is sent as the whole agreed batch it belongs to:
         the active party may recognise it from training, but never sees it in other company. The
-        others are mixed with made-up rows, new ones for each table and the same for the same one.
+        others are mixed with made-up rows (``interpolated``), new ones for each table and the
+        same for the same one: filler that came again would be known by it.
 
         Raises:
             DataError: the table lacks a column of the model (``E_COLUMN``).
@@ -195,7 +196,8 @@ class Scorer(Side):
     def expected(self, positions: Positions, embedding: Tensor) -> Probabilities:
         """Probabilities for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
 
-        But for an intersection it does not know whether the peer's columns are real.
+        But for an intersection it does not know whether the peer's columns are real; with which
+        share they are is taken from training, for the rows of a new union as well.
         """
         logits, base_rate = self._logits(positions, embedding), self._rates(positions)
         meant = self._calibration.probability if self.alignment.protocol == "psi" else self._calibration.expectation

@@ -1,8 +1,8 @@
-"""``jittered``: a random own row moved as far as a near one is away, in any direction.
+"""``jittered``: a random own row, each column with noise as large as the gap to a near row's.
 
 A copied row has a twin at distance 0. With noise of one size for all rows, one in a crowd
-becomes an outlier and one on its own keeps its twin; noise as long as the gap to a near row
-does neither. A table without a number that can move has mixtures of two rows, often like one
+becomes an outlier and one on its own keeps its twin; noise of the size of the gaps does
+neither, and stays small where near rows agree. A table without a number that can move has mixtures of two rows, often like one
 of them. Ours: the paper copies rows (``sampling``).
 """
 
@@ -22,9 +22,9 @@ EXCHANGED = 0.5
 
 
 class Jittered:
-    """x + N(0, s²/k) in the k numbers that can move, s their distance to z, one of the 5 rows nearest to x.
+    """x + ε(z − x), ε ~ N(0, 1) in each column, z one of the 5 rows nearest to x that differ from it.
 
-    Cells that no noise fits (:func:`~vfl_node.training.missing.features.rows.atoms`) stay.
+    On average it is as far from x as z is. Cells that no noise fits (:func:`~vfl_node.training.missing.features.rows.atoms`) stay.
     Categories come from x or z, each by itself.
 
     Cost: that of :func:`~vfl_node.training.missing.features.near.near`.
@@ -39,14 +39,11 @@ class Jittered:
         """As :meth:`Rows.__call__`."""
         which = randomness.derive("near").choices(self._near.shape[1], len(sources))
         x, z = self._features.take(sources), self._features.take(self._near[sources, which])
-        movable = ~self._atoms[sources]
-        gaps = np.square(z.numeric - x.numeric).sum(axis=1, where=movable)  # (b,)
-        sd = np.sqrt(gaps / np.maximum(movable.sum(axis=1), 1)).astype(np.float32)
         noise = torch.randn(x.numeric.shape, generator=randomness.derive("noise").torch()).numpy()
-        moved = np.clip(x.numeric + sd[:, None] * noise, -CLIP, CLIP)
+        moved = np.clip(x.numeric + noise * (z.numeric - x.numeric), -CLIP, CLIP)
         exchanged = uniform(x.categorical.shape, randomness.derive("exchanged")) < EXCHANGED
         return Features(
-            np.where(movable, moved, x.numeric),
+            np.where(self._atoms[sources], x.numeric, moved),
             np.where(exchanged, z.categorical, x.categorical),
             x.cardinalities,
         )

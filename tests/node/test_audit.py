@@ -1,0 +1,50 @@
+"""A node stops a training that tells too much of who its records are; its peer is told no more than that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+STANDS_OUT = """\
+train:
+  {bottom: [16], active_bottom: [4], top: [8], epochs: 40, batch_size: 64, learning_rate: 0.003, missing: {features: gaussian}}
+evaluate: {test_fraction: 0.2, metrics: [nll]}
+"""
+COPIES = STANDS_OUT.replace("gaussian", "sampling")
+LIMIT = {"limits": {"max_attack_auc": 0.9}}
+
+
+@pytest.mark.parametrize(("stopper", "other"), [("lab", "clinic"), ("clinic", "lab")])
+def test_the_one_who_stops_knows_why_and_its_peer_does_not(federation: Any, stopper: str, other: str) -> None:
+    limit = {"limits": {"max_attack_auc": 0.9 if stopper == "lab" else 0.51}}
+    federation.start_both(**(limit if stopper == "lab" else {}))
+    if stopper == "clinic":
+        federation.kill("clinic")
+        federation.start("clinic", **limit)
+    job_id = federation.submit(STANDS_OUT)
+    stopped, told = federation.end(stopper, job_id), federation.end(other, job_id)
+    assert stopped["state"] == told["state"] == "failed"
+    assert stopped["error"]["code"] == "E_LEAK"
+    assert "at an AUC of" in stopped["error"]["message"]
+    assert told["error"]["code"] == "E_PEER"
+    assert f"stopped by {stopper}'s policy (E_STOPPED)" in told["error"]["message"]
+    said = json.dumps(told) + federation.log(other)
+    assert not any(word in said for word in ("E_LEAK", "max_attack_auc", "AUC of"))
+
+
+def test_a_strategy_below_the_limit_is_not_stopped(federation: Any) -> None:
+    federation.start_both(**LIMIT)
+    job_id = federation.submit(COPIES)
+    assert federation.end("lab", job_id)["state"] == "done"
+    assert federation.end("clinic", job_id)["state"] == "done"
+    attacks = [epoch["attacks"] for epoch in federation.report("lab", job_id)["training"]["epochs"]]
+    assert all("spectral" in found for found in attacks)
+
+
+def test_who_owns_every_shared_row_has_nothing_to_tell(federation: Any) -> None:
+    federation.start_both(limits={"max_attack_auc": 0.501})
+    job_id = federation.submit("align: {protocol: psi}\n" + COPIES)
+    assert federation.end("lab", job_id)["state"] == "done"
+    assert all(epoch["attacks"] == {} for epoch in federation.report("lab", job_id)["training"]["epochs"])

@@ -1,0 +1,58 @@
+"""What a job's owner sees of it while it runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from vfl_node.errors import Cancelled
+from vfl_node.node.live import ALONE, AT_REST, LiveProgress, Stop
+
+
+@pytest.fixture
+def progress() -> LiveProgress:
+    return LiveProgress("job", Stop())
+
+
+def test_a_live_view_has_the_keys_of_one_at_rest(progress: LiveProgress) -> None:
+    assert progress.snapshot() == AT_REST | {"phase": "waiting"}
+
+
+def test_figures_stay_until_newer_ones_are_known(progress: LiveProgress) -> None:
+    progress.note(loss=0.5, attacks={"spectral": 0.51, "longitudinal": None})
+    progress.note(local_loss=0.4)
+    view = progress.snapshot()
+    assert (view["loss"], view["attacks"]) == (0.5, {"spectral": 0.51, "longitudinal": None})
+    assert view["note"] == ALONE
+    progress.note(attacks={"spectral": 0.6})  # a party that is not told the loss
+    view = progress.snapshot()
+    assert (view["loss"], view["attacks"], view["note"]) == (0.5, {"spectral": 0.6}, "")
+    progress.note(loss=0.3, attacks={})
+    assert progress.snapshot()["attacks"] == {"spectral": 0.6}
+
+
+def test_a_remark_outlives_phases_and_a_note_does_not(progress: LiveProgress) -> None:
+    progress.remark("training on the union")
+    progress.say("waiting for lab")
+    progress.phase("train", 10, "batches")
+    progress.advance(3)
+    view = progress.snapshot()
+    assert (view["remark"], view["note"], view["done"]) == ("training on the union", "", 3)
+
+
+def test_what_is_shown_does_not_change_behind_the_reader(progress: LiveProgress) -> None:
+    given = {"spectral": 0.51}
+    progress.note(attacks=given)
+    view = progress.snapshot()
+    given["spectral"] = 0.9
+    progress.note(attacks={"row_loss": 0.7})
+    assert view["attacks"] == {"spectral": 0.51}
+    assert AT_REST["attacks"] == {}
+
+
+def test_a_stop_is_heard_at_an_epochs_end() -> None:
+    stop = Stop()
+    progress = LiveProgress("job", stop)
+    stop.ask(Cancelled("cancelled"))
+    with pytest.raises(Cancelled):
+        progress.note(loss=0.1)
+    progress.remark("training on the union")  # says no more than what is so

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from vfl_node.node.live import AT_REST
+from vfl_node.terminal import Shown
+
+ATTACKS = {"longitudinal": None, "same_step_twin": 0.514, "spectral": 0.5}
+
+
+def view(**changes: Any) -> dict[str, Any]:
+    head = {"id": "trial-1", "state": "running"}
+    return head | AT_REST | {"phase": "train", "done": 1, "total": 10, "unit": "batches"} | changes
+
+
+def test_json_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    with Shown("trial") as shown:
+        shown.update(view())
+        shown.update(view(loss=0.5))  # no tenth further, and nothing new to say
+        shown.update(view(done=2, loss=0.5, attacks=ATTACKS, remark="training on the union"))
+    first, second = map(json.loads, capsys.readouterr().err.splitlines())
+    assert not {"loss", "attacks", "remark", "note"} & set(first)
+    assert second == {
+        "id": "trial-1",
+        "state": "running",
+        "phase": "train",
+        "done": 2,
+        "total": 10,
+        "unit": "batches",
+        "loss": 0.5,
+        "attacks": ATTACKS,
+        "remark": "training on the union",
+    }
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    written = io.StringIO()
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("vfl_node.terminal.Console", lambda stderr: Console(file=written, force_terminal=True, width=100))
+    return written
+
+
+def test_a_terminal_shows_the_audit_below_the_bars_and_each_remark_once(terminal: io.StringIO) -> None:
+    with Shown("trial") as shown:
+        shown.update(view(remark="training on [the] union"))
+        shown.update(view(remark="training on [the] union", note="waiting for lab", loss=0.1234, attacks=ATTACKS))
+        shown.update(view(remark="training on [the] union", note="waiting for lab", done=4))
+    text = terminal.getvalue()
+    assert text.count("training on [the] union") == 1
+    assert text.count("waiting for lab") == 1
+    assert "loss 0.1234" in text
+    assert "AUC of own attacks on what is sent, 0.5 is chance: same-step twin 0.51, spectral 0.50" in text
