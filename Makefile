@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-compose lint types contracts proto proto-check bench-align bench-paillier clean
+.PHONY: help demo test test-all test-compose lint types contracts proto proto-check bench-align bench-paillier bench-florist clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -53,6 +53,12 @@ bench-align: $(VENV)/bench.stamp ## measure the alignment protocols beside anoth
 
 bench-paillier: $(VENV)/bench-paillier.stamp ## measure Paillier beside phe, one core and two, about 5 minutes
 	$(BIN)/python -m benchmarks.paillier
+
+bench-florist: export OMP_NUM_THREADS := 1
+
+bench-florist: $(VENV)/dev.stamp ## measure split training beside one joint network, the audit, and the prediction service, about 2 minutes
+	$(BIN)/python -m benchmarks.florist
+	$(BIN)/python -m benchmarks.predictions
 
 clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -132,6 +132,18 @@ def test_align_in_stages(align: Callable[..., tuple[str, dict[str, Any]]]) -> No
     assert "peak of all stages, 500 ids, GiB" in text
 
 
+def test_predictions() -> None:
+    text = ran("-m", "benchmarks.predictions", "--records", "80", "--requests", "3", "--batch-size", "8")
+    for role in ("active", "passive"):
+        for records, requests in ((1, 3), (80, 2)):
+            (row,) = [line for line in text.splitlines() if line.startswith(f"| loopback | {role} | {records} | {requests} |")]
+            latencies = [float(cell) for cell in row.strip("| ").split(" | ")[4:]]
+            assert latencies == sorted(latencies)
+            assert latencies[0] > 0
+            counted = text.partition(f"to {role}, {records} of 80 records:\n")[2].partition("\n\n")[0]
+            assert sum(int(line.split()[-1]) for line in counted.splitlines()) == requests
+
+
 def row_of(protocol: str, ids: int, seconds: float, *, where: str = "memory", system: str = "vfl-node") -> dict[str, Any]:
     """A row that took ``seconds`` of everything and as many bytes, and a tenth to start up."""
 

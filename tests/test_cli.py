@@ -43,7 +43,7 @@ def test_version_and_help() -> None:
     assert command("--version").stdout.strip() == vfl_node.__version__
     shown = command("--help")
     assert shown.returncode == 0
-    for name in ("init", "certify", "run", "submit", "jobs", "watch", "cancel"):
+    for name in ("init", "certify", "run", "submit", "predict", "jobs", "watch", "cancel"):
         assert name in shown.stdout
 
 
@@ -95,6 +95,10 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
     result = command("run", job, *words, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert "union 200, intersection 120" in result.stdout
+    assert "this job trains on the union: 160 rows an epoch" in result.stdout
+    assert "the intersection would take 96 rows an epoch" in result.stdout
+    for name in ("clinic", "lab"):
+        assert "training on the union: 160 rows an epoch" in (tmp_path / "out" / "logs" / f"{name}.log").read_text()
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["party"] == "clinic"
     assert json.loads((tmp_path / "out" / "lab" / "report.json").read_text())["party"] == "lab"
@@ -165,3 +169,19 @@ def test_init_and_certify(tmp_path: Path) -> None:
     assert command("certify", tmp_path / "clinic", "--authority", tmp_path / "ca").returncode == 0
     assert (tmp_path / "clinic" / "node.crt").exists()
     refused(command("--role", "passive", "--config", tmp_path / "clinic" / "node.yaml"), 2, "says role: active")
+
+
+def test_mistakes_in_predictions(job: Path, trial: Any, tmp_path: Path) -> None:
+    assert command("init", "clinic", "--role", "active", tmp_path / "clinic").returncode == 0
+    config = ("--config", tmp_path / "clinic" / "node.yaml")
+    out = ("--out", tmp_path / "p.csv")
+    refused(
+        command("predict", "trial-1", "--data", tmp_path / "none.csv", *out, *config), 2, "cannot read", "none.csv", "E_FILE"
+    )
+    nowhere = ("--out", tmp_path / "none" / "p.csv")
+    refused(command("predict", "trial-1", "--data", trial.clinic, *nowhere, *config), 2, "no folder", "hint:")
+    refused(command("predict", "trial-1", "--data", trial.clinic, *out, *config), 2, "not running", "E_NOT_RUNNING")
+    job.write_text(job.read_text().replace(TRAIN, "predict: {model: trial-1, to: active}\n"))
+    data = ["--data", f"active={trial.clinic}", "--data", f"passive={trial.lab}"]
+    refused(command("run", job, *data, "--out", tmp_path / "out"), 2, "a job that predicts", "vfl-node predict")
+    assert not (tmp_path / "p.csv").exists()

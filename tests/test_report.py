@@ -18,6 +18,7 @@ from vfl_node.job import FeatureStrategy, Job, LabelStrategy
 from vfl_node.ledger import Learnt
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import Report
+from vfl_node.training.prediction import Predicted, Served
 from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Traffic
 
@@ -176,6 +177,18 @@ def build(job: Job | None = None, *, party: str = "clinic", training: TrainingRe
     return report.build(**(given | changes))
 
 
+def predicting(rows: str, *, party: str) -> Report:
+    """Predictions for clinic by the model of an earlier job, as ``party`` reports them."""
+    document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}}
+    job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "active", "rows": rows}})
+    asks = party == "clinic"
+    if rows == "known":
+        known = {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
+        return build(job, party=party, predictions=Served(rows=256, requests=3 if asks else 0, batches=7), **known)
+    shared = np.arange(453 if asks else 0)
+    return build(job, party=party, predictions=Predicted(shared, shared / 453, shared=569))
+
+
 REPORTS = {
     "active": lambda: build(),
     "repeated": lambda: build(a_job(repeats=10), training=REPEATED),
@@ -230,6 +243,10 @@ REPORTS = {
     "strategies": lambda: build(
         a_job(missing={"labels": "random-pred", "draws": 5, "features": "gaussian", "calibration": "train"})
     ),
+    "predictions, known, asker": lambda: predicting("known", party="clinic"),
+    "predictions, known, asked": lambda: predicting("known", party="lab"),
+    "predictions, new, asker": lambda: predicting("new", party="clinic"),
+    "predictions, new, asked": lambda: predicting("new", party="lab"),
     "empty set": lambda: build(a_job(train=False), alignment=Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, 4, 0)),
 }
 cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
@@ -615,6 +632,38 @@ def test_strategies_are_those_that_were_needed(party: str, align: dict[str, Any]
     assert regression().training.strategies is None
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "predictions, known, asker",
+            "Predictions 3 requests answered 7 batches exchanged By the model of job trial-1 , for clinic: records that",
+        ),
+        ("predictions, known, asked", "Predictions 7 batches exchanged By the model of job trial-1 , for clinic: records that"),
+        ("predictions, known, asked", "Nothing was aligned for these predictions"),
+        ("predictions, new, asker", "Predictions 453 records predicted 569 records in the union By the model of job trial-1"),
+        (
+            "predictions, new, asked",
+            "Predictions 569 records in the union By the model of job trial-1 , for clinic: new records",
+        ),
+        ("predictions, new, asked", "predict model trial-1 , to active , rows new"),
+    ],
+)
+def test_page_of_predictions(name: str, words: str) -> None:
+    seen = text(page(REPORTS[name]()))
+    assert words in seen
+    assert "Aligned 5" not in seen
+    assert "Calibration" not in seen
+
+
+def test_what_predictions_tell_is_in_the_ledger() -> None:
+    for name, active, passive in (("known", ["embeddings"], ["requests"]), ("new", ["set size", "embeddings"], ["set size"])):
+        learnt = predicting(name, party="clinic").learnt
+        assert [entry.what for entry in learnt["clinic"]] == active
+        assert [entry.what for entry in learnt["lab"]][: len(passive)] == passive
+    assert predicting("known", party="clinic").learnt["clinic"][0].count == 7 * 256
+
+
 def test_every_strategy_and_attack_has_words() -> None:
     for strategies, words in ((LabelStrategy, report_page.LABELS), (FeatureStrategy, report_page.FEATURES)):
         assert set(get_args(strategies)) == set(words)
@@ -743,6 +792,7 @@ def test_page_claims_no_more_than_may_be_said(make) -> None:
     elif built.alignment and built.alignment.protocol == "psi":
         assert "to both which records they share" in seen
     assert ("Training leaks more, and the product measures how much." in seen) == (built.training is not None)
+    assert ("Predictions leak more." in seen) == (built.predictions is not None)
     assert not re.search(
         r"\b(nothing else|nothing more|only the sizes|private|secure|anonymous|zero leakage)\b", seen.replace("private set", "")
     )

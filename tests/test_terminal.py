@@ -14,8 +14,8 @@ ATTACKS = {"longitudinal": None, "same_step_twin": 0.514, "spectral": 0.5}
 
 
 def view(**changes: Any) -> dict[str, Any]:
-    head = {"id": "trial-1", "state": "running"}
-    return head | AT_REST | {"phase": "train", "done": 1, "total": 10, "unit": "batches"} | changes
+    now = {"id": "trial-1", "state": "running", "phase": "train", "done": 1, "total": 10, "unit": "batches"}
+    return AT_REST | now | changes
 
 
 def test_json_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,10 +47,12 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 
 def test_a_terminal_shows_the_audit_below_the_bars_and_each_remark_once(terminal: io.StringIO) -> None:
+    known = {"remark": "training on [the] union"}
     with Shown("trial") as shown:
-        shown.update(view(remark="training on [the] union"))
-        shown.update(view(remark="training on [the] union", note="waiting for lab", loss=0.1234, attacks=ATTACKS))
-        shown.update(view(remark="training on [the] union", note="waiting for lab", done=4))
+        shown.update(view(**known))
+        known |= {"note": "waiting for lab", "loss": 0.1234, "attacks": ATTACKS}
+        shown.update(view(**known))
+        shown.update(view(**known, done=4))
     text = terminal.getvalue()
     assert text.count("training on [the] union") == 1
     assert text.count("waiting for lab") == 1

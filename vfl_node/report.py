@@ -25,6 +25,8 @@ from vfl_node.files import write_whole
 from vfl_node.job import FeatureStrategy, Flow, Job, LabelStrategy, Name, Parties, Train
 from vfl_node.ledger import Learnt
 from vfl_node.settings import Role, role_in
+from vfl_node.training.prediction import Predicted, Served
+from vfl_node.training.prediction import learnt as learnt_by_predictions
 from vfl_node.training.task import TrainingResult
 from vfl_node.transport.channel import Traffic
 
@@ -170,6 +172,17 @@ class Matched(Section):
     rows: Count | None
 
 
+class Predictions(Section):
+    """Predictions by the model of an earlier job. Of a service they are counted since this node last began with it."""
+
+    model: str = Field(description="the job that trained it")
+    to: Name = Field(description="the party that asked, and got them")
+    rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
+    requests: Count | None = Field(description="known: answered to this party; null at the other one, and for new rows")
+    batches: Count | None = Field(description="known: batches exchanged; null for new rows")
+    records: Count | None = Field(description="new: this party's records that were predicted; null at the other one")
+
+
 class Entry(Section):
     """One thing that a party learnt, as :class:`vfl_node.ledger.Learnt`."""
 
@@ -207,6 +220,7 @@ class Report(Section):
         "ask, and at the passive party"
     )
     gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
+    predictions: Predictions | None = Field(description="null for a job that makes none")
     phases: dict[str, PhaseTraffic]
     learnt: dict[Name, tuple[Entry, ...]] = Field(description="party → what it learnt from the protocols")
     versions: dict[str, str]
@@ -241,7 +255,7 @@ def build(
     max_attack_auc: float | None,
     traffic: Mapping[str, Traffic],
     training: TrainingResult | None,
-    predictions: Mapping[str, tuple[Learnt, ...]] | None = None,
+    predictions: Served | Predicted | None = None,
     started: str,
     finished: str,
     versions: Mapping[str, str],
@@ -259,7 +273,7 @@ def build(
         traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
             coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
         training: None for a job that only aligns, or predicts.
-        predictions: party → what it learnt from predictions; None where there were none.
+        predictions: of a job that makes some.
         started: ISO 8601 in UTC, ending in ``+00:00``.
         finished: the same.
         versions: of the software, see :func:`installed_versions`.
@@ -284,8 +298,9 @@ def build(
         local_metrics=_metrics(job, training, local=True) if training else None,
         matched_metrics=_matched(training) if training else None,
         gains=_intervals(job, training.gains) if training else None,
+        predictions=_predictions(job, role, predictions) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
-        learnt=_learnt(job, party, alignment, training.learnt if training else predictions),
+        learnt=_learnt(job, party, alignment, training.learnt if training else _learnt_by(job, predictions)),
         versions=dict(versions),
     )
 
@@ -394,6 +409,32 @@ def _metrics(job: Job, result: TrainingResult, *, local: bool) -> Metrics | None
 def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[str, Interval] | None:
     found = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
     return found or None
+
+
+def _predictions(job: Job, role: Role, made: Served | Predicted) -> Predictions:
+    assert job.predict is not None
+    asks = role == job.predict.to
+    requests = batches = records = None
+    if isinstance(made, Served):
+        requests, batches = made.requests if asks else None, made.batches
+    elif asks:
+        records = len(made.rows)
+    return Predictions(
+        model=job.predict.model,
+        to=_data_parties(job)[job.predict.to],
+        rows=job.predict.rows,
+        requests=requests,
+        batches=batches,
+        records=records,
+    )
+
+
+def _learnt_by(job: Job, made: Served | Predicted | None) -> Mapping[str, tuple[Learnt, ...]] | None:
+    return learnt_by_predictions(job.predict, **_data_parties(job), made=made) if job.predict and made else None
+
+
+def _data_parties(job: Job) -> dict[str, str]:
+    return {"active": job.parties.active, "passive": job.parties.passive[0]}
 
 
 def _learnt(

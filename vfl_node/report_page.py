@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,17 +85,7 @@ ATTACKS = {
 
 def render(report: dict[str, Any]) -> str:
     """The page of ``report``, the JSON form of a :class:`vfl_node.report.Report`."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
-    )
-    environment.filters |= {
-        "bytes": human_bytes,
-        "count": human_count,
-        "duration": human_seconds,
-        "signed": signed,
-        "time": human_time,
-    }
-    style = environment.get_template("style.css.j2").render()
+    environment, style = _environment()
     train, parties, alignment = report["job"]["spec"]["train"] or {}, report["parties"], report["alignment"]
     names = [parties["active"], *parties["passive"], *filter(None, [parties["coordinator"]])]
     others = [name for name in names if name != report["party"]]
@@ -122,6 +113,22 @@ def render(report: dict[str, Any]) -> str:
         style_source=csp_source(style),
         settings=_settings(report["job"]["spec"]),
     )
+
+
+@cache
+def _environment() -> tuple[Environment, str]:
+    """Templates, made once, and the style sheet."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters |= {
+        "bytes": human_bytes,
+        "count": human_count,
+        "duration": human_seconds,
+        "signed": signed,
+        "time": human_time,
+    }
+    return environment, environment.get_template("style.css.j2").render()
 
 
 def csp_source(text: str) -> str:
@@ -309,7 +316,11 @@ def _traffic(report: dict[str, Any]) -> Markup:
 
 def _settings(spec: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
     """Section of the job → its settings as (name, YAML value)."""
-    sections = ("align", "train", "evaluate") if spec["train"] else ("align",)
+    sections = [
+        "align",
+        *(("train", "evaluate") if spec["train"] else ()),
+        *(name for name in ("serve", "predict") if spec[name]),
+    ]
     leaves = {section: _leaves(section, spec[section]) for section in sections}
     return {section: [(name.removeprefix(f"{section}."), text) for name, text in of] for section, of in leaves.items()}
 

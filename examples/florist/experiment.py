@@ -43,7 +43,10 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
 
 JOB = Path(__file__).with_name("job.yaml")
-OTHERWISE: dict[str, dict[str, Any]] = {"talkingdata": {"batch_size": 128, "learning_rate": 0.01}}
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "talkingdata": {"batch_size": 128, "learning_rate": 0.01},
+    "made_up": {"batch_size": 64},
+}
 """Settings that differ from those of the job; all were chosen once, on rows that are never tested on (see README.md)."""
 
 ACTIVE, PASSIVE = "bank", "bureau"

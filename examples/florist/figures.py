@@ -1,4 +1,4 @@
-"""Panels of curves with their mean over seeds, as one SVG drawing without style sheet or script."""
+"""Panels of curves as one SVG drawing, without script; curves that coincide still show, each thinner than the one below."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _style(curves: Sequence[Curve], place: int) -> dict[str, str]:
     if curves[place].baseline:
         before = sum(curve.baseline for curve in curves[:place])
         return {"stroke": GREY, "stroke-width": "1.8", "stroke-dasharray": ("7 4", "2 3")[before % 2]}
-    return {"stroke": COLOURS[place % len(COLOURS)], "stroke-width": "1.8"}
+    return {"stroke": COLOURS[place % len(COLOURS)], "stroke-width": f"{max(1.4, 4.2 - 0.5 * place):.1f}"}
 
 
 def _line(svg: ET.Element, points: Sequence[tuple[float, float]], style: dict[str, str]) -> None:

@@ -6,17 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.cli import app
 from vfl_node.configuration import parse
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.node import estimate as estimates
+from vfl_node.node.client import Client
 from vfl_node.node.estimate import Machine, Plan, estimate, measure, notes, table
-from vfl_node.settings import Obfuscation
+from vfl_node.settings import Obfuscation, Settings
 
 ONLY_POWERS = Machine(cores=4, hash_s=0, power_s=1, decode_s=0, find_s=0, sha256_s=0, disk_bytes_per_s=1e15)
 
@@ -52,6 +55,146 @@ def test_rows_to_train_on() -> None:
         "psi": (30, 0),
         "apsi": (200, 170),
     }
+
+
+TRAIN = "\ntrain: {bottom: [10], batch_size: 50, epochs: 4}\nevaluate: {test_fraction: 0.2}"
+
+
+def training(align: str = "protocol: psu", rest: str = TRAIN) -> Job:
+    text = f"name: trial\nparties: {{active: clinic, passive: lab}}\nalign: {{{align}}}{rest}"
+    return parse(text, Job, source="job")
+
+
+def test_training_in_rows_batches_and_bytes_of_each_protocol() -> None:
+    found = estimate(plan(job=training("protocol: apsi, obfuscation: {size: 200}"), rate_mbit_s=1e-3, rtt_ms=100))
+    assert {name: [exact(cost, part) for part in ("epoch_rows", "batches")] for name, cost in found.items()} == {
+        "psu": [856, 18],  # 1070 rows, 214 held out
+        "psi": [24, 1],
+        "apsi": [160, 4],
+    }
+    sent = exact(found["psi"], "train_bytes")
+    assert sent == 2 * 4 * (24 * 40 + 74) + 6 * 40 + 74
+    assert exact(found["psi"], "train_wire_s") == pytest.approx(sent * 8 / 1e3 + 4 * 0.1)
+    open_ended = estimate(plan(job=training(), shared=(0, 100)))
+    assert open_ended["psi"]["epoch_rows"] == (0, 80)
+    assert open_ended["psu"]["epoch_rows"] == (800, 880)
+    assert "train_bytes" not in estimate(plan())["psu"]
+    logistic = training("protocol: psi", "\ntrain: {algorithm: logistic}")
+    assert "train_bytes" not in estimate(plan(job=logistic))["psi"]
+
+
+def test_the_table_has_lines_of_training_where_there_is_one() -> None:
+    titles = [line[0] for line in table(plan(job=training()), estimate(plan(job=training())))]
+    assert titles[-4:] == ["training, rows an epoch", "  in batches", "  sent by both, in all", "  at 1e+09 Mbit/s and 0 ms"]
+    assert [line[0] for line in table(plan(), estimate(plan()))] == titles[:-4]
+
+
+def test_a_part_of_the_records() -> None:
+    some = plan("protocol: psu, at_most: 500")
+    found = estimate(some)
+    assert exact(found["psi"], "rows") == 15  # 30 · 500/1000
+    assert exact(found["psu"], "rows") == 100 + 500 - 15
+    assert exact(found["psi"], "sent_bytes") == (100 + 500) * 32
+    assert any("a fixed random part of so many (align.at_most)" in note for note in notes(some))
+    assert any("lab has 1,000 records" in note for note in notes(some))
+    whole = plan("protocol: psu, at_most: 1000")
+    assert estimate(whole) == estimate(plan())
+    assert not any("at_most" in note for note in notes(whole))
+    both = plan("protocol: psu, at_most: 50")
+    assert exact(estimate(both)["psi"], "rows") == round(30 * 0.5 * 0.05)
+
+
+def test_two_lines_before_the_start() -> None:
+    known = estimates.before_start(training(), {"active": 100, "passive": 1000}, (30, 30))
+    assert known == [
+        "this job trains on the union: 856 rows an epoch, 18 batches, 286.6 KiB in all",
+        "the intersection would take 24 rows an epoch, 1 batch, 8.4 KiB in all",
+    ]
+    other_way = estimates.before_start(training("protocol: psi"), {"active": 100, "passive": 1000}, (30, 30))
+    assert other_way[0].startswith("this job trains on the intersection: 24 rows")
+    assert other_way[1].startswith("the union would take 856 rows")
+    any_number = estimates.before_start(training(), {"active": 100, "passive": 1000})
+    assert any_number[1].startswith("the intersection would take 0 – 80 rows an epoch, 0 – 2 batches")
+    asymmetric = estimates.before_start(
+        training("protocol: apsi, obfuscation: {size: 200}"), {"active": 100, "passive": 1000}, (30, 30)
+    )
+    assert [line.split(" rows")[0] for line in asymmetric] == [
+        "this job trains on the obfuscated set: 160",
+        "the intersection would take 24",
+    ]
+    assert estimates.before_start(job(), {"active": 100, "passive": 1000}, (30, 30)) == []
+
+
+def test_a_node_that_knows_its_own_records_only() -> None:
+    union, common = estimates.before_start(training(), {"active": 100})
+    assert union.startswith("this job trains on the union: at least 80 rows an epoch, at least 2 batches, at least")
+    assert common.startswith("the intersection would take 0 – 80 rows an epoch")
+    bounded, common = estimates.before_start(training("protocol: psu, at_most: 50"), {"passive": 1000})
+    assert bounded.startswith("this job trains on the union: 40 – 80 rows an epoch")
+    assert common.startswith("the intersection would take 0 – 40 rows")
+    hidden = estimates.before_start(training("protocol: apsi, obfuscation: {size: 200}"), {"active": 100})
+    assert [line.split(":")[0].split(" 0")[0] for line in hidden] == ["the intersection would take"]
+
+
+def aligned(protocol: str, rows: int, **changes: Any) -> Alignment:
+    return Alignment(
+        **{
+            "protocol": protocol,
+            "group": "curve25519",
+            "rows": np.arange(rows),
+            "ours": 100,
+            "theirs": 1000,
+            "intersection": 30,
+        }
+        | changes
+    )
+
+
+@pytest.mark.parametrize(
+    ("alignment", "said"),
+    [
+        (
+            aligned("psu", 1070),
+            "training on the union: 856 rows an epoch, 18 batches, 286.6 KiB in all; "
+            "the intersection would take 24 rows an epoch, 1 batch, 8.4 KiB in all",
+        ),
+        (aligned("psu", 1090, intersection=None), "; how many the intersection would take is hidden"),
+        (aligned("psi", 30), "training on the intersection: 24 rows an epoch"),
+        (aligned("psi", 30), "; the union would take 856 rows an epoch"),
+        (aligned("psi", 30, padded=True), "; how many the union would take is hidden"),
+        (aligned("apsi", 200), "training on the obfuscated set: 160 rows an epoch"),
+        (aligned("apsi", 200), "; the intersection would take 24 rows"),
+        (aligned("apsi", 200, intersection=None), "; how many the intersection would take is hidden"),
+    ],
+)
+def test_one_line_after_the_alignment(alignment: Alignment, said: str) -> None:
+    assert said in estimates.after_alignment(training(), alignment)
+    assert estimates.after_alignment(job(), alignment) == ""
+
+
+def test_an_owner_of_all_files_has_them_counted(trial: Any, tmp_path: Path) -> None:
+    union, common = estimates.of_files(trial.job(), trial.files, "id")
+    assert union.startswith("this job trains on the union: 140 rows an epoch")  # 200, 60 held out
+    assert common.startswith("the intersection would take 84 rows")  # 120
+    assert not any(item in union + common for item in trial.ids)
+    broken = tmp_path / "broken.csv"
+    broken.write_text("id,x\n1\n")
+    for files, column in (({**trial.files, "lab": broken}, "id"), (trial.files, "patient")):
+        assert estimates.of_files(trial.job(), files, column) == []
+    assert estimates.of_files(job(), trial.files, "id") == []
+
+
+def test_a_node_counts_its_own_file(trial: Any, tmp_path: Path) -> None:
+    def settings(**changes: Any) -> Settings:
+        known: dict[str, Any] = {"name": "lab", "role": "passive", "insecure_loopback": True, "listen": "127.0.0.1:0"}
+        return Settings(**(known | {"data": {"path": trial.lab}} | changes))
+
+    union, common = estimates.of_node(trial.job(), settings())
+    assert union.startswith("this job trains on the union: at least 112 rows")  # 160
+    assert common.startswith("the intersection would take 0 – 112 rows")
+    for others in ({"name": "bank"}, {"role": "active"}, {"data": None}, {"data": {"path": tmp_path / "none.csv"}}):
+        assert estimates.of_node(trial.job(), settings(**others)) == []
+    assert estimates.of_node(job(), settings()) == []
 
 
 def test_in_each_stage_the_slower_party_counts_and_cores_share_the_powers() -> None:
@@ -209,3 +352,19 @@ class TestCommand:
             self.said(files["job"], *(files.get(word, word) for word in words))
         assert caught.value.code == code
         assert caught.value.exit_status == 2
+
+    def test_submitting_tells_what_training_takes_and_prints_the_id_alone(
+        self, files: dict[str, Path], trial: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Node:
+            def submit(self, text: str) -> dict[str, str]:
+                return {"id": "trial-1"}
+
+        monkeypatch.setattr(Client, "of", lambda settings: Node())
+        files["job"].write_text(trial.job().canonical())
+        submitted = CliRunner().invoke(
+            app, ["submit", str(files["job"]), "--config", str(files["lab"])], catch_exceptions=False
+        )
+        assert submitted.stdout == "trial-1\n"
+        assert submitted.stderr.splitlines()[0].startswith("this job trains on the union: at least 112 rows")
+        assert len(submitted.stderr.splitlines()) == 2

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from vfl_node.errors import Cancelled
 from vfl_node.node.live import ALONE, AT_REST, LiveProgress, Stop
+from vfl_node.node.service import Node
+from vfl_node.settings import Settings
 
 
 @pytest.fixture
@@ -56,3 +60,15 @@ def test_a_stop_is_heard_at_an_epochs_end() -> None:
     with pytest.raises(Cancelled):
         progress.note(loss=0.1)
     progress.remark("training on the union")  # says no more than what is so
+
+
+def test_prometheus_reads_the_audit_of_running_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(
+        Settings(name="lab", role="passive", insecure_loopback=True, listen="127.0.0.1:0", state_dir=tmp_path, device="cpu")
+    )
+    attacks = {"longitudinal": None, "spectral": 0.51}
+    views = [AT_REST | {"id": state, "state": state, "attacks": attacks} for state in ("running", "failed")]
+    monkeypatch.setattr(node._jobs, "views", lambda: views)
+    lines = [line for line in node.metrics_text().decode().splitlines() if line.startswith("vfl_attack_auc")]
+    node._store.close()
+    assert lines == ['vfl_attack_auc{attack="spectral",job="running"} 0.51']

@@ -108,6 +108,8 @@ def test_the_distance_of_near_rows_that_lie_far_out_is_exact() -> None:
     expected = [rows[1, 1].item(), rows[1, 1].item(), 0.5, 0.5]
     assert near_duplicate.nearest(rows, torch.arange(4)).tolist() == pytest.approx(expected, rel=1e-12)
     assert near_duplicate.nearest(rows, torch.tensor([2])).tolist() == pytest.approx([0.5])
+    tiny = torch.tensor([[1e-25, 0.0], [0.0, 1e-25], [1.0, 0.0]])  # gradients of rows that are predicted well
+    assert near_duplicate.nearest(tiny, torch.arange(3)).tolist() == pytest.approx([2**0.5 * 1e-25] * 2 + [1], rel=1e-6, abs=0)
     assert near_duplicate.nearest(rows[:1], torch.tensor([0])).tolist() == [np.inf]
     assert near_duplicate.nearest(rows, torch.tensor([], dtype=torch.int64)).tolist() == []
 

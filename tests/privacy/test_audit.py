@@ -188,6 +188,19 @@ def test_it_goes_on_from_a_checkpoint_with_the_same_bits(split: Any) -> None:
         assert all(torch.equal(tensor.nan_to_num(9), through.tensors()[name].nan_to_num(9)) for name, tensor in tensors.items())
 
 
+def test_a_checkpoint_in_memory_does_not_change_while_training_goes_on(split: Any) -> None:
+    world = split()
+    one, two = (epochs(world.transcript(2))[number] for number in (0, 1))
+    audited = audit(world.synthetic)
+    watch(audited, one)
+    saved = audited.tensors()
+    kept = {name: tensor.clone() for name, tensor in saved.items()}
+    watch(audited, two)
+    audited.restore(saved)
+    watch(audited, two)
+    assert all(torch.equal(tensor.nan_to_num(9), kept[name].nan_to_num(9)) for name, tensor in saved.items())
+
+
 @pytest.mark.parametrize(("synthetic", "kept"), [(5000, 1024), (1500, 1024), (300, 300), (7000, 1048), (7990, 2038)])
 def test_it_follows_a_bounded_number_of_rows_half_of_them_synthetic_if_there_are_enough(synthetic: int, kept: int) -> None:
     random = np.random.default_rng(0)
@@ -225,8 +238,10 @@ def test_its_work_in_an_epoch_is_bounded(split: Any, monkeypatch: pytest.MonkeyP
 
 def test_a_batch_of_one_row_has_no_neighbour_and_no_nan(split: Any) -> None:
     world = split(rows=21)
-    found = watch(audit(world.synthetic), world.transcript(3, batch=4))  # five batches of four rows and one of one
+    audited = audit(world.synthetic)
+    found = watch(audited, world.transcript(3, batch=4))  # five batches of four rows and one of one
     assert all(value is not None and math.isfinite(value) for value in found[-1].values())
+    assert audited.tensors()["near_duplicate"].isfinite().all()
 
 
 def test_only_rows_trained_on_are_followed(split: Any) -> None:

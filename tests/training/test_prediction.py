@@ -23,6 +23,7 @@ from vfl_node.job import Evaluate, Missing, Predict, Serve, Train
 from vfl_node.metrics import auc
 from vfl_node.training.halves import probabilities
 from vfl_node.training.learner import under
+from vfl_node.training.missing.features import MADE
 from vfl_node.training.prediction import (
     Embedder,
     Kept,
@@ -396,25 +397,38 @@ def test_a_known_row_has_the_company_of_its_batch_whenever_it_is_asked_for(world
     assert len(seen) == 1
 
 
-def test_new_rows_are_not_told_from_filler_by_their_nearest_neighbour(world: Make) -> None:
-    """At chance among made-up rows; surely, were one row repeated instead."""
-    made = world(active_features=False, people=500, serve=Serve(to="both", batch_size=256))
-    table = unseen(128)
+def test_new_rows_are_not_told_from_filler(world: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At chance by nearest neighbour, length and place, over some requests; not where filler is one row again and again,
+    or random values."""
+    size, requests = 256, 8
+    made = world(active_features=False, people=500, serve=Serve(to="both", batch_size=size))
 
-    def attack(rows: NDArray[np.float32], wanted: NDArray[np.bool_]) -> float:
+    def nearest(rows: NDArray[np.float32]) -> NDArray[np.float32]:
         distance = np.square(rows[:, None] - rows[None]).sum(axis=2)
         np.fill_diagonal(distance, np.inf)
-        return auc(wanted, distance.min(axis=1)) or 0.0
+        return distance.min(axis=1)
 
-    made.ask(TO_PASSIVE, Request(table))
-    rows = made.embeddings()
-    wanted = np.zeros(256, dtype=np.bool_)
-    wanted[made.sides[1].unnamed(table).places] = True
-    copied = rows.copy()
-    copied[~wanted] = copied[~wanted][0]
-    assert attack(copied, wanted) > 0.95
-    assert attack(rows, wanted) == pytest.approx(0.5, abs=0.2)  # .51 on average over requests, sd .04
-    assert auc(wanted, np.arange(256.0)) == pytest.approx(0.5, abs=0.2)  # nor by their places
+    def length(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        return np.square(rows - rows.mean(axis=0)).sum(axis=1)
+
+    def attacks(change: Callable[[NDArray[np.float32], NDArray[np.bool_]], None] = lambda rows, wanted: None) -> list[float]:
+        """The mean AUC of each attack."""
+        found = []
+        for seed in range(requests):
+            hidden = made.sides[1].unnamed(unseen(size // 2, seed))
+            rows, wanted = hidden.embedding(0).numpy().copy(), np.zeros(size, dtype=np.bool_)
+            wanted[hidden.places] = True
+            change(rows, wanted)
+            found.append([auc(wanted, score) for score in (nearest(rows), length(rows), np.arange(float(size)))])
+        return [float(mean) for mean in np.mean(found, axis=0)]
+
+    def repeat(rows: NDArray[np.float32], wanted: NDArray[np.bool_]) -> None:
+        rows[~wanted] = rows[~wanted][0]
+
+    assert attacks() == pytest.approx([0.5] * 3, abs=0.07)  # the sd of such a mean is .015
+    assert attacks(repeat)[0] > 0.95
+    monkeypatch.setitem(MADE, "interpolated", MADE["naive"])
+    assert attacks()[1] < 0.4
 
 
 # What shows, and what does not.
@@ -492,6 +506,25 @@ def test_made_up_rows_are_those_of_training(world: Make, run: Make) -> None:
         served[embedder.batches.positions(number)] = embedder.shared(number, embedder.batches.positions(number)).numpy()
     assert served[held_out] == pytest.approx(trained, abs=1e-5)
     assert not made.parties.lab_view.owned[held_out].all()
+
+
+def test_embeddings_that_are_drawn_go_by_the_averages_of_training(world: Make) -> None:
+    """Whatever was asked for before."""
+    made = world(missing=Missing(features="random"), epochs=1)
+    _, embedder = made.sides
+    batches = {number: embedder.batches.positions(number) for number in range(3)}
+    first = [embedder.shared(number, positions) for number, positions in batches.items()]
+    again = [embedder.shared(number, positions) for number, positions in reversed(batches.items())]
+    assert all(torch.equal(one, other) for one, other in zip(first, reversed(again), strict=True))
+    drawn = torch.cat(
+        [of[~torch.from_numpy(made.parties.lab_view.owned[at])] for of, at in zip(first, batches.values(), strict=True)]
+    )
+    mean, sd = (made.results[1].weights[f"substitute.{name}"] for name in ("mean", "sd"))
+    assert torch.equal(embedder._substitute.tensors()["mean"], mean)
+    assert ((drawn - mean).abs() <= 5 * sd + 1e-6).all()
+    still = sd == 0  # coordinates that were 0 for every row: drawn ones are, too
+    assert torch.equal(drawn[:, still], mean[still].expand(len(drawn), -1))
+    assert ((drawn[:, ~still] - mean[~still]) / sd[~still]).std() == pytest.approx(1, abs=0.3)
 
 
 def test_answers_are_the_same_after_a_conversation_that_broke_off(world: Make) -> None:
@@ -596,7 +629,7 @@ def test_batches_that_may_not_be_asked_for_are_refused(world: Make, predict: Pre
     assert error.code == "E_PREDICT"
 
 
-@pytest.mark.parametrize("ask", [{"batches": [0]}, {"unnamed": AT_ONCE + 1}, {}])
+@pytest.mark.parametrize("ask", [{"batches": [0]}, {"batches": [0], "unnamed": 1}, {"unnamed": AT_ONCE + 1}, {}])
 def test_rows_that_need_no_name_are_asked_for_without(world: Make, ask: dict[str, Any]) -> None:
     made = world(active_features=False, epochs=1)
 

@@ -40,10 +40,16 @@ def settings(run: Any) -> dict[str, Any]:
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
+    assert_same_bits(ours, theirs)
+    assert all(epoch.auc is not None for epoch in ours.epochs)
+
+
+def assert_same_bits(ours: Any, theirs: Any) -> None:
     assert ours.weights.keys() == theirs.weights.keys()
     assert all(torch.equal(ours.weights[name], theirs.weights[name]) for name in ours.weights)
-    assert [(epoch.loss, epoch.auc) for epoch in ours.epochs] == [(epoch.loss, epoch.auc) for epoch in theirs.epochs]
-    assert all(epoch.auc is not None for epoch in ours.epochs)
+    figures = [[(epoch.loss, epoch.auc, epoch.attacks) for epoch in of.epochs] for of in (ours, theirs)]
+    assert figures[0] == figures[1]
+    assert all(epoch.attacks for epoch in ours.epochs)
     for name in (
         "steps",
         "metrics",
@@ -55,6 +61,10 @@ def assert_same(ours: Any, theirs: Any) -> None:
         "encoder",
         "calibration_curve",
         "local_calibration_curve",
+        "matched",
+        "matched_rows",
+        "audit",
+        "serving",
     ):
         assert getattr(ours, name) == getattr(theirs, name), name
 
@@ -76,6 +86,30 @@ def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
         for ours, theirs in zip(resumed(parties), whole, strict=True):
             assert_same(ours, theirs)
         assert len(resumed.transcript) < len(uninterrupted.transcript)
+
+
+@pytest.mark.parametrize(
+    ("labels", "features"), [("random-pred", "random"), ("neighbors", "gaussian"), ("random-pos", "interpolated")]
+)
+def test_what_is_drawn_in_every_step_or_averaged_over_steps_goes_on_as_well(
+    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], labels: str, features: str
+) -> None:
+    missing = Missing(labels=labels, features=features)
+    settings = {
+        "train": settings["train"].model_copy(update={"missing": missing, "batch_size": 32}),
+        "evaluate": Evaluate(),
+    }
+    parties = synthetic(600)
+    settings["train"] = settings["train"].model_copy(update={"epochs": 6})
+    whole = run(**settings)(parties)
+    for name in ("r000-e000004", "r000-e000006"):
+        killed = run(**settings, checkpoints=(MemoryCheckpoints(), Fatal(name)))
+        assert isinstance(killed.raw(parties)[1], KilledError)
+        newest = max(set(killed.checkpoints[0].names()) & set(killed.checkpoints[1].names()))
+        for ours, theirs in zip(
+            run(**settings, checkpoints=killed.checkpoints, resume_from=newest)(parties), whole, strict=True
+        ):
+            assert_same_bits(ours, theirs)
 
 
 def test_checkpoints_in_files_resume_as_well(

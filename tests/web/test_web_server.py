@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from vfl_node.errors import UsageError
-from vfl_node.web.app import serve
+from vfl_node.web.app import create_app, serve
 from vfl_node.web.server import Server
 
 HANG = threading.Event()
@@ -114,3 +114,35 @@ def test_it_serves_over_ipv6() -> None:
     running.start()
     assert get(running.port, host="::1")[0] == 200
     running.stop()
+
+
+class Waits:
+    """A node with one job, whose predictions never come."""
+
+    def __init__(self) -> None:
+        self.withdrawn = threading.Event()
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return {"id": job_id}
+
+    def predict(self, model: str, request: bytes) -> Any:
+        return self
+
+    def ready(self) -> None:
+        return None
+
+    def withdraw(self) -> None:
+        self.withdrawn.set()
+
+
+def test_who_hangs_up_withdraws_a_request() -> None:
+    view = Waits()
+    running = serve(create_app(view, token="t"), "127.0.0.1", 0)  # type: ignore[arg-type]
+    running.start()
+    try:
+        with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=10)) as connection:
+            connection.request("POST", "/api/jobs/a/predictions", body=b"id\n1\n", headers={"Authorization": "Bearer t"})
+            assert not view.withdrawn.wait(0.3)
+        assert view.withdrawn.wait(10)
+    finally:
+        running.stop()

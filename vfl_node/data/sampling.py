@@ -13,7 +13,6 @@ import hmac
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError
@@ -21,13 +20,13 @@ from vfl_node.errors import DataError
 _BATCH = 1 << 14  # ids that are objects of their own at a time
 
 
-def at_most(table: Table, most: int | None, randomness: Randomness) -> Table:
+def at_most(table: Table, most: int | None, key: bytes) -> Table:
     """``table`` itself if it has no more than ``most`` records, else a part of so many, in the table's order.
 
     Args:
         table: n records.
         most: the job's ``align.at_most``; None: all.
-        randomness: of this node for the partner, the same in every job; the peer must not know it.
+        key: a secret of this node for the partner, the same in every job.
 
     Raises:
         DataError: the part has labels of one class only (``E_ONE_CLASS``).
@@ -38,7 +37,7 @@ def at_most(table: Table, most: int | None, randomness: Randomness) -> Table:
     """
     if most is None or len(table) <= most:
         return table
-    marks = _marks(table.ids, randomness.bytes(32))
+    marks = _marks(table.ids, key)
     rows = np.sort(np.lexsort((marks[:, 1], marks[:, 0]))[:most])
     labels = None if table.labels is None else table.labels[rows]
     if labels is not None and labels.min() == labels.max():

@@ -379,7 +379,8 @@ def _taken(job: Job, protocol: str, least: int, most: int | None) -> str:
         fewest = getattr(low, name)
         return f"at least {text(fewest)}" if most is None else _between(fewest, getattr(high, name), text)
 
-    return f"{between('rows', _count)} rows an epoch, {between('batches', _count)} batches, {between('bytes', _size)} in all"
+    batches = f"{between('batches', _count)} batch{'es' if high.batches > 1 else ''}"
+    return f"{between('rows', _count)} rows an epoch, {batches}, {between('bytes', _size)} in all"
 
 
 def _names(job: Job) -> dict[Role, str]:

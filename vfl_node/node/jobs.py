@@ -18,7 +18,7 @@ from vfl_node.job import Job, parse_job
 from vfl_node.node import predictions
 from vfl_node.node.live import AT_REST
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import Asked, Records, Requests
+from vfl_node.node.requests import Asked, Records, Requests
 from vfl_node.node.store import UNFINISHED, Record, Store
 from vfl_node.node.work import Work, peers_of
 from vfl_node.settings import Settings, role_in

@@ -39,7 +39,6 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.files import write_whole
 from vfl_node.job import Job, Logistic
-from vfl_node.ledger import Learnt
 from vfl_node.models import storage
 from vfl_node.node import predictions
 from vfl_node.node.estimate import after_alignment
@@ -53,7 +52,7 @@ from vfl_node.training.logistic import coordinator
 from vfl_node.training.logistic.decryption import FileJournal, tensors_of
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.task import Regression
-from vfl_node.training.prediction import Embedder, Predicted, Scorer, Served, learnt, predict_once, serve
+from vfl_node.training.prediction import Embedder, Predicted, Scorer, Served, predict_once, serve
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
@@ -170,7 +169,7 @@ def conversations(part: Part, channels: Mapping[str, Channel]) -> list[Coroutine
 def _taking_part(table: Table, job: Job, memory: Memory | None) -> Table:
     """The records that the job lets take part: the same ones in every job with this partner."""
     assert memory is not None
-    return at_most(table, job.align.at_most, memory.secret.derive("down-sampling"))
+    return at_most(table, job.align.at_most, memory.secret.derive("down-sampling").bytes(32))
 
 
 async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
@@ -243,8 +242,7 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
             made = found or Predicted(nothing, nothing.astype(np.float64), shared=len(aligned[0]))
         alignment, seconds, traffic = aligned or (None, None, None)
         moved = {**channel.traffic, "align": traffic} if traffic else channel.traffic
-        names = {"active": part.job.parties.active, "passive": part.job.parties.passive[0]}
-        keep(part, alignment, seconds, moved, None, started, learnt(part.job.predict, **names, made=made))
+        keep(part, alignment, seconds, moved, None, started, made)
     async with channel.phase("finish"):
         pass
 
@@ -418,7 +416,7 @@ def keep(
     traffic: dict[str, Traffic],
     training: TrainingResult | None,
     started: str,
-    predicted: Mapping[str, tuple[Learnt, ...]] | None = None,
+    predicted: Served | Predicted | None = None,
 ) -> None:
     """Write this party's artefacts: its half of the model, and the report last."""
     folder = part.folder.artefacts

@@ -4,42 +4,32 @@ A job with ``predict`` is a job as any other: both nodes hold it, wait for each 
 ``rows: known`` it is a service that runs until it is cancelled; its owner's requests come in turn into the
 one conversation. Of ``rows: new`` it aligns a file of new records with the peer's table, predicts once, and ends.
 
-How the parties talk is in :mod:`vfl_node.training.prediction`, and what each learns.
+How the parties talk is in :mod:`vfl_node.training.prediction`, and what each learns; what is asked is in
+:mod:`vfl_node.node.requests`.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 import tempfile
-import threading
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.data.csv_file import TextColumns, read_columns
+from vfl_node.data.csv_file import read_columns
 from vfl_node.data.tables import Table, read_table
-from vfl_node.errors import DataError, PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.job import Job, Predict, Train
 from vfl_node.models import storage
+from vfl_node.node.requests import Records, Requests
 from vfl_node.node.store import JobFolder, Record, Store
 from vfl_node.settings import Data, Kind, Role, Settings, role_in
 from vfl_node.training import prediction
-from vfl_node.training.prediction import Kept, Predicted
+from vfl_node.training.prediction import Kept
 from vfl_node.training.task import TrainingResult
-
-MOST_WAITING = 64
-"""Requests that may wait for their turn."""
 
 PREDICTIONS = "predictions.csv"
 """What a job that predicts new records leaves, beside its report."""
-
-# What a node keeps.
 
 
 def keep(folder: JobFolder, training: TrainingResult, whole: Table) -> None:
@@ -142,138 +132,6 @@ class Model:
         return cls(kept, job, aligned[0], bytes.fromhex(serving["input"]))
 
 
-# What is asked.
-
-
-@dataclass(frozen=True)
-class Records:
-    """A file of records to predict.
-
-    Attributes:
-        table: its ids and the model's columns.
-        text: the file as it was written.
-        ids: its id columns.
-    """
-
-    table: Table
-    text: TextColumns
-    ids: tuple[str, ...]
-
-    def predicted(self, made: Predicted) -> bytes:
-        """As :meth:`csv`; records that are not shared have no prediction."""
-        everything = np.full((len(self.table), *made.probabilities.shape[1:]), np.nan)
-        everything[made.rows] = made.probabilities
-        return self.csv(everything)
-
-    def csv(self, probabilities: NDArray[np.float64]) -> bytes:
-        """The answer as CSV: ids as they were written, and for each record its probability, or one a class.
-
-        Args:
-            probabilities: float64[n] or [n, K]; NaN where there is none, which becomes an empty cell.
-        """
-        columns = probabilities.reshape(len(self.table), -1)
-        classes = columns.shape[1]
-        names = ["probability"] if classes == 1 else [f"probability_{k}" for k in range(classes)]
-        file = io.StringIO(newline="")
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*self.ids, *names])
-        spelled = zip(*(chain.from_iterable(self.text.blocks(name)) for name in self.ids), strict=True)
-        for ids, row in zip(spelled, columns.tolist(), strict=True):
-            writer.writerow([*ids, *("" if value != value else repr(value) for value in row)])
-        return file.getvalue().encode()
-
-
-class Asked:
-    """One request of the owner (:class:`vfl_node.training.prediction.Request`); asked and answered on different threads."""
-
-    def __init__(self, records: Records) -> None:
-        self.table = records.table
-        self.over = False
-        self._records = records
-        self._outcome: bytes | VflError = b""
-
-    def line(self, row: int) -> int:
-        """The line of the owner's file where ``row`` of the table stands."""
-        return self._records.text.line(row)
-
-    def answer(self, probabilities: NDArray[np.float64]) -> None:
-        """The predictions, float64[n] or [n, K]."""
-        self._end(self._records.csv(probabilities))
-
-    def fail(self, error: VflError) -> None:
-        """There are none, and why."""
-        self._end(error)
-
-    def ready(self) -> bytes | None:
-        """The predictions as CSV; None before they are there. Raises VflError where there are none."""
-        if not self.over:
-            return None
-        if isinstance(self._outcome, VflError):
-            raise self._outcome
-        return self._outcome
-
-    def withdraw(self) -> None:
-        """Nobody waits for it any more: it does not have its turn, if it has not begun."""
-        self._end(VflError("withdrawn"))
-
-    def _end(self, outcome: bytes | VflError) -> None:
-        if not self.over:
-            self._outcome, self.over = outcome, True
-
-
-class Requests:
-    """The owner's requests in turn (:class:`vfl_node.training.prediction.Requests`); safe to use from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: deque[Asked] = deque()
-        self._end: VflError | None = None
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        """Whether the service ends when all are answered."""
-        return self._closed
-
-    def ask(self, records: Records) -> Asked:
-        """Add one.
-
-        Raises:
-            PolicyError: too many wait (``E_BUSY``).
-            VflError: why the service has ended, or ends.
-        """
-        with self._lock:
-            if self._end or self._closed:
-                raise self._end or UsageError("the predictions are being cancelled", code="E_JOB_ENDED", hint="ask again")
-            self._waiting = deque(asked for asked in self._waiting if not asked.over)
-            if len(self._waiting) >= MOST_WAITING:
-                raise PolicyError(f"{MOST_WAITING} requests wait already", code="E_BUSY", hint="ask again later")
-            self._waiting.append(Asked(records))
-            return self._waiting[-1]
-
-    def take(self) -> Asked | None:
-        """The first that is not answered; the same one again until it is."""
-        with self._lock:
-            while self._waiting and self._waiting[0].over:
-                self._waiting.popleft()
-            return self._waiting[0] if self._waiting else None
-
-    def close(self) -> None:
-        """No more are taken, and the service ends in order."""
-        with self._lock:
-            self._closed = True
-
-    def end(self, error: VflError) -> None:
-        """The service has ended: whoever waits is told why."""
-        with self._lock:
-            self._end = error
-            for asked in self._waiting:
-                asked.fail(error)
-
-
-# What a party brings.
-
-
 @dataclass(frozen=True)
 class Predicting:
     """What a party brings to a job of predictions, beside its table.
@@ -306,7 +164,7 @@ def prepare(
     if asks and not folder.request.exists():
         raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
     path = folder.request if asks else data_of(settings).path
-    records = read_records(settings, model.job, model.kept.encoder, path, all_columns=True)
+    records = read_records(settings, model.job, prediction.column_kinds(model.kept.encoder), path, all_columns=True)
     return records.table, Predicting(model, None, records if asks else None)
 
 
@@ -332,25 +190,24 @@ def read_input(settings: Settings, job: Job) -> Table:
     )
 
 
-def read_records(settings: Settings, trained: Job, encoder: str, path: Path, *, all_columns: bool) -> Records:
-    """Read a file of records with the columns that a model reads, of the kinds they had; other columns are left out.
+def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], path: Path, *, all_columns: bool) -> Records:
+    """Read a file of records with the columns that a model reads; other columns are left out.
 
     Args:
         settings: of this party; they name the id columns.
         trained: the job that trained the model.
-        encoder: of the model.
+        kinds: column → kind, of those that the model reads.
         path: the file.
-        all_columns: whether every one of the columns must be there.
+        all_columns: whether every one of them must be there.
 
     Raises:
         DataError: as :func:`vfl_node.data.tables.read_table`; a column is missing (``E_COLUMN``).
     """
     data = data_of(settings)
     ids = (data.id,) if isinstance(data.id, str) else data.id
-    kinds = prediction.column_kinds(encoder)
     text = read_columns(path, party=settings.name)
     found: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
-    columns = found | kinds if all_columns else found
+    columns = {**found, **kinds} if all_columns else found
     as_read = Data(path=path, id=data.id, columns=columns)
     table = read_table(as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
     return Records(table, text, ids)
@@ -363,11 +220,14 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     serving = store.job_folder(record).serving if record else None
     assert record is not None  # checked before
     assert serving is not None
+    new = predict.rows == "new"
+    of_training = predict.to == "active" and not new  # its own columns, then, and no others
+    kinds = {} if of_training else prediction.column_kinds(serving["encoder"])
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)
         file.flush()
         try:
-            return read_records(settings, record.job, serving["encoder"], Path(file.name), all_columns=predict.rows == "new")
+            return read_records(settings, record.job, kinds, Path(file.name), all_columns=new)
         except DataError as error:
             message = error.message.replace(file.name, "the records to predict")
             raise DataError(message, code=error.code, hint=error.hint) from None

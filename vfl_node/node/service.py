@@ -22,7 +22,8 @@ from vfl_node.job import Job
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.party import choose_device
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import PREDICTIONS, Asked
+from vfl_node.node.predictions import PREDICTIONS
+from vfl_node.node.requests import Asked
 from vfl_node.node.store import ARTEFACTS, Store, now
 from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport import tls

@@ -22,7 +22,8 @@ from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.party import Part, conversations
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import Predicting, Requests, prepare, read_input
+from vfl_node.node.predictions import Predicting, prepare, read_input
+from vfl_node.node.requests import Requests
 from vfl_node.node.store import UNFINISHED, Record, State, Store, now
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer

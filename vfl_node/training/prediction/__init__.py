@@ -9,8 +9,9 @@ asker names whole batches and picks its rows from the answer::
     to: passive     Ask b₁ < b₂ < …, H ────►  p = σ(top(bottom(X_a), H))
                     picks its rows  ◄─── p ─
 
-Where the active party has no columns, a passive asker names nothing: it sends embeddings of
-any rows of its own, known or not, among others that fill up the last batch.
+Where the active party has no columns, a passive asker names nothing. It sends embeddings of any
+rows of its own, in full batches: known rows in the company of their agreed batch, new ones among
+made-up rows.
 
 New rows (:func:`predict_once`) are all rows of a new alignment, in its order.
 
@@ -19,7 +20,7 @@ are predicted from the columns of training, so that asking twice gives the same 
 that changed among others that do not would be the wanted one.
 
 Source: Song et al. 2021 (FLORIST), Appendix D. Deviations: batches are cut by the training's
-jointly tossed seed; rows that are not named come in full batches only.
+jointly tossed seed, each filled up to the same size; rows that are not named hide as well.
 
 What each party learns: :func:`learnt`.
 """

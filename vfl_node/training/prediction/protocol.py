@@ -172,7 +172,7 @@ class _Service:
         terms = await self._channel.receive(prediction_pb2.PredictionTerms)
         if terms.batches != self._side.batches.fingerprint:
             raise _refused(self._channel, "cuts the shared rows into other batches")
-        self.served.unnamed = terms.unnamed
+        self.served.unnamed = terms.unnamed and isinstance(self._side, Embedder)
         async for request in _coming(self._channel, requests):
             try:
                 wanted = self._wanted(request)

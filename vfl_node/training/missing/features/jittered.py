@@ -24,8 +24,9 @@ EXCHANGED = 0.5
 class Jittered:
     """x + ε(z − x), ε ~ N(0, 1) in each column, z one of the 5 rows nearest to x that differ from it.
 
-    On average it is as far from x as z is. Cells that no noise fits (:func:`~vfl_node.training.missing.features.rows.atoms`) stay.
-    Categories come from x or z, each by itself.
+    On average it is as far from x as z is. Cells that no noise fits stay
+    (:func:`~vfl_node.training.missing.features.rows.atoms`). Categories come from x or z,
+    each by itself.
 
     Cost: that of :func:`~vfl_node.training.missing.features.near.near`.
     """

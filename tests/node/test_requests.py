@@ -1,0 +1,64 @@
+"""Requests have their turn once each, and are answered with ids as they came."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vfl_node.data.csv_file import read_columns
+from vfl_node.data.tables import read_table
+from vfl_node.errors import PolicyError, UsageError
+from vfl_node.node.requests import MOST_WAITING, Records, Requests
+from vfl_node.settings import Data
+from vfl_node.training.prediction import Predicted
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    path = tmp_path / "records.csv"
+    path.write_text('id,of\n"b, with a comma",1\n\na,2\n')
+    data = Data(path=path, id=("id", "of"))
+    table = read_table(data, id_form=("text", "integer"), needs_label=False, party="clinic")
+    return Records(table, read_columns(path, party="clinic"), ("id", "of"))
+
+
+def test_an_answer_spells_ids_as_they_came(records: Records) -> None:
+    assert records.csv(np.array([0.1, 1 / 3])) == b'id,of,probability\n"b, with a comma",1,0.1\na,2,0.3333333333333333\n'
+    several = np.array([[0.25, 0.5, 0.25], [0, 1, 0]], dtype=np.float64)
+    assert records.csv(several).splitlines()[0] == b"id,of,probability_0,probability_1,probability_2"
+    made = Predicted(np.array([1]), np.array([0.5]), shared=7)
+    assert records.predicted(made) == b'id,of,probability\n"b, with a comma",1,\na,2,0.5\n'
+
+
+def test_requests_wait_their_turn(records: Records) -> None:
+    requests = Requests()
+    assert requests.take() is None
+    first, second, third = (requests.ask(records) for _ in range(3))
+    assert requests.take() is first
+    assert requests.take() is first  # in the next attempt, if it was not answered
+    second.withdraw()
+    first.answer(np.array([0.5, 0.5]))
+    assert requests.take() is third
+    assert first.line(1) == 4
+    assert first.ready() == b'id,of,probability\n"b, with a comma",1,0.5\na,2,0.5\n'
+    assert third.ready() is None
+    requests.close()
+    with pytest.raises(UsageError, match="being cancelled"):
+        requests.ask(records)
+    requests.end(UsageError("over", code="E_TEST"))
+    with pytest.raises(UsageError, match="over"):
+        third.ready()
+    with pytest.raises(UsageError, match="over"):
+        requests.ask(records)
+
+
+def test_too_many_requests_are_refused(records: Records) -> None:
+    requests = Requests()
+    asked = [requests.ask(records) for _ in range(MOST_WAITING)]
+    with pytest.raises(PolicyError) as caught:
+        requests.ask(records)
+    assert caught.value.code == "E_BUSY"
+    asked[7].withdraw()
+    requests.ask(records)

@@ -1,0 +1,63 @@
+"""What training is said to send is what it sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job import Evaluate, Train
+from vfl_node.node.simulation import simulate
+from vfl_node.report import Report
+from vfl_node.training.costs import cost
+
+
+@pytest.mark.parametrize(
+    ("align", "train", "evaluate"),
+    [
+        ("psu", "epochs: 3", "{test_fraction: 0.3}"),
+        ("psi", "epochs: 2, model: wide_deep, bottom: [24]", "{test_fraction: 0.3, repeats: 2}"),
+        ("psu", "epochs: 2", "{test_fraction: 0}"),
+    ],
+)
+def test_bytes_and_batches_are_those_of_a_run(
+    align: str, train: str, evaluate: str, trial: Any, tmp_path: Path, seeds: dict[str, Randomness]
+) -> None:
+    job = trial.job(
+        f"align: {{protocol: {align}}}\ntrain: {{bottom: [64], active_bottom: [4], top: [8], batch_size: 32, {train}}}\n"
+        f"evaluate: {evaluate}"
+    )
+    simulate(job, trial.files, tmp_path, randomness=seeds)
+    report = Report.model_validate_json((tmp_path / "report.json").read_text())
+    expected = cost(job.train, job.evaluate, report.alignment.rows, align)
+    moved = report.phases["train"]
+    assert moved.bytes_received == pytest.approx(expected.passive_bytes, rel=0.01)
+    assert moved.bytes_sent == pytest.approx(expected.active_bytes, rel=0.01)
+    assert report.training.steps == expected.steps
+    assert len(report.training.epochs) * expected.batches * job.evaluate.repeats == expected.steps
+
+
+def test_by_hand() -> None:
+    train = Train(bottom=(10,), epochs=4, batch_size=50)
+    found = cost(train, Evaluate(test_fraction=0.2), 1000, "psu")
+    assert (found.rows, found.batches, found.steps) == (800, 16, 64)
+    assert found.active_bytes == 4 * (800 * 40 + 16 * 74)
+    assert found.passive_bytes == found.active_bytes + 200 * 40 + 4 * 74
+    assert found.bytes == found.active_bytes + found.passive_bytes
+    whole = cost(train, Evaluate(test_fraction=0), 1000, "psu")
+    assert (whole.rows, whole.passive_bytes - whole.active_bytes) == (1000, 1000 * 40 + 20 * 74)
+    several = cost(Train(bottom=(10,), model="wide_deep", classes=5, epochs=4, batch_size=50), Evaluate(), 1000, "psu")
+    assert several.active_bytes == 4 * (800 * 60 + 16 * 74)
+
+
+def test_matched_metrics_cost_a_ciphertext_a_row_of_a_union() -> None:
+    train, evaluate = Train(epochs=1), Evaluate(test_fraction=0.2)
+    matched = evaluate.model_copy(update={"matched": True})
+    assert cost(train, matched, 1000, "psu").bytes - cost(train, evaluate, 1000, "psu").bytes == 200 * 768
+    assert cost(train, matched, 1000, "psi") == cost(train, evaluate, 1000, "psi")
+
+
+def test_nothing_shared_costs_nothing() -> None:
+    assert cost(Train(), Evaluate(), 0, "psi").bytes == 0
