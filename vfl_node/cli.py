@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -242,6 +243,7 @@ def predict(
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint="make it, or name another --out")
     settings = load_settings(config)
+    _client_of(settings).job(job_id)  # a node that does not run is not waited for, nor an unknown job
     answer = _predicted_new(settings, job_id, request) if align else _predicted(settings, job_id, request)
     write_whole(target, answer)
     out.print(f"wrote {target}")
@@ -267,54 +269,70 @@ def resume(job_id: Annotated[str, typer.Argument(metavar="JOB")], config: Config
     out.print(f"{job_id} goes on")
 
 
+def _client_of(settings: Settings) -> Any:
+    from vfl_node.node.client import Client
+
+    return Client.of(settings)
+
+
 def _client(config: Path | None, node: str) -> Any:
     from vfl_node.node.client import Client
 
     if config is not None:
-        return Client.of(load_settings(config))
+        return _client_of(load_settings(config))
     if node:
         return Client(node.removeprefix("http://").rstrip("/"))
     raise UsageError("name the node", hint="--config FILE of a node on this machine, or --node HOST:PORT")
 
 
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
-    """Predictions of known records. A node that is started again meanwhile is asked again: its answer is the same."""
-    from vfl_node.node.client import Client
+    """Predictions of known records; to ask again gives the same ones."""
     from vfl_node.terminal import Shown
 
-    client = Client.of(settings)
-    client.job(model)
-    lost = 0.0
+    wanted = {"model": model, "to": settings.role, "rows": "known"}
     with Shown(model) as shown:
 
-        def look() -> None:
-            nonlocal lost
-            lost = 0.0
-            wanted = {"model": model, "to": settings.role, "rows": "known"}
-            for view in [view for view in client.jobs() if view["predict"] == wanted][:1]:
-                shown.update(view)
+        def ask(client: Any) -> bytes:
+            def look() -> None:
+                for view in [view for view in client.jobs() if view["predict"] == wanted][:1]:
+                    shown.update(view)
 
-        while True:
-            try:
-                return client.predict(model, request, look)
-            except UsageError as error:
-                lost = lost or time.monotonic()
-                if error.code != "E_NOT_RUNNING" or time.monotonic() > lost + RESTART_S:
-                    raise
-            time.sleep(1)
-            with suppress(UsageError):
-                client = Client.of(settings)  # perhaps at another port
+            return client.predict(model, request, look)
+
+        return _patiently(settings, ask)
 
 
 def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of new records, by a job of their own."""
-    from vfl_node.node.client import Client
-
-    client = Client.of(settings)
-    job_id = client.predict_new(model, request)["id"]
+    job_id = _client_of(settings).predict_new(model, request)["id"]
     err.print(f"{job_id} goes on if this command is interrupted")
-    _follow(client, job_id)
-    return client.predictions(job_id)
+
+    def fetch(client: Any) -> bytes:
+        _follow(client, job_id)
+        return client.predictions(job_id)
+
+    return _patiently(settings, fetch)
+
+
+def _patiently(settings: Settings, ask: Callable[[Any], bytes]) -> bytes:
+    """What ``ask`` gets of the node; where that is started again meanwhile, it is asked again."""
+    while True:
+        try:
+            return ask(_client_of(settings))
+        except UsageError as error:
+            if error.code != "E_NOT_RUNNING":
+                raise
+            _await_node(settings, error)
+
+
+def _await_node(settings: Settings, lost: UsageError) -> None:
+    limit = time.monotonic() + RESTART_S
+    while time.monotonic() < limit:
+        time.sleep(0.5)
+        with suppress(UsageError):
+            _client_of(settings).health()
+            return
+    raise lost
 
 
 def _follow(client: Any, job_id: str) -> None:

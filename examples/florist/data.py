@@ -65,7 +65,7 @@ def default_credit(folder: Path) -> Records:
 
 
 def criteo(folder: Path) -> Records:
-    """The first 10,000 lines of Criteo's click log, 13 counts and 26 categories; 22 % were clicked. Counts enter as log(1 + x)."""
+    """The first 10,000 lines of Criteo's click log: 13 counts, as log(1 + x), and 26 categories; 22 % were clicked."""
     rows = _read(folder / "criteo_10k" / "criteo_10k.tsv.gz", delimiter="\t")
     counts, categories = [f"I{i}" for i in range(1, 14)], [f"C{i}" for i in range(1, 27)]
     records = _records(_columns(["label", *counts, *categories], rows), {"label", *counts}, [row[0] == "1" for row in rows])

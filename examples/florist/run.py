@@ -41,19 +41,28 @@ def outcomes(wanted: Iterable[Trial], data: Path, kept: Path, processes: int) ->
     if not missing:
         return known
     started = time.monotonic()
-    with (
-        ProcessPoolExecutor(processes, get_context("spawn"), torch.set_num_threads, (1,)) as pool,
-        kept.open("a", encoding="utf-8") as file,
-    ):
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), torch.set_num_threads, (1,))
+    try:
         running = {pool.submit(run, trial, data): name for name, trial in missing.items()}
         for count, done in enumerate(as_completed(running), 1):
             name = running[done]
             known[name] = done.result()
-            file.write(json.dumps({"trial": name, "outcome": known[name]}) + "\n")
-            file.flush()
+            with kept.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"trial": name, "outcome": known[name]}) + "\n")
             if count % 100 == 0 or count == len(running):
                 print(f"{count} of {len(running)} trials, {time.monotonic() - started:.0f} s", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
     return known
+
+
+def placed(page: str, name: str, table: str) -> str:
+    """``page`` with ``table`` between its marks for the output ``name``, if it has any."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    if begin not in page:
+        return page
+    before, rest = page.split(begin)
+    return before + begin + table + end + rest.split(end)[1]
 
 
 def main(chosen: argparse.Namespace) -> None:
@@ -72,6 +81,9 @@ def main(chosen: argparse.Namespace) -> None:
             title = (output.write.__doc__ or "").splitlines()[0]
             parts[f"{name}.md"] = f"{title}\n\n" + "\n".join(written.lines) + "\n"
             print(parts[f"{name}.md"])
+            if chosen.page:
+                page = placed(chosen.page.read_text(encoding="utf-8"), name, "\n".join(written.lines) + "\n")
+                write_whole(chosen.page, page.encode())
         parts |= {f"{name}-{data}.svg": drawn for data, drawn in written.drawings.items()}
         for path, text in parts.items():
             write_whole(chosen.out / path, text.encode())
@@ -86,6 +98,7 @@ if __name__ == "__main__":
     parser.add_argument("--names", nargs="+", choices=SOURCES, help="which of them")
     parser.add_argument("--seeds", type=int, help="trials of each kind")
     parser.add_argument("--at-active", type=int, default=0, help="columns that the active party has; the paper's has none")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="a Markdown page to put the tables into, between its marks")
     parser.add_argument("--small", action="store_true", help="a made-up table, two seeds, three ratios")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()

@@ -248,22 +248,26 @@ def table_5(results: Results) -> Written:
 
 
 def calibration_table(results: Results) -> Written:
-    """ACE on the test rows, by what is made up."""
-    kinds: list[tuple[str, Callable[[float], list[Way]], Callable[[float], Way]]] = [
-        ("β", lambda ratio: labels_at(ratio)[:3], lambda ratio: partial_at(0.0, ratio)),
-        ("α", lambda ratio: features_at(ratio)[2:], lambda ratio: partial_at(ratio, 0.0)),
-        ("α = β", both_at, lambda ratio: partial_at(ratio, ratio)),
-    ]
+    """ACE on the test rows, by what is made up, and the AUC in brackets."""
     written = begun("", *results.plan.names)
-    full = [cell(written.keep(results.test(FULL, data, "ace"), "full", data)) for data in results.plan.names]
-    written.row(FULL.label, *full)
-    for sign, ways_at, partial in kinds:
-        for ratio in SEEN:
-            for way in [partial(ratio), *ways_at(ratio)]:
-                label = f"{sign} = {ratio:g}: {way.label}"
-                written.row(
-                    label, *(cell(written.keep(results.test(way, data, "ace"), label, data)) for data in results.plan.names)
-                )
+
+    def add(label: str, way: Way) -> None:
+        cells = []
+        for data in results.plan.names:
+            ace, auc = (written.keep(results.test(way, data, name), label, data, name) for name in ("ace", "auc"))
+            cells.append(f"{cell(ace)} ({auc.mean():.3f})")
+        written.row(label, *cells)
+
+    add(FULL.label, FULL)
+    for ratio in SEEN:
+        for way in _labels_seen(ratio):
+            add(f"β = {ratio:g}: {way.label}", way)
+    for ratio in SEEN:
+        for way in _features_seen(ratio):
+            add(f"α = {ratio:g}: {way.label}", way)
+    for ratio in SEEN:
+        for way in _both_seen(ratio):
+            add(f"α = β = {ratio:g}: {way.label}", way)
     return written
 
 
@@ -343,28 +347,33 @@ class Output:
     write: Callable[[Results], Written]
 
 
+def _labels_seen(ratio: float) -> list[Way]:
+    return [partial_at(0.0, ratio), *(way for way in labels_at(ratio) if way.label.startswith("majority"))]
+
+
+def _features_seen(ratio: float) -> list[Way]:
+    return [partial_at(ratio, 0.0), *(way for way in features_at(ratio) if way.label.startswith("sampling"))]
+
+
+def _both_seen(ratio: float) -> list[Way]:
+    return [partial_at(ratio, ratio), *both_at(ratio)]
+
+
 def _all_ratios(plan: Plan) -> list[Way]:
     ways = [FULL]
     for ratio in plan.ratios:
-        ways += [*labels_at(ratio), partial_at(0.0, ratio), *features_at(ratio), partial_at(ratio, 0.0)]
-        ways += [*both_at(ratio), partial_at(ratio, ratio)]
+        ways += [*labels_at(ratio), partial_at(0.0, ratio), *features_at(ratio), partial_at(ratio, 0.0), *_both_seen(ratio)]
     return ways
 
 
 def _seen(plan: Plan) -> list[Way]:
-    ways = [FULL]
-    for ratio in SEEN:
-        ways += [*labels_at(ratio)[:3], partial_at(0.0, ratio), *features_at(ratio)[2:], partial_at(ratio, 0.0)]
-        ways += [*both_at(ratio), partial_at(ratio, ratio)]
-    return ways
+    return [FULL, *(way for ratio in SEEN for of in (_labels_seen, _features_seen, _both_seen) for way in of(ratio))]
 
 
 OUTPUTS: dict[str, Output] = {
     "table-1": Output(lambda plan: labels_at(HALF), table_1),
     "table-2": Output(lambda plan: [*features_at(HALF), *(features_at(alpha)[0] for alpha in GAUSSIAN_TOO)], table_2),
-    "table-3": Output(
-        lambda plan: [way for ratio in plan.ratios for way in (*both_at(ratio), partial_at(ratio, ratio))], table_3
-    ),
+    "table-3": Output(lambda plan: [way for ratio in plan.ratios for way in _both_seen(ratio)], table_3),
     "table-5": Output(lambda plan: map(draws_of, plan.draws), table_5),
     "calibration": Output(_seen, calibration_table),
     "attacks": Output(lambda plan: [way for _, ways in transcripts(plan) for way in ways], attacks_table),

@@ -21,6 +21,8 @@ import numpy as np
 import pytest
 import torch
 
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.node import predictions
@@ -103,6 +105,25 @@ class Served:
         self.federation.client(name).cancel(job_id)
         for party in OTHER:
             assert self.federation.end(party, job_id)["state"] == "done"
+
+    def command(self, name: str, *words: str | Path) -> subprocess.Popen[str]:
+        """``vfl-node predict`` at ``name``."""
+        config = self.federation.folder / name / "node.yaml"
+        line = [sys.executable, "-m", "vfl_node", "predict", self.model, *map(str, words), "--config", str(config)]
+        return subprocess.Popen(line, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    def together(self, ids: list[str]) -> list[float]:
+        """What the stored halves make of records that both parties own."""
+        halves = []
+        for name, kind in (("clinic", Scorer), ("lab", Embedder)):
+            _, model, table = self.stored(name)
+            row_of = {id_: row for row, id_ in enumerate(table.ids)}
+            rows = np.array([row_of[f"text:{id_}".encode()] for id_ in ids])
+            aligned = Alignment("psi", "curve25519", rows, len(rows), len(rows), len(rows))
+            halves.append(kind(model.kept, aligned, table, torch.device("cpu"), draws=Randomness(bytes(32))))
+        scorer, embedder = halves
+        positions = np.arange(len(ids))
+        return list(scorer.expected(positions, embedder.shared(0, positions)))
 
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
@@ -231,12 +252,10 @@ def test_a_node_killed_in_a_request_is_asked_again(served: Served, tmp_path: Pat
     served.cancel(name)
     (served.deaths(victim) / "death").write_text(place)
     (tmp_path / "ids.csv").write_bytes(asks(served.ids(name)))
-    config = str(served.federation.folder / name / "node.yaml")
-    words = ["predict", served.model, "--data", str(tmp_path / "ids.csv"), "--out", str(tmp_path / "p.csv"), "--config", config]
-    command = subprocess.Popen([sys.executable, "-m", "vfl_node", *words], stderr=subprocess.PIPE)
-    assert served.federation.processes[victim].wait(60) == -signal.SIGKILL
-    served.federation.start(victim)
-    _, said = command.communicate(timeout=60)
+    with served.command(name, "--data", tmp_path / "ids.csv", "--out", tmp_path / "p.csv") as command:
+        assert served.federation.processes[victim].wait(60) == -signal.SIGKILL
+        served.federation.start(victim)
+        _, said = command.communicate(timeout=60)
     assert command.returncode == 0, said
     assert (tmp_path / "p.csv").read_bytes() == expected
     assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
@@ -299,37 +318,39 @@ def new_records(trial: Any, name: str, rows: range) -> bytes:
     return "\n".join([head, *made[::-1]]).encode()
 
 
-def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(served: Served, trial: Any, tmp_path: Path) -> None:
-    """Of the clinic's new records the lab has those from 100 on; psu predicts the others, too."""
-    (tmp_path / "new.csv").write_bytes(new_records(trial, "clinic", range(20, 150)))
+@pytest.mark.parametrize(("victim", "place", "first"), [("lab", "Embedding 3", 20), ("clinic", "PhaseEnd predict", 21)])
+def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
+    served: Served, trial: Any, tmp_path: Path, victim: str, place: str, first: int
+) -> None:
+    """The lab has those from 40 on; psu predicts the others, too."""
+    rows = range(first, 150)
+    (tmp_path / "new.csv").write_bytes(new_records(trial, "clinic", rows))
     partner = served.federation.folder / "clinic" / "state" / "partners" / "lab" / "inputs"
     counted = len(partner.read_bytes().split())
-    config = str(served.federation.folder / "clinic" / "node.yaml")
-    words = ["predict", served.model, "--align", "--data", str(tmp_path / "new.csv"), "--out", str(tmp_path / "p.csv")]
-    (served.deaths("lab") / "death").write_text("Embedding 3")
-    command = subprocess.Popen(
-        [sys.executable, "-m", "vfl_node", *words, "--config", config], stderr=subprocess.PIPE, text=True
-    )
-    assert served.federation.processes["lab"].wait(60) == -signal.SIGKILL
-    served.federation.start("lab")
-    _, said = command.communicate(timeout=60)
+    (served.deaths(victim) / "death").write_text(place)
+    with served.command("clinic", "--align", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv") as command:
+        assert served.federation.processes[victim].wait(60) == -signal.SIGKILL
+        served.federation.start(victim)
+        _, said = command.communicate(timeout=60)
     assert command.returncode == 0, said
     head, ids, found = table_of((tmp_path / "p.csv").read_bytes())
     assert head == ["id", "probability"]
-    assert ids == [trial.ids[row] for row in reversed(range(20, 150))]
+    assert ids == [trial.ids[row] for row in reversed(rows)]
+    both = [trial.ids[row] for row in range(40, 150)]
+    probability = dict(zip(ids, found, strict=True))
+    assert [probability[id_] for id_ in both] == pytest.approx(served.together(both), abs=1e-6)
     assert all(0 <= value <= 1 for value in found)
-    assert len(set(found)) > 100
     assert len(partner.read_bytes().split()) == counted + 1
-    job_id = next(
-        view["id"] for view in served.federation.client("clinic").jobs() if (view["predict"] or {}).get("rows") == "new"
-    )
+    views = served.federation.client("clinic").jobs()
+    job_id = next(view["id"] for view in views if (view["predict"] or {}).get("rows") == "new")
     report = served.federation.report("lab", job_id)
-    assert report["alignment"]["theirs"] == 130
+    assert report["alignment"]["theirs"] == len(rows)
     assert "embeddings" in [entry["what"] for entry in report["learnt"]["clinic"]]
     for name in OTHER:
         folder = served.federation.job_folder(name, job_id)
         served.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
     assert served.federation.client("clinic").predictions(job_id) == (tmp_path / "p.csv").read_bytes()
+    assert "canary" not in served.federation.log("clinic") + served.federation.log("lab")
 
 
 def test_new_records_must_have_the_columns_of_the_model(served: Served, trial: Any) -> None:
@@ -449,11 +470,18 @@ def job() -> Callable[[str], Job]:
 
 def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Callable[[str], Job]) -> None:
     record = store.add(job(JOB), submitter="clinic")
-    wanted = predictions.job_for(record, "active", new=False)
-    with pytest.raises(StateError) as caught:
-        predictions.check(store, wanted, "clinic")
-    assert (caught.value.code, caught.value.for_peer) == ("E_NO_MODEL", "it keeps no model of that job for predictions")
+    text = "name: trial-predict\nparties: {active: clinic, passive: lab}\n"
+    named = job(text + f"predict: {{model: {record.id}, to: active}}\n")
+    for refuse_ in (
+        lambda: predictions.job_for(store, record.id, "active", new=False),
+        lambda: predictions.check(store, named, "clinic"),
+    ):
+        with pytest.raises(StateError) as caught:
+            refuse_()
+        assert (caught.value.code, caught.value.for_peer) == ("E_NO_MODEL", "it keeps no model of that job for predictions")
     store.job_folder(record).serve({"input": "", "encoder": "", "serving": ""})
+    wanted = predictions.job_for(store, record.id, "active", new=False)
+    assert wanted == named
     predictions.check(store, wanted, "clinic")
     others = wanted.model_copy(update={"parties": job(JOB.replace("lab", "bank")).parties})
     with pytest.raises(UsageError, match="only they") as refused:
@@ -462,7 +490,7 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
     with pytest.raises(UsageError, match="lab cannot"):
         predictions.check(store, wanted, "lab")
     with pytest.raises(PolicyError, match=r"serve\.to is active"):
-        predictions.check(store, predictions.job_for(record, "passive", new=False), "lab")
+        predictions.check(store, predictions.job_for(store, record.id, "passive", new=False), "lab")
 
 
 def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[str], Job]) -> None:
@@ -477,7 +505,8 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
 
 def test_new_records_are_aligned_as_training_was_but_all_of_them(store: Store, job: Callable[[str], Job]) -> None:
     record = store.add(job(JOB + "align: {protocol: psi, at_most: 100, id_form: nocase}\n"), submitter="clinic")
-    known, new = (predictions.job_for(record, "active", new=new) for new in (False, True))
+    store.job_folder(record).serve({})
+    known, new = (predictions.job_for(store, record.id, "active", new=new) for new in (False, True))
     assert known.align == record.job.align
     assert new.align == record.job.align.model_copy(update={"at_most": None})
     assert known.parties == new.parties == record.job.parties

@@ -115,7 +115,7 @@ class Jobs:
         return self.submit(job, request=request)
 
     def _wanted(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
-        job = predictions.job_for(self._known(model), self._settings.role, new=new)
+        job = predictions.job_for(self._store, self._known(model).id, self._settings.role, new=new)
         predictions.check(self._store, job, self._settings.name)
         return job, predictions.read_request(self._settings, self._store, job, request)
 

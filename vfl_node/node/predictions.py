@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.csv_file import read_columns
@@ -43,6 +44,24 @@ def keep(folder: JobFolder, training: TrainingResult, whole: Table) -> None:
     folder.serve({"input": whole.digest().hex(), "encoder": training.encoder, "serving": training.serving})
 
 
+def trained_by(store: Store, job_id: str) -> tuple[Record, dict[str, Any]]:
+    """The job that trained a model, and what was kept with the model.
+
+    Raises:
+        StateError: nothing is (``E_NO_MODEL``).
+    """
+    record = store.get(job_id)
+    serving = store.job_folder(record).serving if record else None
+    if record is None or serving is None:
+        raise StateError(
+            f"no model of job {job_id} is kept here for predictions",
+            code="E_NO_MODEL",
+            hint="train it in a job that says serve: {to: …}; both nodes then keep what they need",
+            for_peer="it keeps no model of that job for predictions",
+        )
+    return record, serving
+
+
 def check(store: Store, job: Job, submitter: str) -> None:
     """Refuse, before anything begins, a job of predictions that cannot be or was not agreed on.
 
@@ -52,15 +71,7 @@ def check(store: Store, job: Job, submitter: str) -> None:
         PolicyError: the training job names another party that may ask (``E_PREDICT``).
     """
     predict = _predict(job)
-    record = store.get(predict.model)
-    serving = store.job_folder(record).serving if record else None
-    if record is None or serving is None:
-        raise StateError(
-            f"no model of job {predict.model} is kept here for predictions",
-            code="E_NO_MODEL",
-            hint="train it in a job that says serve: {to: …}; both nodes then keep what they need",
-            for_peer="it keeps no model of that job for predictions",
-        )
+    record, _ = trained_by(store, predict.model)
     trained = record.job
     if trained.parties != job.parties:
         raise UsageError(
@@ -78,17 +89,21 @@ def check(store: Store, job: Job, submitter: str) -> None:
         )
 
 
-def job_for(trained: Record, to: Role, *, new: bool) -> Job:
-    """The job by which the ``to`` party gets predictions of the model that job ``trained`` made.
+def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
+    """The job by which the ``to`` party gets predictions of the model that job ``model`` trained.
 
     Known records keep the model's alignment; new ones are aligned as those were, with all records of both.
+
+    Raises:
+        StateError: no model of that job is kept here (``E_NO_MODEL``).
     """
-    job = trained.job
+    record, _ = trained_by(store, model)
+    job = record.job
     return Job(
         name=f"{job.name[:55].rstrip('-')}-predict",
         parties=job.parties,
         align=job.align.model_copy(update={"at_most": None}) if new else job.align,
-        predict=Predict.model_validate({"model": trained.id, "to": to, "rows": "new" if new else "known"}),
+        predict=Predict.model_validate({"model": model, "to": to, "rows": "new" if new else "known"}),
     )
 
 
@@ -113,17 +128,14 @@ class Model:
         """The model of job ``model``.
 
         Raises:
-            StateError: it is not all there (``E_NO_MODEL``), or damaged (``E_STATE_CORRUPT``).
+            StateError: there is none (``E_NO_MODEL``), or it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``).
         """
-        record = store.get(model)
-        folder = store.job_folder(record) if record else None
-        serving, aligned = (folder.serving, folder.load_alignment()) if folder else (None, None)
-        if record is None or folder is None or serving is None or aligned is None:
-            raise StateError(
-                f"the model of job {model} is no longer kept here for predictions",
-                code="E_NO_MODEL",
-                for_peer="it keeps no model of that job for predictions",
-            )
+        record, serving = trained_by(store, model)
+        folder = store.job_folder(record)
+        aligned = folder.load_alignment()
+        if aligned is None:
+            hint = "restore it from a backup, or train again"
+            raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)
         job = record.job
         assert isinstance(job.train, Train)
         assert job.serve is not None
@@ -216,10 +228,7 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
 def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> Records:
     """Read a request of this node's owner, as :func:`read_records`; errors do not name the file where it lies meanwhile."""
     predict = _predict(job)
-    record = store.get(predict.model)
-    serving = store.job_folder(record).serving if record else None
-    assert record is not None  # checked before
-    assert serving is not None
+    record, serving = trained_by(store, predict.model)
     new = predict.rows == "new"
     of_training = predict.to == "active" and not new  # its own columns, then, and no others
     kinds = {} if of_training else prediction.column_kinds(serving["encoder"])

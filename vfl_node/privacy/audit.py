@@ -8,10 +8,10 @@ What is found is a lower bound. The peer may combine attacks, knows which of the
 own, and compares every row with every other one; the audit follows some of them.
 
 Attacks: those of :data:`~vfl_node.privacy.attacks.ATTACKS`, after e epochs each on what e epochs
-have shown, but for two: ``spectral`` is that of the epoch, without the labels used, and
-``near_duplicate`` compares rows of one step, in units of the batch's typical row. An AUC is
-not folded: .5 is chance. At chance it deviates by about .013 where the most rows are followed, and by
-√((s + r + 1) / (12·s·r)) where only s synthetic and r real ones are.
+have shown; but ``spectral``, without the labels used, is that of the epoch, and like
+``same_step_twin`` takes a closer look at a few steps only. An AUC is not folded: .5 is chance. At
+chance it deviates by √((s + r + 1) / (12·s·r)) for s synthetic and r real rows: by .013 where the most
+are followed, and by .026 for ``near_duplicate`` then, which compares a quarter of them.
 """
 
 from __future__ import annotations
@@ -27,17 +27,25 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.metrics import auc
-from vfl_node.privacy.attacks import ATTACKS, longitudinal, near_duplicate, row_loss, spectral
-from vfl_node.privacy.attacks.longitudinal import SMALLEST
+from vfl_node.privacy.attacks import ATTACKS, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
+
+Places = NDArray[np.int16]
+"""Numbers of followed positions."""
 
 FOLLOWED = 2048
 """Positions followed in a repeat at most."""
 
-PAIRS = 1 << 22
-"""Pairs of rows compared in an epoch at most; they cost as much as 512 rows of a batch of 8,192."""
+PAIRS = 1 << 20
+"""Pairs of followed rows compared at the end of an epoch at most."""
 
-SPECTRAL_BATCHES, SAMPLE = 8, 512
-"""The batches of an epoch, spread evenly, and the first rows of each, that the spectral attack gets at most."""
+LOOKS = 4
+"""Steps of an epoch, spread evenly, that get a closer look."""
+
+SAMPLE = 512
+"""Rows of such a step that are projected at most."""
+
+STEP_PAIRS = 1 << 18
+"""Pairs of rows of such a step that are compared at most."""
 
 WEIGHT = 0.3
 """Of the newest epoch in a moving average, whose first value is that of its first epoch."""
@@ -53,9 +61,8 @@ class Audit:
         randomness: its own, for this repeat; it fixes which positions are followed.
         limit: the largest AUC, folded, that its owner allows; None: any.
 
-    Cost: 2²²·d multiplications and eight eigenvectors of d × d matrices an epoch, and the norms of B rows
-        a step. Measured at B = 8,192, d = 128 on one slow core, where a step of two parties takes 40 ms: 35 ms
-        an epoch and 1 ms a step.
+    Cost: a copy of the followed rows in each epoch; 3·10⁸ multiplications at width 128 and a few sorts at its end
+        (measured in docs/benchmarks.md).
     """
 
     def __init__(
@@ -73,12 +80,8 @@ class Audit:
         self._place = np.full(len(secret), -1, dtype=np.int16)
         self._place[self._followed] = np.arange(len(self._followed))
         self._state: dict[str, Tensor] = {}
-        """What the epochs so far have shown, see :meth:`tensors`; empty before the first batch."""
-        self._spectral: list[float | None] = []
-        self._steps = 0
-        """Of this epoch."""
-        self._every = 1
-        """Of how many batches one is projected."""
+        """What the epochs so far have shown, see :meth:`tensors`; empty before the first is done."""
+        self._begin_epoch()
 
     @torch.no_grad()
     def see(self, positions: NDArray[np.int64], sent: Tensor, gradient: Tensor) -> None:
@@ -91,15 +94,17 @@ class Audit:
         """
         if len(self._followed) == 0:
             return
+        places = self._place[positions]
+        met = np.flatnonzero(places >= 0)
+        place, rows = places[met], torch.from_numpy(met)
+        self._places.append(place)
+        self._sent.append(sent[rows].cpu())
+        self._gradients.append(gradient[rows].cpu() * len(sent))
         if self._steps == 0:  # the largest batch; the last may be smaller
-            self._every = math.ceil(self._rows / len(positions) / SPECTRAL_BATCHES)
+            self._every = math.ceil(self._rows / len(positions) / LOOKS)
         if self._steps % self._every == 0:
-            found = spectral.scores(sent[:SAMPLE]).numpy()  # a batch has its rows in random order
-            self._spectral.append(auc(self._secret[positions[:SAMPLE]], found))
+            self._look(positions, place, met, sent)
         self._steps += 1
-        place = self._place[positions]
-        met = np.flatnonzero(place >= 0)
-        self._follow_up(torch.from_numpy(place[met]).long(), torch.from_numpy(met), sent, gradient)
 
     def epoch_done(self) -> dict[str, float | None]:
         """The AUC of each attack after this epoch; None where it is not defined. Empty if there is nothing to tell apart.
@@ -108,11 +113,11 @@ class Audit:
             PolicyError: the moving average of the epochs' strongest attack, folded, is above the
                 limit (``E_LEAK``; the peer is told ``E_STOPPED``).
         """
-        if not self._state:
+        if not self._places:
             return {}
-        self._state["epochs"] += 1
+        self._take_in()
         values = {name: self._auc(name) for name in ATTACKS}
-        self._spectral, self._steps = [], 0
+        self._begin_epoch()
         strongest = max((0.5 + abs(value - 0.5) for value in values.values() if value is not None), default=None)
         newest = torch.tensor([_number(value) for value in [*values.values(), strongest]], dtype=torch.float64)
         before = self._state["averages"]
@@ -141,40 +146,57 @@ class Audit:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
         self._state = {name: tensor.clone() for name, tensor in tensors.items()}
-        self._spectral, self._steps = [], 0
+        self._begin_epoch()
 
-    def _begin(self, sent: Tensor) -> dict[str, Tensor]:
-        """The state before the first batch; NaN at a followed position that is not compared with others."""
-        size = len(self._followed)
-        compared = torch.from_numpy(self._rank < PAIRS // len(sent))
+    def _begin_epoch(self) -> None:
+        self._places: list[Places] = []
+        self._sent: list[Tensor] = []
+        self._gradients: list[Tensor] = []
+        self._spectral: list[float | None] = []
+        self._least = np.full(len(self._followed), np.nan)  # relative distance to the nearest row of the same step
+        self._steps = 0
+        self._every = 1
+
+    def _look(self, positions: NDArray[np.int64], place: Places, met: NDArray[np.int64], sent: Tensor) -> None:
+        """A closer look at a batch, of which the rows ``met`` stand at ``place`` among those followed."""
+        found = spectral.scores(sent[:SAMPLE]).numpy()  # a batch has its rows in random order
+        self._spectral.append(auc(self._secret[positions[:SAMPLE]], found))
+        chosen = np.argsort(self._rank[place], kind="stable")[: STEP_PAIRS // len(sent)]
+        if len(sent) > 1:
+            distances = same_step_twin.distances(sent, torch.from_numpy(met[chosen])).numpy()
+            self._least[place[chosen]] = distances
+
+    def _take_in(self) -> None:
+        """Add an epoch, in which every followed row was met once, to the state."""
+        order = torch.from_numpy(np.argsort(np.concatenate(self._places)))
+        rows = torch.cat(self._sent)[order]  # (k, d)
+        if not self._state:
+            self._state = self._nothing(len(rows))
+        state = self._state
+        if state["epochs"] > 0:
+            state["longitudinal"] += longitudinal.change(state["rows"], rows)
+        compared = torch.from_numpy(np.flatnonzero(self._rank < PAIRS // len(rows)))
+        state["near_duplicate"][compared] = state["near_duplicate"][compared].nan_to_num() - near_duplicate.nearest(
+            rows, compared
+        )
+        state["row_loss"] += row_loss.scores(torch.cat(self._gradients)[order])
+        state["same_step_twin"] = state["same_step_twin"].fmax(-torch.from_numpy(self._least))
+        state["rows"] = rows
+        state["epochs"] += 1
+
+    @staticmethod
+    def _nothing(size: int) -> dict[str, Tensor]:
+        """The state before the first epoch; NaN at a position that was not compared with others yet."""
+        zero = torch.zeros(size, dtype=torch.float64)
+        unknown = torch.full_like(zero, torch.nan)
         return {
-            "rows": torch.zeros(size, sent.shape[1]),
-            "longitudinal": torch.zeros(size, dtype=torch.float64),
-            "row_loss": torch.zeros(size, dtype=torch.float64),
-            "near_duplicate": torch.zeros(size, dtype=torch.float64).masked_fill(~compared, torch.nan),
-            "same_step_twin": torch.full((size,), -torch.inf, dtype=torch.float64).masked_fill(~compared, torch.nan),
+            "longitudinal": zero,
+            "row_loss": zero.clone(),
+            "near_duplicate": unknown,
+            "same_step_twin": unknown.clone(),
             "averages": torch.full((len(ATTACKS) + 1,), torch.nan, dtype=torch.float64),
             "epochs": torch.tensor(0),
         }
-
-    def _follow_up(self, place: Tensor, met: Tensor, sent: Tensor, gradient: Tensor) -> None:
-        """Take in the rows ``met`` of a batch, which stand at ``place`` among those followed."""
-        if not self._state:
-            self._state = self._begin(sent)
-        state, rows = self._state, sent[met].cpu()
-        if state["epochs"] > 0:
-            state["longitudinal"][place] += longitudinal.change(state["rows"][place], rows)
-        state["rows"][place] = rows
-        state["row_loss"][place] += row_loss.scores(gradient[met]) * len(sent)
-
-        compared = ~state["same_step_twin"][place].isnan()
-        place, met, rows = place[compared], met[compared], rows[compared]
-        if len(sent) > 1:
-            distance = near_duplicate.nearest(sent, met)  # (q,)
-            typical = sent[:SAMPLE].double().norm().item() / math.sqrt(min(SAMPLE, len(sent)))
-            state["near_duplicate"][place] -= distance / max(typical, SMALLEST)
-            relative = distance / rows.double().norm(dim=1).clamp_min(SMALLEST)
-            state["same_step_twin"][place] = state["same_step_twin"][place].maximum(-relative)
 
     def _auc(self, name: str) -> float | None:
         if name == "spectral":
