@@ -128,7 +128,7 @@ def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
         mine = met.passive.owned[first.positions]
         truth = met.encoder.transform(tables[1]).numeric[met.passive.rows[first.positions[mine]]]
         for known, secret in ("public", met.passive_randomness.derive("weights/0")), ("private", Randomness(bytes(32))):
-            believed = Bottom(numeric=truth.shape[1], cardinalities=(), embedding_size=1, sizes=sizes, wide=False)
+            believed = Bottom(numeric=truth.shape[1], cardinalities=(), embedding_size=1, sizes=sizes, wide=0)
             initialise(believed, secret.torch())
             believed.double()
             guess, _ = invert(

@@ -27,7 +27,8 @@ from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks import Batch
 from vfl_node.progress import Silent
 from vfl_node.settings import Data, Limits, Obfuscation
-from vfl_node.training.missing import shared_labels
+from vfl_node.training.missing import LABELS, Known
+from vfl_node.training.missing.labels import Fixed
 from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task
@@ -118,9 +119,8 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
     seeds = _together(job, lambda channel, i: toss(channel, training[i].derive("toss"), first=i == 0, pins=MemoryPins()))
     schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
 
-    first, _ = schedule.split(0, job.evaluate.test_fraction)
-    drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels/0")  # as the active half has it
-    labels = shared_labels(views[0], tables[0].labels, first, job.train.missing.labels, drawn, job.train.classes)
+    drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels")  # as the active half has it
+    labels = _labels(job, views[0], tables[0].labels, drawn)
     kept = Overheard(*views, labels, training[1], Encoder.from_json(passive.encoder))
     embeddings, gradients = _tensors(heard[0], training_pb2.Embedding), _tensors(heard[1], training_pb2.Gradient)
     for repeat in range(job.evaluate.repeats):
@@ -136,6 +136,14 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
         tests = [next(embeddings) for _ in cut(held_out, job.train.batch_size)]
         kept.tested.append(Batch(0, held_out, torch.cat(tests)))
     return kept
+
+
+def _labels(job: Job, view: Alignment, labels: NDArray[np.float32], drawn: Randomness) -> NDArray[np.float32]:
+    """The label used at each shared position, float32[m], of a strategy that fixes it."""
+    chosen = LABELS[job.train.missing.labels](Known(labels[view.rows[view.owned]], len(view), job.train.classes, 1, drawn))
+    if not isinstance(chosen, Fixed):
+        raise SystemExit(f"{job.train.missing.labels} fixes no label before training")
+    return np.where(view.owned, labels[view.rows], chosen.labels).astype(np.float32)
 
 
 def _together(job: Job, side: Callable[[Channel, int], Any]) -> list[Any]:

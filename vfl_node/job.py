@@ -166,8 +166,8 @@ class Missing(Frozen):
     def _fits(self) -> Missing:
         if self.draws > 1 and self.labels != "random-pred":
             raise ValueError("draws is for labels: random-pred, which draws labels anew in every step")
-        if self.shares and self.calibration == "none":
-            raise ValueError("shares is for calibration, and calibration is none")
+        if self.calibration == "none" and (self.shares or self.calibrate != "both"):
+            raise ValueError("shares and calibrate are for calibration, and calibration is none")
         return self
 
 

@@ -74,6 +74,12 @@ class Limits(Frozen):
         description="how many different pairs of sets, this node's and a peer's, may be aligned, ever; "
         "from two that differ in a few ids either party may learn about those",
     )
+    trainings_per_set: int = Field(
+        default=20,
+        ge=1,
+        description="how many trainings with synthetic rows there may be with a peer over the same records of this node, "
+        "ever; such rows are drawn anew in each, real ones are not, and whoever compares a few trainings tells them apart",
+    )
     max_attack_auc: float | None = Field(
         default=None,
         gt=0.5,

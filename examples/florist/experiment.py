@@ -160,14 +160,14 @@ class Training:
         channels = dict(zip(owns, memory_channels(ACTIVE, PASSIVE), strict=True))
         self._halves: dict[str, Any] = {}
         self._tested: dict[str, Table] = {}
-        for name, half_of in ((ACTIVE, ActiveHalf), (PASSIVE, PassiveHalf)):
+        for name, other, half_of in ((ACTIVE, PASSIVE, ActiveHalf), (PASSIVE, ACTIVE, PassiveHalf)):
             mine = owns[name][kept]
             view = Alignment(
                 "psu",
                 "curve25519",
                 np.where(mine, np.cumsum(mine) - 1, NOT_MINE),
                 ours=int(mine.sum()),
-                theirs=sum(int(of[kept].sum()) for other, of in owns.items() if other != name),
+                theirs=int(owns[other][kept].sum()),
                 intersection=self.real,
             )
             table = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.features import CLIP, Encoder
+from vfl_node.data.features import CLIP, Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError, StateError
@@ -112,6 +112,66 @@ def test_a_table_without_the_column_is_refused(columns: dict[str, Column]) -> No
     with pytest.raises(DataError, match="numeric column 'x'") as caught:
         encoder.transform(table(columns, 2))
     assert caught.value.code == "E_COLUMN"
+
+
+def test_rows_in_another_encoding_are_what_that_encoder_makes_of_them_to_the_last_bit() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(50, 7, 500)
+    values[::50], values[1::50], values[3] = NAN, 1e4, -1e6  # missing, wild and wilder
+    colours = np.where(rng.random(500) < 0.01, "rare", rng.choice(["a", "b"], 500)).tolist()
+    given = table({"x": numeric(*values), "n": numeric(*rng.integers(0, 4, 500)), "c": categorical(*colours[:-1], None)}, 500)
+    whole = Encoder.fit(given, rows(500))
+    for some in (np.flatnonzero(np.abs(values - 50) < 30), np.arange(3), np.arange(0, 500, 2)):
+        other = Encoder.fit(given, some)
+        expected, found = other.transform(given), whole.translate(whole.transform(given), other, given)
+        assert found.categorical.tolist() == expected.categorical.tolist()
+        assert found.cardinalities == expected.cardinalities
+        assert found.numeric.dtype == np.float32
+        clipped = np.abs(whole.transform(given).numeric[:, 0]) == CLIP  # one stands for all of them
+        assert found.numeric[~clipped].tobytes() == expected.numeric[~clipped].tobytes()
+        assert set(found.numeric[clipped, 0]) <= set(expected.numeric[clipped, 0])
+
+
+def test_numbers_that_stand_for_no_cell_are_scaled_and_clipped_anew() -> None:
+    given = table({"x": numeric(0, 2, 10, 12), "c": categorical("a", "b", "a", None)}, 4)
+    whole, some = Encoder.fit(given, rows(4)), Encoder.fit(given, rows(2))  # of mean 6 and 1
+    made = Features(np.array([[-0.5], [0], [9.5]], np.float32), np.array([[0], [1], [2]]), (3,))
+    found = whole.translate(made, some, given)
+    np.testing.assert_allclose(found.numeric[:, 0], [6 - 0.5 * np.sqrt(26) - 1, 5, CLIP], rtol=1e-6)
+    assert found.categorical.tolist() == [[0], [1], [2]]
+    back = some.translate(found, whole, given)
+    np.testing.assert_allclose(back.numeric[:2], made.numeric[:2], atol=1e-6)
+
+
+def test_what_is_missing_stays_so_in_another_encoding() -> None:
+    given = table({"x": numeric(1, 3, 5, NAN, 100)}, 5)
+    whole, without, with_ = (Encoder.fit(given, of) for of in (rows(5), rows(3), np.array([0, 3])))
+    made = Features(np.array([[0.7, 1], [0.7, 0]], np.float32), np.zeros((2, 0), np.int64), ())
+    assert whole.translate(made, without, given).numeric[0].tolist() == [0]
+    assert whole.translate(made, with_, given).numeric[0].tolist() == [0, 1]
+    assert (whole.translate(made, with_, given).numeric[1] != 0).tolist() == [True, False]
+
+
+def test_an_encoding_of_other_columns_is_refused() -> None:
+    given = table({"x": numeric(1, 2), "y": numeric(1, 2)}, 2)
+    both, one = Encoder.fit(given, rows(2)), Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
+    assert both.translate(both.transform(given), one, given).width == 1
+    with pytest.raises(DataError, match="E_COLUMN"):
+        one.translate(one.transform(given), both, given)
+
+
+@STEADY
+@given(
+    st.lists(st.one_of(st.just(NAN), st.floats(allow_nan=False, allow_infinity=False)), min_size=1, max_size=20),
+    st.integers(0, 20),
+    st.floats(-CLIP, CLIP, width=32),
+)
+def test_whatever_the_numbers_another_encoding_is_finite_and_bounded(values: list[float], fitted: int, cell: float) -> None:
+    given = table({"x": numeric(*values)}, len(values))
+    whole, some = Encoder.fit(given, rows(len(values))), Encoder.fit(given, rows(min(fitted, len(values))))
+    made = whole.transform(given)
+    made.numeric[0, 0] = cell
+    assert (np.abs(whole.translate(made, some, given).numeric) <= CLIP).all()
 
 
 @STEADY

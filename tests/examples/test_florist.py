@@ -156,11 +156,15 @@ def ran(out: Path, *arguments: str) -> str:
 
 
 def test_one_command_makes_a_table(tmp_path: Path) -> None:
-    said = ran(tmp_path, "table-5")
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- table-5 -->\nold\n<!-- end of table-5 -->\nafter\n")
+    said = ran(tmp_path, "table-5", "--page", str(page))
     assert [line.split(" | ")[0] for line in said.splitlines() if line[:3] in ("| 1", "| 3")] == ["| 1", "| 3", "| 10"]
     values = json.loads((tmp_path / "table-5.json").read_text())["by seed"]
     assert f"{values['10']['made_up']['attack'][0]:.3f}" in said
     assert (tmp_path / "table-5.md").read_text() in said
+    table = (tmp_path / "table-5.md").read_text().split("\n\n")[1]
+    assert page.read_text() == f"before\n<!-- table-5 -->\n{table}<!-- end of table-5 -->\nafter\n"
     before = (tmp_path / "trials.jsonl").read_bytes()
     assert "trials" not in ran(tmp_path, "table-5")  # all are kept
     assert (tmp_path / "trials.jsonl").read_bytes() == before

@@ -27,6 +27,7 @@ from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.predictions import Model
+from vfl_node.node.simulation import simulate
 from vfl_node.node.store import Store
 from vfl_node.settings import load_settings
 from vfl_node.training.prediction import Embedder, Scorer
@@ -267,6 +268,8 @@ def test_cancelled_where_it_is_asked_it_ends_well_at_both(served: Served) -> Non
     for name in OTHER:
         report = served.federation.report(name, before)
         assert report["alignment"] is None
+        assert (report["predictions"]["model"], report["predictions"]["to"]) == (served.model, "clinic")
+        assert (report["predictions"]["requests"] is None) == (name == "lab")
         whats = {party: [entry["what"] for entry in entries] for party, entries in report["learnt"].items()}
         assert whats == {"clinic": ["embeddings"], "lab": ["requests"]}
         folder = served.federation.job_folder(name, before)
@@ -491,6 +494,16 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
         predictions.check(store, wanted, "lab")
     with pytest.raises(PolicyError, match=r"serve\.to is active"):
         predictions.check(store, predictions.job_for(store, record.id, "passive", new=False), "lab")
+
+
+def test_batches_that_no_message_holds_are_refused_before_training(
+    job: Callable[[str], Job], trial: Any, tmp_path: Path
+) -> None:
+    wide = JOB.replace("bottom: [4]", "bottom: [400]").replace("to: active", "to: active, batch_size: 65536")
+    with pytest.raises(UsageError, match="65536 rows") as caught:
+        simulate(job(wide), trial.files, tmp_path)
+    assert caught.value.code == "E_SIZE"
+    assert "serve.batch_size" in caught.value.hint
 
 
 def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[str], Job]) -> None:

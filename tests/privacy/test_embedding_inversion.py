@@ -22,7 +22,7 @@ def _one_thread() -> None:
 
 
 def bottom(seed: bytes, sizes: tuple[int, ...] = (64, 64), *, wide: bool = False) -> Bottom:
-    network = Bottom(numeric=COLUMNS, cardinalities=(), embedding_size=1, sizes=sizes, wide=wide)
+    network = Bottom(numeric=COLUMNS, cardinalities=(), embedding_size=1, sizes=sizes, wide=int(wide))
     initialise(network, Randomness(seed).torch())
     return network
 

@@ -149,8 +149,9 @@ def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synt
     assert all(epoch.loss is epoch.auc is None for epoch in passive.epochs)
     assert not any(isinstance(message, training_pb2.Shared) for message in silent.transcript)
     active, passive = telling(parties)
-    assert passive.metrics == active.metrics
-    assert [(epoch.loss, epoch.auc) for epoch in passive.epochs] == [(epoch.loss, epoch.auc) for epoch in active.epochs]
+    assert passive.metrics == {name: round(value, 3) for name, value in active.metrics.items()}
+    figures = [(round(epoch.loss, 3), round(epoch.auc, 3)) for epoch in active.epochs]
+    assert [(epoch.loss, epoch.auc) for epoch in passive.epochs] == figures
     assert passive.local_metrics is None
     shared = [message for message in telling.transcript if isinstance(message, training_pb2.Shared)]
     assert json.loads(shared[0].json).keys() == {"epochs", "metrics"}
@@ -275,7 +276,8 @@ def test_one_class_among_the_test_rows_leaves_auc_undefined(federation: Make, ru
     assert active.metrics["auc"] is None
     assert active.metrics["nll"] is not None
     shared, passive = run(evaluate=Evaluate(share_with_passive=True))(parties)
-    assert passive.metrics == shared.metrics
+    assert passive.metrics["auc"] is None
+    assert passive.metrics["nll"] == round(shared.metrics["nll"], 3)
 
 
 def test_no_owned_test_row_leaves_every_metric_undefined(federation: Make, run: Any) -> None:

@@ -108,6 +108,8 @@ def test_both_parties_reports_say_the_same_of_each(
             align_seconds=0.0,
             traffic={"align": Traffic()},
             training=result,
+            records=len(view),
+            max_attack_auc=None,
             started="2026-03-01T10:00:00+00:00",
             finished="2026-03-01T10:00:01+00:00",
             versions={},

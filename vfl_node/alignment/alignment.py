@@ -128,6 +128,15 @@ class Memory(Protocol):
             PolicyError: it would be one more than ``limit`` different pairs (``E_BUDGET``).
         """
 
+    def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
+        """Remember a training with synthetic rows over our own set, of this digest; which one it is, from 1.
+
+        Such rows are drawn anew in each job, and real ones are not: comparing tells them apart.
+
+        Raises:
+            PolicyError: it would be one more than ``limit`` over this set (``E_BUDGET``).
+        """
+
 
 class MemoryOfOneRun:
     """A memory that lives as long as the object.
@@ -155,6 +164,10 @@ class MemoryOfOneRun:
 
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """Nothing is counted: the object ends with the run."""
+
+    def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
+        """The first, always: the object ends with the run."""
+        return 1
 
 
 class Pins(Protocol):

@@ -1,9 +1,9 @@
 """What a node remembers of one partner for as long as they work together, beyond any job.
 
 A folder (0700) for each partner: a secret, from which is drawn whatever hides something and has
-to be the same in every job with this partner; things kept by name; and which sets of ids were
-aligned with it. It outlives jobs: without it, a new draw over the same ids could be compared
-with the old one.
+to be the same in every job with this partner; things kept by name; which sets of ids were
+aligned with it, and how often one was trained on. It outlives jobs: without it, a new draw over
+the same ids could be compared with the old one.
 """
 
 from __future__ import annotations
@@ -112,6 +112,42 @@ class Partner:
                     for_peer="its owner's settings do not allow this alignment",
                 )
             write_whole(path, b"\n".join([*counted, line]))
+
+    def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
+        """Count a training with synthetic rows over a set of our own, before anything of it leaves; the same job again is free.
+
+        What stands in for a row is drawn anew in each: it could only stay as it was if the position of a foreign
+        record did, and that is blinded anew. Real rows stay, so whoever compares trainings tells them apart.
+
+        Args:
+            digest: of our own set: a peer that changes its set begins no new count.
+            job_id: of the training.
+            limit: how many of them this node's owner allows over one set.
+
+        Returns:
+            Which one it is over these records with this partner, from 1.
+
+        Raises:
+            PolicyError: it would be one too many (``E_BUDGET``).
+        """
+        path, records = self._folder / "trainings", f"{digest.hex()} ".encode()
+        line = records + job_id.encode()
+        with self._lock:
+            counted = path.read_bytes().splitlines() if path.exists() else []
+            over = [known for known in counted if known.startswith(records)]
+            if line in over:
+                return over.index(line) + 1
+            if len(over) >= limit:
+                raise PolicyError(
+                    f"there were {len(over)} trainings with {self._peer} over this node's records in which rows were made up "
+                    f"for those that a party lacks, and this node allows {limit} (limits.trainings_per_set)",
+                    code="E_BUDGET",
+                    hint="align by psi, where no row is made up, or raise limits.trainings_per_set: such rows are drawn anew "
+                    "in each training, and whoever compares trainings tells them from real ones",
+                    for_peer="its owner's settings do not allow this training",
+                )
+            write_whole(path, b"\n".join([*counted, line]))
+            return len(over) + 1
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):

@@ -53,7 +53,7 @@ from vfl_node.training.logistic.decryption import FileJournal, tensors_of
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.task import Regression
 from vfl_node.training.prediction import Embedder, Predicted, Scorer, Served, predict_once, serve
-from vfl_node.training.split import train_active, train_passive
+from vfl_node.training.split import check_batch_fits, train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
 
@@ -198,11 +198,12 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
         alignment, seconds, traffic = await _aligned(part, channel, resume=agreed.checkpoint is not None)
         training = None
         if part.job.train:
+            which = _which_training(part, alignment)
             _check_enough_to_train(part, alignment)
             if takes := after_alignment(part.job, alignment):
                 part.progress.remark(takes)
             resume_from = None if agreed.checkpoint == ALIGNED else agreed.checkpoint
-            training = await _trained(part, channel, helper, alignment, checkpoints, resume_from)
+            training = await _trained(part, channel, helper, alignment, checkpoints, resume_from, which)
         moved = {**channel.traffic, "align": traffic}
         if helper:
             moved |= {f"{phase} (coordinator)": of for phase, of in helper.traffic.items()}
@@ -345,6 +346,27 @@ async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Align
     return made
 
 
+def _which_training(part: Part, alignment: Alignment) -> int:
+    """Which training with synthetic rows over these records with this partner it is; 1 where no row is synthetic.
+
+    A training counts from here on, whatever becomes of it: on the disk before its first message.
+
+    Raises:
+        PolicyError: it would be more than this owner allows (``E_BUDGET``).
+
+    Leaks: by a refusal, about how many trainings this owner allows. Whether and when it comes depends on that and on what
+    both parties know, how many trainings there were over which set and whether rows can be synthetic: under apsi
+    every one counts, since whether any row is would tell the passive party whether it is given the bare intersection.
+    For the same reason this comes before this owner looks at how many records are shared.
+    """
+    assert part.table is not None
+    assert part.memory is not None
+    synthetic = alignment.protocol == "apsi" or alignment.missing or alignment.missing_at_peer != 0
+    if isinstance(part.job.train, Logistic) or not synthetic:
+        return 1
+    return part.memory.count_trainings(part.table.ids.digest(), part.job_id, part.limits.trainings_per_set)
+
+
 def _check_enough_to_train(part: Part, alignment: Alignment) -> None:
     """Stop where fewer records are shared than the active party's owner wants, once the obfuscated set is agreed.
 
@@ -370,6 +392,7 @@ async def _trained(
     alignment: Alignment,
     checkpoints: FileCheckpoints,
     resume_from: str | None,
+    which: int,
 ) -> TrainingResult:
     job, randomness = part.job, part.randomness.derive("train")
     assert part.table is not None
@@ -392,6 +415,8 @@ async def _trained(
         )
         return await regress(channel, helper, regression, randomness, resume_from=resume_from)
     assert job.train is not None
+    if job.serve:
+        check_batch_fits(job.serve.batch_size, job.train, setting="serve.batch_size")
     task = Task(
         alignment=alignment,
         table=part.table,
@@ -404,6 +429,7 @@ async def _trained(
         pins=part.folder,
         progress=part.progress,
         max_attack_auc=part.limits.max_attack_auc,
+        training=which,
     )
     train = train_active if part.role == "active" else train_passive
     return await train(channel, task, randomness, resume_from=resume_from)

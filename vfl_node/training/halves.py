@@ -202,12 +202,18 @@ class ActiveHalf:
         train, self._owned = task.train, task.alignment.owned
         self._labels = _labels(task)
         labelled = training[self._owned[training]]
+        if len(labelled) == 0:
+            raise DataError(
+                "the active party owns none of the shared rows drawn for training, so there is no label to learn from",
+                code="E_EMPTY",
+                hint="use more records, or a smaller evaluate.test_fraction",
+            )
         self._targets = _as_targets(self._labels, train).to(task.device)
         self._real = torch.from_numpy(self._owned).to(task.device)
         self._synthetic: Labels | None = None
-        if task.alignment.missing:
-            own = draws.derive(f"labels/{repeat}")
-            known = Known(self._labels[labelled], len(self._owned), train.classes, train.missing.draws, own)
+        if task.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
+            own = draws.derive("labels")
+            known = Known(self._labels[self._owned], len(self._owned), train.classes, train.missing.draws, own)
             self._synthetic = LABELS[train.missing.labels](known)
         missing = train.missing
         self._calibration = calibration(
@@ -224,18 +230,16 @@ class ActiveHalf:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
 
+        self._positive_rate = float((self._labels[labelled] == 1).mean())
+        self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=task.device)
         self._local: Classifier | None = None
         if self._inputs.width:
-            private = randomness.derive(f"local/{repeat}")
-            self._local = classifier(train, self._inputs, [])
-            initialise(self._local, private.torch())
-            self._local.to(task.device)
+            self._local = classifier(train, self._inputs, []).to(task.device)
             if saved is not None:
                 self._local.load_state_dict(under("local", saved))
+                self._base_rate = saved["rate"].to(task.device)
             else:
-                train_local(self._local, train, self._inputs, self._targets, labelled, private, task.progress)
-        self._positive_rate = float(self._labels[labelled].mean())
-        self._base_rate = self._rates()
+                self._train_alone(randomness.derive(f"local/{repeat}"), training, labelled)
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since figures were taken."""
         self._ranks = repeat == 0 and "auc" in task.evaluate.metrics  # only the first repeat's epochs are reported
@@ -293,7 +297,7 @@ class ActiveHalf:
         local: Values | None = None
         local_curve: Curve = []
         if self._local is not None:
-            alone = probabilities(local_logits(self._local, self._inputs, held_out[owned]))
+            alone = probabilities(local_logits(self._local, self._inputs, held_out))[owned]
             local, local_curve = measure(names, labels[owned], alone), plotted(labels[owned], alone)
         matched, matched_rows = None, None
         if self._randomness:
@@ -313,7 +317,8 @@ class ActiveHalf:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._alone()}
+        rate = {} if self._local is None else {"rate": self._base_rate}
+        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._alone(), **rate}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`: the joint model's, and its own model's as ``local.NAME``."""
@@ -327,6 +332,38 @@ class ActiveHalf:
         if self._local is None:
             return {}
         return prefixed("local", {name: tensor.cpu() for name, tensor in self._local.state_dict().items()})
+
+    def _train_alone(self, private: Randomness, training: Positions, labelled: Positions) -> None:
+        """Train the model of this party alone, and set q, the rate of positives where the peer's features are synthetic.
+
+        In the loss q of a row must not come from a model that has learnt its label, which would make up for what the
+        joint model is to learn: there rows of one half are judged by a model of the other.
+        """
+        task, missing = self._task, self._task.train.missing
+
+        def trained(model: Classifier, rows: Positions, own: Randomness, counted: Tensor | None = None) -> Classifier:
+            initialise(model, own.torch())
+            train_local(model, task.train, self._inputs, self._targets, rows, own, task.progress, counted=counted)
+            return model
+
+        def rates(model: Classifier, rows: Positions) -> Tensor:
+            return local_rate(local_logits(model, self._inputs, rows))
+
+        assert self._local is not None
+        if task.alignment.protocol == "apsi":  # how long it takes must not tell how many rows are shared
+            trained(self._local, training, private, self._real)
+        else:
+            trained(self._local, labelled, private)
+        if missing.calibration == "none":
+            return
+        self._base_rate = rates(self._local, np.arange(len(self._owned)))
+        if missing.calibration == "train" and len(labelled) > 1:
+            mixed = labelled[private.derive("folds").permutation(len(labelled))]
+            folds = np.array_split(mixed, 2)
+            for number, (judged, learnt) in enumerate((folds, folds[::-1])):
+                other = classifier(task.train, self._inputs, []).to(task.device)
+                trained(other, learnt, private.derive(f"fold/{number}"))
+                self._base_rate[torch.from_numpy(judged)] = rates(other, judged)
 
     def _used(self, number: int, positions: Positions, logits: Tensor, base_rate: Tensor, received: Tensor) -> Tensor:
         """The targets trained on: of real labels, else synthetic; the latter are computed for every row alike."""
@@ -344,12 +381,6 @@ class ActiveHalf:
         _check_step(self._channel, message.step, number)
         embedding = codec.decode(message.tensor, dtype=torch.float32, shape=(len(positions), self._cut))
         return embedding.to(self._task.device)
-
-    def _rates(self) -> Tensor:
-        """q at each shared position, float32[m]: rate of positives where the peer's features are synthetic."""
-        if self._local is None or self._task.train.missing.calibration == "none":
-            return torch.full((len(self._owned),), self._positive_rate, device=self._task.device)
-        return local_rate(local_logits(self._local, self._inputs, np.arange(len(self._owned))))
 
 
 def local_rate(logits: Tensor) -> Tensor:
@@ -395,7 +426,7 @@ def _encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, In
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
     own = task.alignment.rows[training][task.alignment.owned[training]]
     encoder = Encoder.fit(task.table, own if len(own) else np.arange(len(task.table)))
-    features, source = stand_in(task.alignment, encoder.transform(task.table), task.train.missing.features, draws)
+    features, source = stand_in(task.alignment, task.table, encoder, task.train.missing.features, draws)
     return encoder.to_json(), Inputs(features, source, task.device)
 
 

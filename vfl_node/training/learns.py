@@ -20,7 +20,9 @@ CONSTANT = ("majority", "minority")
 """train.missing.labels that give every row the same label."""
 
 
-def active_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[Learnt, ...]:
+def active_learns(
+    peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate, training: int = 1
+) -> tuple[Learnt, ...]:
     """What the active party learns from the passive party ``peer`` by training.
 
     Args:
@@ -29,6 +31,7 @@ def active_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Tr
         lacks: how many of the shared rows ``peer`` does not own; None if that is hidden.
         train: the job's section.
         evaluate: the job's section.
+        training: which training over these records it is, from 1.
     """
     trained, held_out = rows
     embeddings = Learnt(
@@ -48,12 +51,14 @@ def active_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Tr
             "membership",
             lacks,
             f"which of its own records {peer} lacks can be inferred from the embeddings, "
-            f"{COPIED[train.missing.features]} (see docs/privacy.md)",
+            f"{COPIED[train.missing.features]} (see docs/privacy.md){_compared(training)}",
         ),
     )
 
 
-def passive_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate) -> tuple[Learnt, ...]:
+def passive_learns(
+    peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate, training: int = 1
+) -> tuple[Learnt, ...]:
     """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
     labels = "of every row trained on" if lacks == 0 else "used for each, real or synthetic,"
     gradients = Learnt(
@@ -79,4 +84,13 @@ def passive_learns(peer: str, rows: tuple[int, int], lacks: int | None, train: T
         told = f"which records {peer} lacks can be inferred for some: their labels fit worse (see docs/privacy.md)"
     else:
         told = f"which records {peer} lacks can be inferred over epochs: their labels change (see docs/privacy.md)"
+    told += _compared(training, drawn=train.missing.labels not in CONSTANT)
     return (gradients, Learnt("membership", lacks, told), figures, *counts)
+
+
+def _compared(training: int, *, drawn: bool = True) -> str:
+    """What comes on top from the second training over the same records on; ``drawn``: what is seen of a row is drawn anew."""
+    if training == 1:
+        return ""
+    what = "what stands in was drawn anew, and comparing trainings tells which" if drawn else "comparing trainings tells more"
+    return f"; this is training {training} over these records: {what}"

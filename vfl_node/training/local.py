@@ -32,6 +32,8 @@ def train_local(
     positions: NDArray[np.int64],
     randomness: Randomness,
     progress: Progress,
+    *,
+    counted: Tensor | None = None,
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
 
@@ -40,9 +42,10 @@ def train_local(
         train: how the federated model is trained.
         inputs: the active party's columns.
         targets: float32[m] on the device: labels 0 and 1; float32[m, K] of more classes: one a row is 1.
-        positions: shared positions to train on, all owned.
+        positions: shared positions to train on.
         randomness: gives the order of the rows.
         progress: is told the loss after each epoch.
+        counted: bool[m] on the device, which rows have a label; None: all of ``positions``. The others take as long.
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
@@ -52,7 +55,11 @@ def train_local(
         total = 0.0
         for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
             logits, expected = model(*inputs.at(batch)), targets[torch.from_numpy(batch)]
-            loss = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(logits, expected)
+            losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(
+                logits, expected, reduction="none"
+            )
+            weights = torch.ones_like(losses) if counted is None else counted[torch.from_numpy(batch)].float()
+            loss = (losses * weights).sum() / weights.sum().clamp_min(1)
             learner.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()

@@ -13,13 +13,15 @@ from vfl_node.training.evaluation import Figures, Values
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
+DECIMALS = 3
+
 
 async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Values) -> None:
-    """Tell the figures of each epoch and the metrics of the federated model.
+    """Tell the figures of each epoch and the metrics of the federated model, to three decimals.
 
-    Leaks: exactly these figures.
+    Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted.
     """
-    told = {"epochs": [asdict(figures) for figures in epochs], "metrics": metrics}
+    told = {"epochs": [_rounded(asdict(figures)) for figures in epochs], "metrics": _rounded(metrics)}
     await channel.send(training_pb2.Shared(json=json.dumps(told, sort_keys=True)))
 
 
@@ -39,6 +41,10 @@ async def receive_figures(channel: Channel, epochs: int, names: Sequence[str]) -
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise ProtocolError(f"{channel.peer} sent figures that are not loss and metrics of this job") from None
     return figures, metrics
+
+
+def _rounded(values: Values) -> Values:
+    return {name: None if value is None else round(value, DECIMALS) for name, value in values.items()}
 
 
 def _number(value: Any) -> float | None:

@@ -139,13 +139,18 @@ def _learnt(task: Task, peer: str, rows: tuple[int, int], *, active: bool) -> di
     missing = None if view.missing and view.missing_at_peer is None else view.missing  # made-up rows may be among them
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
     return {
-        task.party: ours(peer, rows, view.missing_at_peer, task.train, task.evaluate),
-        peer: theirs(task.party, rows, missing, task.train, task.evaluate),
+        task.party: ours(peer, rows, view.missing_at_peer, task.train, task.evaluate, task.training),
+        peer: theirs(task.party, rows, missing, task.train, task.evaluate, task.training),
     }
 
 
-def check_batch_fits(rows: int, train: Train) -> None:
+def check_batch_fits(rows: int, train: Train, *, setting: str = "train.batch_size") -> None:
     """Refuse, before anything is trained, batches of ``rows`` rows that one message cannot hold.
+
+    Args:
+        rows: of a batch.
+        train: the job's section.
+        setting: the job's key that sets ``rows``, for errors.
 
     Raises:
         UsageError: they are too large (``E_SIZE``).
@@ -157,7 +162,7 @@ def check_batch_fits(rows: int, train: Train) -> None:
             f"a batch of {rows} rows at a cut layer of width {width} has {4 * rows * width} bytes, more than one message "
             f"may have ({MAX_FRAME_BYTES}); at most {most} rows fit",
             code="E_SIZE",
-            hint=f"set train.batch_size to at most {most}, or narrow the last layer of train.bottom",
+            hint=f"set {setting} to at most {most}, or narrow the last layer of train.bottom",
             for_peer="the job's batches are too large for one message",
         )
 

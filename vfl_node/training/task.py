@@ -34,6 +34,7 @@ class Task:
         pins: digests of what the peer sent in earlier attempts of the job.
         progress: whom to tell.
         max_attack_auc: training stops when this party's own attacks on what it sends do better, if a limit is set.
+        training: which training with synthetic rows over these records with this partner it is, from 1.
     """
 
     alignment: Alignment
@@ -47,6 +48,7 @@ class Task:
     pins: Pins = field(default_factory=MemoryPins)
     progress: Progress = field(default_factory=Silent)
     max_attack_auc: float | None = None
+    training: int = 1
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""One party's encoded columns, and its view of a union."""
+"""One party's columns, how they are encoded, and its view of a union."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.features import CLIP, Features
+from vfl_node.data.features import Encoder, Features, Levels, Scale
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 
 
 def view(rows: Sequence[int] | NDArray[np.int64]) -> Alignment:
@@ -28,8 +31,41 @@ def union(own: int, shared: int, seed: int = 0) -> Alignment:
     return view(rows)
 
 
-def columns(rows: int, *, seed: int = 0, spread: float = 0.5, mixed: bool = True) -> Features:
-    """Correlated columns with long tails.
+@dataclass(frozen=True)
+class Own:
+    """One party's table, and how a model reads it."""
+
+    table: Table
+    encoder: Encoder
+
+    @property
+    def features(self) -> Features:
+        return self.encoder.transform(self.table)
+
+
+def table(rows: int, numeric: Sequence[NDArray[Any]], codes: Sequence[NDArray[Any]], cardinalities: Sequence[int]) -> Table:
+    """Columns n0, n1, … and c0, c1, …; of the codes 0 is missing."""
+    named: dict[str, Column] = {f"n{i}": NumericColumn(values.astype(np.float64)) for i, values in enumerate(numeric)}
+    for i, (column, cardinality) in enumerate(zip(codes, cardinalities, strict=True)):
+        named[f"c{i}"] = CategoricalColumn(column.astype(np.int64) - 1, levels(cardinality))
+    return Table(Identifiers.of(str(row).encode() for row in range(rows)), named)
+
+
+def levels(cardinality: int) -> tuple[str, ...]:
+    return tuple(f"{code:04}" for code in range(1, cardinality))
+
+
+def plain(numeric: Any, categorical: Any = None, cardinalities: tuple[int, ...] = ()) -> Own:
+    """Columns that a model reads as they are."""
+    numeric = np.asarray(numeric)
+    codes = np.zeros((len(numeric), 0)) if categorical is None else np.asarray(categorical)
+    scales = [Scale(name=f"n{i}", mean=0, sd=1, indicator=False) for i in range(numeric.shape[1])]
+    coded = [Levels(name=f"c{i}", levels=levels(cardinality)) for i, cardinality in enumerate(cardinalities)]
+    return Own(table(len(numeric), numeric.T, codes.T, cardinalities), Encoder(columns=(*scales, *coded)))
+
+
+def columns(rows: int, *, seed: int = 0, spread: float = 0.5, mixed: bool = True) -> Own:
+    """Correlated columns with long tails, scaled by every other row.
 
     Numeric: eight continuous ones; or, ``mixed``, three, one that is mostly a single value, a
     small count, one with missing values and, last, its indicator; and two categorical ones.
@@ -43,17 +79,10 @@ def columns(rows: int, *, seed: int = 0, spread: float = 0.5, mixed: bool = True
         absent = rng.random(rows) < 0.2
         numeric.append(np.where(rng.random(rows) < 0.8, 0, np.exp(base[:, 0])))
         numeric.append(np.floor(np.abs(2 * base[:, 1])))
-        numeric.append(numeric[0] + rng.normal(size=rows))
+        numeric.append(np.where(absent, np.nan, numeric[0] + rng.normal(size=rows)))
         codes = [1 + (base[:, 0] > 0) + (base[:, 0] > 1), 1 + rng.integers(0, 4, rows)]
-    scaled = [(column - column.mean()) / column.std() for column in numeric]
-    if mixed:
-        scaled[-1] = np.where(absent, 0, scaled[-1])
-        scaled.append(absent.astype(float))
-    return Features(
-        np.clip(np.stack(scaled, axis=1), -CLIP, CLIP).astype(np.float32),
-        np.stack(codes, axis=1).astype(np.int64) if mixed else np.zeros((rows, 0), np.int64),
-        (4, 5) if mixed else (),
-    )
+    own = table(rows, numeric, codes, (4, 5) if mixed else ())
+    return Own(own, Encoder.fit(own, np.arange(0, rows, 2)))
 
 
 @pytest.fixture
@@ -72,5 +101,10 @@ def union_fixture() -> Callable[..., Alignment]:
 
 
 @pytest.fixture(name="columns")
-def columns_fixture() -> Callable[..., Features]:
+def columns_fixture() -> Callable[..., Own]:
     return columns
+
+
+@pytest.fixture(name="plain")
+def plain_fixture() -> Callable[..., Own]:
+    return plain

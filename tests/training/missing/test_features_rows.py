@@ -27,19 +27,13 @@ NEIGHBOURLY = ["interpolated", "jittered"]
 def made(union: Any, columns: Any, randomness: Randomness) -> Any:
     """The rows that a strategy made up for the positions that are missing."""
 
-    def make(strategy: str, features: Features | None = None, shared: int = SHARED) -> Features:
-        features = columns(OWN) if features is None else features
-        alignment = union(len(features), shared)
-        used, source = stand_in(alignment, features, strategy, randomness)
+    def make(strategy: str, own: Any = None, shared: int = SHARED) -> Features:
+        own = columns(OWN) if own is None else own
+        alignment = union(len(own.table), shared)
+        used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
         return used.take(source[~alignment.owned])
 
     return make
-
-
-def plain(numeric: Any, categorical: Any = None, cardinalities: tuple[int, ...] = ()) -> Features:
-    numeric = np.asarray(numeric, dtype=np.float32)
-    codes = np.zeros((len(numeric), 0), np.int64) if categorical is None else np.asarray(categorical, dtype=np.int64)
-    return Features(numeric, codes, cardinalities)
 
 
 def cells(features: Features) -> NDArray[np.float64]:
@@ -62,8 +56,9 @@ def ties(features: Features) -> NDArray[np.float64]:
 def test_own_rows_come_first_as_they_are_and_each_missing_position_has_one_more(
     strategy: str, union: Any, columns: Any, randomness: Randomness
 ) -> None:
-    features, alignment = columns(OWN), union(OWN, SHARED)
-    used, source = stand_in(alignment, features, strategy, randomness)
+    own, alignment = columns(OWN), union(OWN, SHARED)
+    features = own.features
+    used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
     assert len(used) == OWN + alignment.missing
     assert (cells(used)[:OWN] == cells(features)).all()
     assert (source[alignment.owned] == alignment.rows[alignment.owned]).all()
@@ -77,10 +72,10 @@ def test_the_row_at_a_position_is_one_draw_whoever_owns_the_others(
     strategy: str, view: Any, union: Any, columns: Any, randomness: Randomness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("vfl_node.training.missing.features._BLOCK", 700)  # several blocks, the last one smaller
-    features, some, none = columns(OWN), union(OWN, SHARED), view(np.full(SHARED, -1))
+    own, some, none = columns(OWN), union(OWN, SHARED), view(np.full(SHARED, -1))
 
     def at(alignment: Any, seed: bytes = b"p" * 32) -> NDArray[Any]:
-        used, source = stand_in(alignment, features, strategy, Randomness(seed))
+        used, source = stand_in(alignment, own.table, own.encoder, strategy, Randomness(seed))
         return cells(used.take(source))[~some.owned]
 
     first = at(some)
@@ -92,7 +87,7 @@ def test_the_row_at_a_position_is_one_draw_whoever_owns_the_others(
 
 @pytest.mark.parametrize("strategy", MADE)
 def test_made_up_cells_are_possible_ones(strategy: str, made: Any, columns: Any) -> None:
-    own, rows = columns(OWN), made(strategy)
+    own, rows = columns(OWN).features, made(strategy)
     assert np.isfinite(rows.numeric).all()
     assert np.abs(rows.numeric).max() <= CLIP
     assert (rows.numeric != 0).any(axis=1).all()
@@ -104,7 +99,7 @@ def test_made_up_cells_are_possible_ones(strategy: str, made: Any, columns: Any)
 
 @pytest.mark.parametrize("strategy", NEIGHBOURLY)
 def test_what_is_missing_and_what_many_rows_share_stays(strategy: str, made: Any, columns: Any) -> None:
-    own, rows = columns(OWN), made(strategy)
+    own, rows = columns(OWN).features, made(strategy)
     value, absent = rows.numeric[:, 5], rows.numeric[:, 6]
     assert (value[absent == 1] == 0).all()
     assert (value[absent == 0] != 0).all()
@@ -115,7 +110,7 @@ def test_what_is_missing_and_what_many_rows_share_stays(strategy: str, made: Any
 
 @pytest.mark.parametrize("strategy", NEIGHBOURLY)
 def test_rows_near_real_ones_keep_the_joint_distribution(strategy: str, made: Any, columns: Any) -> None:
-    own, rows = columns(OWN), made(strategy)
+    own, rows = columns(OWN).features, made(strategy)
     ours, theirs = (ties(f) for f in (own, rows))
     assert np.abs(ours - theirs).max() < 0.17
     for column in range(3):
@@ -124,8 +119,8 @@ def test_rows_near_real_ones_keep_the_joint_distribution(strategy: str, made: An
 
 
 def test_naive_cells_have_nothing_in_common_and_are_uniform(made: Any, columns: Any) -> None:
-    own, rows = columns(OWN), made("naive", shared=OWN + 4000)
-    together = np.hstack([rows.numeric, rows.categorical])
+    own, rows = columns(OWN).features, made("naive", shared=OWN + 4000)
+    together = np.delete(cells(rows), 5, axis=1)  # 0 where its indicator, which is drawn by itself, says missing
     assert np.abs(np.corrcoef(together.T) - np.eye(together.shape[1])).max() < 0.07  # 4 standard deviations of 4,000 rows
     assert np.abs(np.corrcoef(own.numeric[:, :3].T) - np.eye(3)).max() > 0.4
     for column in range(3):
@@ -135,13 +130,14 @@ def test_naive_cells_have_nothing_in_common_and_are_uniform(made: Any, columns: 
         assert np.abs(np.sort(parts) - np.arange(4000) / 4000).max() < 0.03  # Kolmogorov–Smirnov at 10⁻³
     assert np.bincount(rows.categorical[:, 1], minlength=5)[1:].min() > 900
     assert rows.numeric[:, -1].mean() == pytest.approx(0.5, abs=0.03)
+    assert ((rows.numeric[:, 5] == 0) == (rows.numeric[:, 6] == 1)).all()
 
 
-def test_an_interpolated_row_lies_between_two_near_ones(made: Any) -> None:
+def test_an_interpolated_row_lies_between_two_near_ones(made: Any, plain: Any) -> None:
     x = np.random.default_rng(0).normal(size=(300, 2))
-    own = plain(x)
+    own = plain(x / x.std(axis=0)).features
     nearest = near(own, Randomness(b"p" * 32))
-    rows = made("interpolated", own, 500).numeric
+    rows = made("interpolated", plain(own.numeric), 500).numeric
     starts, ends = np.repeat(np.arange(300), 5), nearest.ravel()
     for row in rows:
         before, after = row - own.numeric[starts], own.numeric[ends] - row
@@ -149,10 +145,10 @@ def test_an_interpolated_row_lies_between_two_near_ones(made: Any) -> None:
         assert (across[(before * after).sum(axis=1) >= 0] < 1e-5).any()  # on one of the segments
 
 
-def test_a_jittered_row_is_as_far_from_its_source_as_near_rows_are() -> None:
+def test_a_jittered_row_is_as_far_from_its_source_as_near_rows_are(plain: Any) -> None:
     x = np.random.default_rng(0).normal(size=(400, 6))
     x[:200] *= 0.01  # a crowd, and rows on their own
-    own = plain(x)
+    own = plain(x).features
     nearest = near(own, Randomness(b"p" * 32))
     sources = np.repeat(np.arange(400), 50)
     rows = MADE["jittered"](own, Randomness(b"p" * 32))(sources, Randomness(b"b" * 32))
@@ -163,8 +159,8 @@ def test_a_jittered_row_is_as_far_from_its_source_as_near_rows_are() -> None:
     assert np.corrcoef(np.log(moved[200:]), np.log(gaps[200:]))[0, 1] > 0.9
 
 
-def test_jittering_exchanges_half_of_the_categories() -> None:
-    own = plain(np.arange(400)[:, None] / 100, np.arange(1200).reshape(400, 3), (1200,) * 3)
+def test_jittering_exchanges_half_of_the_categories(plain: Any) -> None:
+    own = plain(np.arange(400)[:, None] / 100, np.arange(1200).reshape(400, 3), (1200,) * 3).features
     jittered = MADE["jittered"](own, Randomness(b"p" * 32))
     sources = np.repeat(np.arange(400), 20)
     rows = jittered(sources, Randomness(b"b" * 32))
@@ -174,8 +170,8 @@ def test_jittering_exchanges_half_of_the_categories() -> None:
 def test_a_copied_row_has_a_twin_and_one_made_up_near_it_has_none(union: Any, columns: Any, randomness: Randomness) -> None:
     own, alignment = columns(OWN), union(OWN, SHARED)
     for strategy, twins in {"sampling": 1.0, "interpolated": 0.0, "jittered": 0.0}.items():
-        used, source = stand_in(alignment, own, strategy, randomness)
-        found = gaps(cells(used.take(source[~alignment.owned])), cells(own)) == 0
+        used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
+        found = gaps(cells(used.take(source[~alignment.owned])), cells(own.features)) == 0
         assert found.mean() == twins
 
 
@@ -184,11 +180,12 @@ def test_the_search_for_near_duplicates_finds_copies_and_not_jittered_rows(
     mixed: bool, union: Any, columns: Any, randomness: Randomness
 ) -> None:
     own, alignment = columns(OWN, mixed=mixed), union(OWN, SHARED)
-    bottom = Bottom(numeric=own.numeric.shape[1], cardinalities=own.cardinalities, embedding_size=4, sizes=(32, 32), wide=False)
+    wide, cardinalities = own.features.numeric.shape[1], own.features.cardinalities
+    bottom = Bottom(numeric=wide, cardinalities=cardinalities, embedding_size=4, sizes=(32, 32), wide=False)
     initialise(bottom, torch.Generator().manual_seed(0))
     found = {}
     for strategy in ("sampling", "jittered", "naive"):
-        used, source = stand_in(alignment, own, strategy, randomness)
+        used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
         seen = used.take(source)
         with torch.no_grad():
             embedding = bottom(torch.from_numpy(seen.numeric), torch.from_numpy(seen.categorical))
@@ -199,7 +196,20 @@ def test_the_search_for_near_duplicates_finds_copies_and_not_jittered_rows(
 
 
 @pytest.mark.parametrize("strategy", MADE)
-def test_small_and_strange_tables(strategy: str, made: Any) -> None:
+def test_copied_cells_are_real_ones_to_the_last_bit(strategy: str, made: Any, columns: Any) -> None:
+    """Rounded on the way from one scaling to another, they would be known from real ones."""
+    own, rows = columns(OWN).features, made(strategy)
+    for column in (4, 6):  # the small count, the indicator
+        assert set(rows.numeric[:, column]) <= set(own.numeric[:, column])
+    if strategy != "naive":
+        usual = own.numeric[:, 3].min()
+        near_it = np.abs(rows.numeric[:, 3] - usual) < 1e-5
+        assert near_it.mean() > 0.5
+        assert (rows.numeric[near_it, 3] == usual).all()
+
+
+@pytest.mark.parametrize("strategy", MADE)
+def test_small_and_strange_tables(strategy: str, made: Any, plain: Any) -> None:
     one = made(strategy, plain([[1.5, 0]], [[2]], (3,)), 4)
     assert (cells(one) == [[1.5, 0, 2]]).all()  # there is nothing else to go by
     alike = made(strategy, plain(np.ones((5, 1)), np.ones((5, 1)), (2,)), 8)
@@ -212,10 +222,10 @@ def test_small_and_strange_tables(strategy: str, made: Any) -> None:
     assert made(strategy, plain(np.zeros((3, 0))), 5).width == 0
 
 
-def test_near_rows_are_the_nearest_that_differ(randomness: Randomness) -> None:
+def test_near_rows_are_the_nearest_that_differ(plain: Any, randomness: Randomness) -> None:
     rng = np.random.default_rng(0)
     x, codes = rng.normal(size=(200, 3)), rng.integers(0, 3, (200, 2))
-    twice = plain(np.vstack([x, x]), np.vstack([codes, codes]), (3, 3))
+    twice = plain(np.vstack([x, x]), np.vstack([codes, codes]), (3, 3)).features
     rows = near(twice, randomness)
     distance = np.square(x[:, None] - x).sum(axis=2) + (codes[:, None] != codes).sum(axis=2)
     np.fill_diagonal(distance, np.inf)
@@ -225,9 +235,9 @@ def test_near_rows_are_the_nearest_that_differ(randomness: Randomness) -> None:
         assert np.allclose(found, expected, atol=1e-4)
 
 
-def test_near_rows_of_a_large_table_are_found_in_parts(randomness: Randomness) -> None:
+def test_near_rows_of_a_large_table_are_found_in_parts(plain: Any, randomness: Randomness) -> None:
     x = np.random.default_rng(0).normal(size=(3 * LEAF, 2))
-    rows = near(plain(x), randomness)
+    rows = near(plain(x).features, randomness)
     assert (np.sort(rows, axis=1)[:, 1:] != np.sort(rows, axis=1)[:, :-1]).all()
     exact = torch.cdist(torch.from_numpy(x), torch.from_numpy(x)).fill_diagonal_(torch.inf).argmin(dim=1).numpy()
     assert (rows[:, 0] == exact).mean() > 0.9  # the others lie at a border between parts

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import LabelStrategy
-from vfl_node.training.missing.labels import LABELS, Known, Labels, Step, neighbors, shared_labels
+from vfl_node.training.missing.labels import LABELS, Known, Labels, Step, neighbors
 
 MADE = sorted(set(LABELS) - {"none"})
 SEED = b"the label holder's own randomness"[:32]
@@ -60,12 +59,6 @@ def test_targets_are_like_real_ones_and_the_same_again(strategy: str, classes: i
     assert torch.equal(made(strategy, of, step), targets)
 
 
-@pytest.mark.parametrize("strategy", sorted(set(MADE) - {"neighbors"}))
-def test_a_label_does_not_depend_on_who_owns_its_row(strategy: str) -> None:
-    of, step = known([0, 0, 1, 0, 1]), batch()
-    assert torch.equal(made(strategy, of, step), made(strategy, of, replace(step, real=~step.real)))
-
-
 @pytest.mark.parametrize(
     ("labels", "classes", "majority", "minority"),
     [
@@ -94,7 +87,7 @@ def test_random_pos_draws_once_a_position_as_often_as_real_labels_are() -> None:
     again = chosen.targets(replace(everywhere, positions=np.array([17, 3, 17]), number=2))
     assert torch.equal(again, drawn[[17, 3, 17]])
     other = replace(known(labels, 3, shared=4000), randomness=Randomness(SEED[::-1]))
-    assert not torch.equal(made("random-pos", other, everywhere), drawn)  # another repeat
+    assert not torch.equal(made("random-pos", other, everywhere), drawn)  # another job
 
 
 @pytest.mark.parametrize("classes", [2, 4])
@@ -180,39 +173,6 @@ def test_no_label_to_learn_from_and_no_strategy_are_refused() -> None:
         known([])
     with pytest.raises(UsageError, match=r"missing\.labels"):
         LABELS["none"](known([1]))
-
-
-def alignment(rows: list[int]) -> Alignment:
-    return Alignment("psu", "curve25519", np.asarray(rows, dtype=np.int64), ours=3, theirs=3, intersection=None)
-
-
-def used(rows: list[int], labels: list[int], train: list[int], strategy: str = "majority") -> list[float]:
-    values = shared_labels(
-        alignment(rows), np.asarray(labels, np.float32), np.asarray(train, np.int64), strategy, Randomness(SEED)
-    )
-    assert values.dtype == np.float32
-    return list(values)
-
-
-def test_owned_rows_keep_their_label_and_others_take_a_fixed_one() -> None:
-    assert used([1, -1, 0, 2, -1], [0, 1, 0], [0, 1, 2, 3, 4]) == [1, 0, 0, 0, 0]
-    assert used([1, -1, 0, 2, -1], [1, 1, 0], [0, 1, 2, 3, 4]) == [1, 1, 1, 0, 1]
-    assert used([1, -1, 0, 2, -1], [1, 1, 0], [0, 1, 2, 3, 4], "minority") == [1, 0, 1, 0, 0]
-    drawn = LABELS["random-pos"](known([1, 1, 0], shared=5)).targets(replace(batch(), positions=np.arange(5)))
-    assert used([1, -1, 0, 2, -1], [1, 1, 0], [0, 1, 2, 3, 4], "random-pos")[1::3] == drawn[1::3].tolist()
-
-
-def test_the_majority_is_that_of_the_labels_trained_on() -> None:
-    assert used([1, -1, 0, 2], [0, 1, 1], [1, 2]) == [1, 0, 0, 1]
-
-
-def test_labels_are_not_shared_where_none_is_fixed_or_none_is_there() -> None:
-    with pytest.raises(DataError, match="E_EMPTY"):
-        used([-1, -1, 0], [1], [0, 1])
-    for strategy in ("none", "random-pred", "neighbors"):
-        with pytest.raises(UsageError, match=r"missing\.labels"):
-            used([0, -1], [1], [0, 1], strategy)
-        assert used([0, 1], [1, 0], [0, 1], strategy) == [1, 0]
 
 
 def test_every_strategy_has_a_rate_that_calibration_knows() -> None:

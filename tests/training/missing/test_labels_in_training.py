@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor
 from vfl_node.job import Evaluate, Missing, Train
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.training.halves import ActiveHalf
 from vfl_node.training.missing.labels import LABELS, Known, Step
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -107,3 +109,71 @@ def test_every_strategy_trains_and_ends_with_the_same_bits_after_a_restart(
     assert all(torch.equal(first.weights[name], again.weights[name]) for name in first.weights)
     assert first.metrics == again.metrics
     assert all(np.isfinite(list(first.metrics.values())))
+
+
+def labels_used(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> dict[int, set[float]]:
+    """Shared position → the labels it was trained on with, in all repeats."""
+    found: dict[int, set[float]] = {}
+    used = ActiveHalf._used
+
+    def watched(self: ActiveHalf, number: int, positions: Any, *others: Tensor) -> Tensor:
+        targets = used(self, number, positions, *others)
+        for position, target in zip(positions.tolist(), targets.tolist(), strict=True):
+            found.setdefault(position, set()).add(target)
+        return targets
+
+    monkeypatch.setattr(ActiveHalf, "_used", watched)
+    both(parties)
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["majority", "minority", "random-pos"])
+def test_a_label_that_is_fixed_is_so_in_every_repeat(
+    synthetic: Callable[..., Any], run: Any, monkeypatch: pytest.MonkeyPatch, strategy: str
+) -> None:
+    """Real labels are the same in all repeats, so one that is not would be known to be synthetic; classes are nearly even."""
+    train = run().train.model_copy(update={"missing": Missing(labels=strategy), "epochs": 1})
+    parties = synthetic(160, (0.5, 0.8), positives=0.5)
+    found = labels_used(parties, run(train=train, evaluate=Evaluate(repeats=8, test_fraction=0.5)), monkeypatch)
+    assert len(found) == len(parties.people)
+    assert all(len(labels) == 1 for labels in found.values())
+
+
+def test_a_majority_of_the_rows_trained_on_would_change_between_repeats(
+    synthetic: Callable[..., Any], run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mistake: each repeat decides anew, and the labels that change are just the synthetic ones."""
+
+    def of_this_repeat(known: Known) -> Any:
+        own = run_number.pop(0)
+        drawn = known.randomness.derive(f"half/{own}").permutation(len(known.labels))[: len(known.labels) // 2]
+        return real(replace(known, labels=known.labels[drawn]))
+
+    run_number, real = list(range(8)), LABELS["majority"]
+    monkeypatch.setitem(LABELS, "majority", of_this_repeat)
+    parties = synthetic(160, (0.5, 0.8), positives=0.5)
+    both = run(train=run().train.model_copy(update={"epochs": 1}), evaluate=Evaluate(repeats=8, test_fraction=0.5))
+    found = labels_used(parties, both, monkeypatch)
+    changing = {position for position, labels in found.items() if len(labels) > 1}
+    assert len(changing) > 20
+    assert not any(parties.clinic_view.owned[position] for position in changing)
+
+
+@pytest.mark.parametrize("strategy", ["majority", "random-pos", "random-pred", "neighbors"])
+def test_gradients_of_synthetic_labels_are_rows_like_any_other(synthetic: Callable[..., Any], run: Any, strategy: str) -> None:
+    """Same dtype and shape, finite, no row of zeros, and norms within the range of those of real labels."""
+    missing = Missing(labels=strategy)
+    both = run(train=Train(bottom=(32, 32), active_bottom=(8,), top=(32,), epochs=1, batch_size=200, missing=missing))
+    parties = synthetic(1200, (0.5, 0.8))
+    both(parties)
+    schedule = both.schedule(parties)
+    training, _ = schedule.split(0, both.evaluate.test_fraction)
+    sent = [message.tensor for message in both.transcript if isinstance(message, training_pb2.Gradient)]
+    for positions, tensor in zip(schedule.batches(0, 0, training, 200), sent, strict=True):
+        rows = codec.decode(tensor, dtype=torch.float32, shape=(len(positions), 32))
+        norms = rows.double().norm(dim=1)
+        real = torch.from_numpy(parties.clinic_view.owned[positions])
+        assert bool(norms.isfinite().all())
+        assert bool((norms > 0).all())
+        assert norms[~real].max() < 2 * norms[real].max()
+        assert norms[~real].min() > norms[real].min() / 10

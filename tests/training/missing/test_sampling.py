@@ -7,14 +7,16 @@ import pytest
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.features import Features
+from vfl_node.data.features import Encoder
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.training.missing import EMBEDDINGS, stand_in
 
 
-def rows_of(table: int) -> Features:
-    """``table`` rows whose one column is their number."""
-    return Features(np.arange(table, dtype=np.float32)[:, None], np.zeros((table, 0), np.int64), ())
+def rows_of(rows: int) -> Table:
+    """``rows`` rows whose one column is their number."""
+    return Table(Identifiers.of(str(row).encode() for row in range(rows)), {"n": NumericColumn(np.arange(rows) * 1.0)})
 
 
 @pytest.fixture
@@ -22,8 +24,10 @@ def used(view: Any) -> Any:
     """The own row used at each position."""
 
     def use(rows: Any, table: int, randomness: Randomness, strategy: str = "sampling") -> NDArray[np.int64]:
-        features, source = stand_in(view(rows), rows_of(table), strategy, randomness)
-        assert len(features) == table
+        own = rows_of(table)
+        encoder = Encoder.fit(own, np.arange(0, table, 2))
+        features, source = stand_in(view(rows), own, encoder, strategy, randomness)
+        assert features.numeric.tolist() == encoder.transform(own).numeric.tolist()  # no copies
         return source
 
     return use

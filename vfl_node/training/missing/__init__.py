@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from vfl_node.training.missing.calibration import CALIBRATIONS, Calibration, Composition, Rate, calibration
 from vfl_node.training.missing.features import EMBEDDINGS, Substitute, stand_in
-from vfl_node.training.missing.labels import LABELS, Known, Labels, Step, shared_labels
+from vfl_node.training.missing.labels import LABELS, Known, Labels, Step
 
 __all__ = [
     "CALIBRATIONS",
@@ -21,6 +21,5 @@ __all__ = [
     "Step",
     "Substitute",
     "calibration",
-    "shared_labels",
     "stand_in",
 ]

@@ -54,12 +54,11 @@ class Side:
     ) -> None:
         self.kept, self.alignment, self.device = kept, alignment, device
         self.encoder = Encoder.from_json(kept.encoder)
-        self.own = self.encoder.transform(table)
         self.draws = draws or Randomness(kept.draws)
-        features, source = stand_in(alignment, self.own, kept.train.missing.features, self.draws)
+        features, source = stand_in(alignment, table, self.encoder, kept.train.missing.features, self.draws)
         self.inputs = Inputs(features, source, device)
         self.cut_width = MODELS[kept.train.model].cut_width(kept.train.bottom, kept.train.outputs)
-        self._ids = table.ids
+        self._table = table
         self._position = np.full(len(table), NOT_MINE)
         self._position[alignment.rows[alignment.owned]] = np.flatnonzero(alignment.owned)
 
@@ -71,13 +70,14 @@ class Side:
     @cached_property
     def _keys(self) -> NDArray[np.uint64]:
         """Of the own ids, ascending."""
-        return _keys(self._ids)[self._ids.canonical_order]
+        return _keys(self._table.ids)[self._table.ids.canonical_order]
 
     def rows(self, ids: Identifiers) -> Positions:
         """The own row of each of ``ids``, int64[k]; :data:`NOT_MINE` where there is none. 1 µs an id."""
-        order = self._ids.canonical_order
+        own = self._table.ids
+        order = own.canonical_order
         near = order[np.minimum(np.searchsorted(self._keys, _keys(ids)), len(order) - 1)]
-        same = np.fromiter((ours == theirs for ours, theirs in zip(self._ids.take(near), ids, strict=True)), np.bool_, len(ids))
+        same = np.fromiter((ours == theirs for ours, theirs in zip(own.take(near), ids, strict=True)), np.bool_, len(ids))
         return np.where(same, near, NOT_MINE)
 
     def positions(self, ids: Identifiers) -> Positions:
@@ -122,7 +122,7 @@ class Embedder(Side):
         """
         features, rows, positions = self.encoder.transform(table), self.rows(table.ids), self.positions(table.ids)
         known = positions != NOT_MINE
-        known[known] = _equal(self.own.take(rows[known]), features.take(np.flatnonzero(known)))
+        known[known] = _equal(self._own.take(rows[known]), features.take(np.flatnonzero(known)))
         places = np.empty(len(table), dtype=np.int64)
         numbers, places[known] = self.batches.find(positions[known])
 
@@ -142,21 +142,22 @@ class Embedder(Side):
 
         return Unnamed(len(numbers) + total // size, embedding, places)
 
+    @cached_property
+    def _own(self) -> Features:
+        """The own rows."""
+        return self.encoder.transform(self._table)
+
     def _filled_up(self, rows: Features, total: int, randomness: Randomness) -> Features:
         """``rows``, and behind them made-up ones."""
         if len(rows) == total:
             return rows
-        sources = randomness.derive("sources").choices(len(self.own), total - len(rows))
+        sources = randomness.derive("sources").choices(len(self._own), total - len(rows))
         made = self._makes_up(sources, randomness.derive("filler"))
-        return Features(
-            np.concatenate((rows.numeric, made.numeric)),
-            np.concatenate((rows.categorical, made.categorical)),
-            rows.cardinalities,
-        )
+        return rows.followed_by(made)
 
     @cached_property
     def _makes_up(self) -> Rows:
-        return MADE["interpolated"](self.own, self.draws.derive("unnamed"))
+        return MADE["interpolated"](self._own, self.draws.derive("unnamed"))
 
 
 @dataclass(frozen=True)

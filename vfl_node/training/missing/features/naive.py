@@ -19,7 +19,8 @@ class Naive:
     """Uniform values: between the least and the largest of a numeric column, among the codes of a categorical one.
 
     A numeric column of few values, as an indicator is, takes one of them. Only what occurs
-    in the own rows is drawn.
+    in the own rows is drawn. A cell drawn as missing loses its number when the row is encoded
+    (:meth:`~vfl_node.data.features.Encoder.translate`).
     """
 
     def __init__(self, features: Features, randomness: Randomness) -> None:

@@ -1,4 +1,4 @@
-"""Labels that stay the same for a whole repeat."""
+"""Labels that stay the same for a whole job."""
 
 from __future__ import annotations
 

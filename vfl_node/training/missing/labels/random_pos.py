@@ -7,7 +7,7 @@ from vfl_node.training.missing.labels.strategy import Known
 
 
 def random_pos(known: Known) -> Fixed:
-    """A random real label for every shared position, one draw for the whole repeat.
+    """A random real label for every shared position, one draw for the whole job.
 
     The draw at a position depends on this party's seed and the position alone, never on who
     owns which row. Redrawn in every step it would be told apart over the epochs (AUC .68, .78

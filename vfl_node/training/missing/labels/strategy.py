@@ -17,14 +17,14 @@ from vfl_node.training.missing.calibration import Rate
 
 @dataclass(frozen=True)
 class Known:
-    """What a strategy may know at the start of a repeat.
+    """What a strategy may know: the same in every repeat, so that what it fixes is the same, too.
 
     Attributes:
-        labels: float32[k], the real labels of the rows trained on, 0 … classes−1.
+        labels: float32[k], all real labels of shared rows, held out or not, 0 … classes−1.
         shared: number of shared positions, m.
         classes: number of classes K.
         draws: labels drawn a row and step (``random-pred``).
-        randomness: this party's own for this repeat; the same gives the same labels.
+        randomness: this party's own for this job; the same gives the same labels.
 
     Raises:
         DataError: there is no real label (``E_EMPTY``).

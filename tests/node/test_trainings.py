@@ -1,0 +1,201 @@
+"""Trainings over the same records are counted: in each what stands in is drawn anew, and comparing tells which is real."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import read_table
+from vfl_node.errors import PeerLost, PolicyError
+from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node.partners import Partner
+from vfl_node.node.party import Part, conversations
+from vfl_node.node.store import JobFolder
+from vfl_node.settings import Data, Limits, Settings
+from vfl_node.transport.memory import memory_channels, run_together
+
+ROLES = {"clinic": "active", "lab": "passive"}
+TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 2, batch_size: 64}\nevaluate: {test_fraction: 0.3}\n"
+
+
+class Trainings:
+    """Jobs of two parties over their tables, in memory; each party's folder of its partner is kept."""
+
+    def __init__(self, trial: Any, folder: Path) -> None:
+        self.trial, self.folder = trial, folder
+        self.files = dict(trial.files)
+        self.sent: list[str] = []
+        """Types of what the lab has sent, in order."""
+
+    def run(self, job_id: str, text: str = TRAIN, *, attempt: int = 1, dies_before: str = "", **limits: int) -> list[Any]:
+        """Both parties' results; ``limits`` are the lab's, who dies before it sends a message of the type ``dies_before``."""
+        runs: list[Any] = []
+        for name, channel in zip(ROLES, memory_channels(*ROLES, job_id=job_id), strict=True):
+            peer = next(other for other in ROLES if other != name)
+            if name == "lab":
+                channel._pipe = Tap(channel._pipe, dies_before, self.sent)
+            data = Data(path=self.files[name], label="label" if name == "clinic" else None)
+            settings = Settings(
+                name=name,
+                role=ROLES[name],
+                data=data,
+                insecure_loopback=True,
+                device="cpu",
+                limits=Limits(**limits if name == "lab" else {}),
+            )
+            part = Part.on_this_machine(
+                settings,
+                self.trial.job(text),
+                job_id,
+                read_table(data, id_form="text", needs_label=name == "clinic", party=name),
+                Randomness(f"{job_id} {name}".encode().ljust(32)),
+                self.job_folder(job_id, name),
+                LiveProgress(job_id, Stop()),
+                attempt,
+                Partner(self.folder / "partners" / name, peer),
+            )
+            runs += [(protocol, channel) for protocol in conversations(part, {peer: channel})]
+        return run_together(*runs)
+
+    def job_folder(self, job_id: str, name: str) -> JobFolder:
+        return JobFolder(self.folder / job_id / name)
+
+    def counted(self, name: str) -> int:
+        """How many trainings ``name`` remembers with the other."""
+        found = list((self.folder / "partners" / name).glob("*/trainings"))
+        return len(found[0].read_text().splitlines()) if found else 0
+
+    def said(self, job_id: str, name: str) -> str:
+        """What its report says that anyone learnt of membership by training."""
+        learnt = json.loads((self.job_folder(job_id, name).artefacts / "report.json").read_text())["learnt"]
+        return " ".join(entry["text"] for entries in learnt.values() for entry in entries if "privacy.md" in entry["text"])
+
+
+class Tap:
+    """A pipe that keeps the types of what is ``sent``; its party dies before it sends one of the type ``last``."""
+
+    def __init__(self, pipe: Any, last: str, sent: list[str]) -> None:
+        self._pipe, self._last, self._sent = pipe, last, sent
+
+    async def put(self, frame: Any) -> None:
+        kind = frame.type.rpartition(".")[2]
+        if kind == self._last:
+            raise PeerLost("cut off by the test")
+        self._sent.append(kind)
+        await self._pipe.put(frame)
+
+    async def get(self) -> Any:
+        return await self._pipe.get()
+
+    def close(self) -> None:
+        self._pipe.close()
+
+
+@pytest.fixture
+def trainings(trial: Any, ram: Path) -> Trainings:
+    return Trainings(trial, ram)
+
+
+def test_each_job_counts_and_the_report_says_which_it_is(trainings: Trainings) -> None:
+    for number, job_id in enumerate(("first", "second", "third"), 1):
+        assert trainings.run(job_id) == [None, None]
+        for name in ROLES:
+            assert trainings.counted(name) == number
+            said = trainings.said(job_id, name)
+            assert said.count(f"this is training {number} over these records") == (2 if number > 1 else 0)
+            assert ("what stands in was drawn anew, and comparing trainings tells which" in said) == (number > 1)
+
+
+@pytest.mark.parametrize("dies_before", ["TossShare", "Embedding"])
+def test_a_restart_does_not_count(trainings: Trainings, dies_before: str) -> None:
+    assert trainings.run("first") == [None, None]
+    results = trainings.run("second", dies_before=dies_before, trainings_per_set=2)
+    assert isinstance(results[1], PeerLost)
+    assert trainings.counted("lab") == 2  # on the disk before anything that is synthetic
+    for attempt in (2, 3):  # even where nothing more is allowed
+        assert trainings.run("second", attempt=attempt, trainings_per_set=2) == [None, None]
+        assert trainings.counted("lab") == 2
+    assert "this is training 2 " in trainings.said("second", "lab")
+
+
+def test_one_too_many_is_refused_before_anything_is_sent(trainings: Trainings) -> None:
+    for job_id in ("first", "second"):
+        assert trainings.run(job_id, trainings_per_set=2) == [None, None]
+    assert {"Rows", "TossShare", "Embedding"} < set(trainings.sent)
+    trainings.sent.clear()
+    refused = trainings.run("third", trainings_per_set=2)[1]
+    assert isinstance(refused, PolicyError)
+    assert refused.code == "E_BUDGET"
+    assert "there were 2 trainings with clinic" in refused.message
+    assert "allows 2 (limits.trainings_per_set)" in refused.message
+    assert "raise limits.trainings_per_set" in refused.hint
+    assert "Rows" in trainings.sent
+    assert not {"TossShare", "Embedding"} & set(trainings.sent)
+    assert trainings.counted("lab") == 2
+    assert trainings.run("fourth", trainings_per_set=3) == [None, None]
+
+
+def test_a_peer_is_told_no_more_than_that_it_is_not_allowed(federation: Any) -> None:
+    federation.start_both(limits={"trainings_per_set": 1})
+    assert federation.end("clinic", federation.submit(TRAIN))["state"] == "done"
+    job_id = federation.submit(TRAIN)
+    told, refused = federation.end("clinic", job_id), federation.end("lab", job_id)
+    assert refused["error"]["code"] == "E_BUDGET"
+    assert told["error"]["code"] == "E_PEER"
+    assert "its owner's settings do not allow this training (E_BUDGET)" in told["error"]["message"]
+    assert "trainings_per_set" not in json.dumps(told) + federation.log("clinic")
+
+
+def test_a_peer_that_changes_its_set_begins_no_new_count_and_who_changes_its_own_does(
+    trainings: Trainings, tmp_path: Path
+) -> None:
+    assert trainings.run("first", trainings_per_set=1) == [None, None]
+    whole = trainings.files["clinic"]
+    trainings.files["clinic"] = tmp_path / "clinic.csv"
+    trainings.files["clinic"].write_text("".join(whole.read_text().splitlines(keepends=True)[:-1]))
+    assert trainings.run("second", trainings_per_set=1)[1].code == "E_BUDGET"
+    table = trainings.files["lab"]
+    trainings.files["lab"] = tmp_path / "lab.csv"
+    trainings.files["lab"].write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
+    assert trainings.run("third", trainings_per_set=1) == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("align", "counted"),
+    [
+        ("protocol: psi", 0),
+        ("protocol: psi, padding: 1", 0),
+        ("protocol: psu", 1),
+        ("protocol: psu, dummies: 20", 1),
+        ("protocol: apsi, obfuscation: {fraction: 0.9}", 1),
+        ("protocol: apsi, obfuscation: {fraction: 0.75}", 1),  # the bare intersection
+    ],
+)
+def test_trainings_without_a_synthetic_row_do_not_count_unless_that_would_tell(
+    trainings: Trainings, align: str, counted: int
+) -> None:
+    assert trainings.run("first", f"align: {{{align}}}\n{TRAIN}", trainings_per_set=1) == [None, None]
+    assert [trainings.counted(name) for name in ROLES] == [counted, counted]
+    assert "this is training" not in trainings.said("first", "lab")
+    again = trainings.run("second", f"align: {{{align}}}\n{TRAIN}", trainings_per_set=1)
+    assert isinstance(again[1], PolicyError) == bool(counted)
+
+
+def test_where_both_have_all_records_no_row_is_synthetic_and_nothing_counts(trainings: Trainings, tmp_path: Path) -> None:
+    clinic, lab = ([line.split(",", 1) for line in path.read_text().splitlines()] for path in trainings.files.values())
+    ids = [line[0] for line in clinic]
+    trainings.files["lab"] = tmp_path / "same.csv"
+    trainings.files["lab"].write_text("\n".join(f"{id_},{rest}" for id_, (_, rest) in zip(ids, lab, strict=True)))
+    assert trainings.run("first") == [None, None]
+    assert [trainings.counted(name) for name in ROLES] == [0, 0]
+
+
+def test_alignment_and_encrypted_regression_do_not_count(trainings: Trainings) -> None:
+    assert trainings.run("first", "align: {protocol: psu}") == [None, None]
+    logistic = "train: {algorithm: logistic, iterations: 1, key_bits: 2048}\nevaluate: {test_fraction: 0.3}\n"
+    assert trainings.run("second", "align: {protocol: apsi, obfuscation: {fraction: 0.9}}\n" + logistic) == [None, None]
+    assert [trainings.counted(name) for name in ROLES] == [0, 0]

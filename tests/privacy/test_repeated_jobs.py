@@ -1,0 +1,85 @@
+"""Trainings over the same records, compared: what stands in is drawn anew in each job and real rows are not.
+
+It cannot stay the same: a position stands for another record in each job, and whose record it is that a party lacks is blinded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.models import Bottom, initialise
+from vfl_node.privacy.attacks.near_duplicate import nearest
+from vfl_node.training.missing import LABELS, Known
+from vfl_node.training.missing.features.sampling import sampling
+
+OWN, LACKED = 1000, 214
+"""Records of the attacker, and how many of them, the first ones, the other party lacks."""
+
+SYNTHETIC = np.arange(OWN) < LACKED
+
+
+def job(number: int, *, same: bool) -> tuple[NDArray[np.int64], Randomness]:
+    """The attacker's record at each position, int64[OWN], and what the other party draws from; ``same``: as in the first job."""
+    of = Randomness(b"job".ljust(32)).derive("1" if same else str(number))
+    return of.derive("order").permutation(OWN), of.derive("draws")
+
+
+def twins(number: int, *, same: bool) -> NDArray[np.bool_]:
+    """bool[OWN]: which of its records have an exact twin among the embeddings of one evaluation with nothing held out."""
+    records, draws = job(number, same=same)
+    columns = torch.randn(OWN, 6, generator=Randomness(b"columns".ljust(32)).torch())
+    real = np.flatnonzero(~SYNTHETIC)
+    source = np.where(SYNTHETIC[records], real[sampling(len(real), OWN, draws)], records)
+    bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False)
+    initialise(bottom, Randomness(b"weights".ljust(32)).derive(str(number)).torch())  # secret, and others in each job
+    with torch.no_grad():
+        embedding = bottom(columns[source], torch.empty(OWN, 0, dtype=torch.int64))
+    found = np.empty(OWN, dtype=np.bool_)
+    found[records] = (nearest(embedding, torch.arange(OWN)) < 1e-5 * embedding.norm(dim=1).mean()).numpy()
+    return found
+
+
+def wrongly_taken(jobs: int, *, same: bool = False) -> int:
+    """How many real records had a twin in each of so many jobs; every synthetic one has."""
+    suspected = np.logical_and.reduce([twins(number, same=same) for number in range(1, jobs + 1)])
+    assert suspected[SYNTHETIC].all()
+    return int(suspected[~SYNTHETIC].sum())
+
+
+def test_each_job_clears_most_of_the_real_rows_that_were_copied_before() -> None:
+    one, two, three = (wrongly_taken(jobs) for jobs in (1, 2, 3))
+    assert one == pytest.approx((OWN - LACKED) * (1 - np.exp(-LACKED / (OWN - LACKED))), abs=40)
+    assert two < one / 3
+    assert three < two / 3
+
+
+def test_were_the_draws_the_same_another_job_would_tell_nothing() -> None:
+    assert wrongly_taken(3, same=True) == wrongly_taken(1, same=True) > 100
+
+
+@pytest.mark.parametrize(("strategy", "found"), [("random-pos", True), ("majority", False)])
+def test_labels_that_are_drawn_and_change_between_jobs_are_surely_synthetic(strategy: str, found: bool) -> None:
+    """The passive party reads the label used off every gradient; here the attacked party is the active one."""
+
+    def labels_seen(number: int, *, same: bool) -> NDArray[np.float32]:
+        records, draws = job(number, same=same)
+        real = (np.arange(OWN) % 4 == 0).astype(np.float32)
+        known = Known(real[~SYNTHETIC], OWN, 2, draws=1, randomness=draws)
+        drawn = LABELS[strategy](known).labels  # type: ignore[attr-defined]
+        seen = np.empty(OWN, dtype=np.float32)
+        seen[records] = np.where(SYNTHETIC[records], drawn, real[records])
+        return seen
+
+    def changed(jobs: int, *, same: bool = False) -> NDArray[np.bool_]:
+        return np.ptp([labels_seen(number, same=same) for number in range(1, jobs + 1)], axis=0) > 0
+
+    assert not changed(1).any()
+    assert not changed(3, same=True).any()
+    two, three = changed(2), changed(3)
+    assert not (three & ~SYNTHETIC).any()
+    assert (two.sum() > 0.25 * LACKED) == found
+    assert (three.sum() > 1.3 * two.sum()) == found
