@@ -28,9 +28,10 @@ def test_nothing_is_readable_by_others_or_shown(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     partner.keep("set", b"ids")
     partner.count_inputs(b"a", 1)
+    partner.count_trainings(b"a", "job", 1)
     assert mode(tmp_path / "lab") == 0o700
     assert {path.name: mode(path) for path in (tmp_path / "lab").iterdir()} == dict.fromkeys(
-        ("secret", "set.kept", "inputs"), 0o600
+        ("secret", "set.kept", "inputs", "trainings"), 0o600
     )
     assert repr(partner) == "Partner(lab)"
 
@@ -57,13 +58,14 @@ def test_what_is_kept_stays_as_it_was_first(tmp_path: Path) -> None:
 
 
 def test_jobs_at_the_same_time_keep_the_same(tmp_path: Path) -> None:
-    partner, kept = Partner(tmp_path, "lab"), []
+    partner, kept, which = Partner(tmp_path, "lab"), [], []
     start = threading.Barrier(8)
 
     def job(number: int) -> None:
         start.wait()
         kept.append(partner.keep("set", b"%d" % number))
         partner.count_inputs(b"%d" % number, 8)
+        which.append(partner.count_trainings(b"set", f"job-{number}", 8))
 
     threads = [threading.Thread(target=job, args=(number,)) for number in range(8)]
     for thread in threads:
@@ -71,6 +73,7 @@ def test_jobs_at_the_same_time_keep_the_same(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(kept) == 8
+    assert sorted(which) == list(range(1, 9))
     assert set(kept) == {partner.recall("set")}
     for number in range(8):
         partner.count_inputs(b"%d" % number, 0)  # all were counted, so none is new
@@ -111,3 +114,21 @@ def test_one_input_too_many_is_refused_and_a_repeated_one_is_free(tmp_path: Path
     partner.count_inputs(b"three", 3)
     with pytest.raises(PolicyError):
         partner.count_inputs(b"four", 3)
+
+
+def test_trainings_over_a_set_are_counted_and_the_same_job_is_free(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    assert [partner.count_trainings(b"set", job, 2) for job in ("one", "two", "one", "two")] == [1, 2, 1, 2]
+    assert [partner.count_trainings(other, "one", 2) for other in (b"another", b"se")] == [1, 1]
+    again = Partner(tmp_path, "lab")
+    with pytest.raises(PolicyError) as caught:
+        again.count_trainings(b"set", "on", 2)
+    assert caught.value.code == "E_BUDGET"
+    assert "there were 2 trainings with lab" in caught.value.message
+    assert "allows 2 (limits.trainings_per_set)" in caught.value.message
+    assert "raise limits.trainings_per_set" in caught.value.hint
+    assert not any(word in caught.value.for_peer for word in ("lab", "2", "trainings_per_set"))
+    assert again.count_trainings(b"set", "two", 1) == 2  # a limit lowered later does not forbid what was counted
+    assert Partner(tmp_path, "shop").count_trainings(b"set", "on", 1) == 1
+    assert again.count_trainings(b"set", "on", 3) == 3
+    assert again.count_trainings(b"another", "on", 3) == 2

@@ -79,17 +79,22 @@ class Tap:
     """A pipe that keeps the types of what is ``sent``; its party dies before it sends one of the type ``last``."""
 
     def __init__(self, pipe: Any, last: str, sent: list[str]) -> None:
-        self._pipe, self._last, self._sent = pipe, last, sent
+        self._pipe, self._last, self._sent, self._dead = pipe, last, sent, False
 
     async def put(self, frame: Any) -> None:
         kind = frame.type.rpartition(".")[2]
-        if kind == self._last:
-            raise PeerLost("cut off by the test")
+        self._dead = self._dead or kind == self._last
+        self._check()
         self._sent.append(kind)
         await self._pipe.put(frame)
 
     async def get(self) -> Any:
+        self._check()
         return await self._pipe.get()
+
+    def _check(self) -> None:
+        if self._dead:
+            raise PeerLost("cut off by the test")
 
     def close(self) -> None:
         self._pipe.close()
@@ -179,6 +184,9 @@ def test_trainings_without_a_synthetic_row_do_not_count_unless_that_would_tell(
     trainings: Trainings, align: str, counted: int
 ) -> None:
     assert trainings.run("first", f"align: {{{align}}}\n{TRAIN}", trainings_per_set=1) == [None, None]
+    made = trainings.job_folder("first", "clinic").load_alignment()
+    assert made
+    assert (made[0].missing == 0) == (counted == 0 or "0.75" in align)
     assert [trainings.counted(name) for name in ROLES] == [counted, counted]
     assert "this is training" not in trainings.said("first", "lab")
     again = trainings.run("second", f"align: {{{align}}}\n{TRAIN}", trainings_per_set=1)

@@ -23,7 +23,7 @@ SYNTHETIC = np.arange(OWN) < LACKED
 
 
 def job(number: int, *, same: bool) -> tuple[NDArray[np.int64], Randomness]:
-    """The attacker's record at each position, int64[OWN], and what the other party draws from; ``same``: as in the first job."""
+    """The attacker's record at each position, int64[OWN], and what the peer draws from; ``same``: as in the first job."""
     of = Randomness(b"job".ljust(32)).derive("1" if same else str(number))
     return of.derive("order").permutation(OWN), of.derive("draws")
 

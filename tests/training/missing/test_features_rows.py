@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.features import CLIP, Features
+from vfl_node.data.features import CLIP, Encoder, Features
 from vfl_node.metrics import auc
 from vfl_node.models import Bottom, initialise
 from vfl_node.privacy.attacks import near_duplicate
@@ -119,7 +120,9 @@ def test_rows_near_real_ones_keep_the_joint_distribution(strategy: str, made: An
 
 
 def test_naive_cells_have_nothing_in_common_and_are_uniform(made: Any, columns: Any) -> None:
-    own, rows = columns(OWN).features, made("naive", shared=OWN + 4000)
+    given = columns(OWN)
+    given = replace(given, encoder=Encoder.fit(given.table, np.arange(OWN)))  # another one would clip other cells
+    own, rows = given.features, made("naive", given, OWN + 4000)
     together = np.delete(cells(rows), 5, axis=1)  # 0 where its indicator, which is drawn by itself, says missing
     assert np.abs(np.corrcoef(together.T) - np.eye(together.shape[1])).max() < 0.07  # 4 standard deviations of 4,000 rows
     assert np.abs(np.corrcoef(own.numeric[:, :3].T) - np.eye(3)).max() > 0.4

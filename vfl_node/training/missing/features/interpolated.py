@@ -1,8 +1,8 @@
 """``interpolated``: somewhere between a random own row and a near one of it.
 
 No copy, so mostly no exact twin. The fewer numbers can be blended, and the coarser they are, the
-more rows turn out like one of the two: 44 % in a table of three coarse numeric columns and four
-of categories. Ours, after SMOTE-NC; the paper copies rows (``sampling``).
+more rows are like one of the two: 44 % in one table of three coarse numeric columns and four of
+categories. Ours, after SMOTE-NC; the paper copies rows (``sampling``).
 
 Source: Chawla et al. 2002 (SMOTE), section 6.1: near rows and blending of mixed columns.
 """

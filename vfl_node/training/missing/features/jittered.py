@@ -3,8 +3,8 @@
 A copied row has a twin at distance 0. With noise of one size for all rows, one in a crowd
 becomes an outlier and one on its own keeps its twin; noise of the size of the gaps does
 mostly neither, and stays small where near rows agree. The fewer numbers can move, the more
-rows turn out like the row itself or the near one: 37 % in a table of three coarse numeric
-columns and four of categories. Ours: the paper copies rows (``sampling``).
+rows are like a real one: 37 % in one table of three coarse numeric columns and four of
+categories. Ours: the paper copies rows (``sampling``).
 """
 
 from __future__ import annotations

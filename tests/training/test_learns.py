@@ -1,0 +1,33 @@
+"""What the ledger says from the second training over the same records on."""
+
+from __future__ import annotations
+
+import pytest
+
+from vfl_node.job import Evaluate, LabelStrategy, Missing, Train
+from vfl_node.ledger import Learnt
+from vfl_node.training.learns import active_learns, passive_learns
+
+
+def membership(entries: tuple[Learnt, ...]) -> str:
+    return next(entry.text for entry in entries if entry.what == "membership")
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [("majority", "comparing trainings tells more"), ("random-pos", "comparing trainings tells which")],
+)
+def test_who_may_compare_trainings_is_told_so(labels: LabelStrategy, said: str) -> None:
+    train = Train(missing=Missing(labels=labels))
+    for learns, told in ((active_learns, "comparing trainings tells which"), (passive_learns, said)):
+        first, third = (membership(learns("lab", (70, 30), 20, train, Evaluate(), training)) for training in (1, 3))
+        assert "training 1" not in first
+        assert "comparing" not in first
+        assert third.startswith(f"{first}; this is training 3 over these records: ")
+        assert third.endswith(told)
+
+
+def test_where_no_record_is_lacked_there_is_nothing_to_compare() -> None:
+    for learns in (active_learns, passive_learns):
+        said = " ".join(entry.text for entry in learns("lab", (70, 30), 0, Train(), Evaluate(), 3))
+        assert "training 3" not in said

@@ -1,0 +1,103 @@
+"""The active party's own model: what it gives calibration, and what its training must not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError
+from vfl_node.job import Evaluate, Missing, Train
+from vfl_node.training import halves
+from vfl_node.training.halves import ActiveHalf
+from vfl_node.training.task import Task
+from vfl_node.transport.memory import memory_channels
+
+SECRET = b"clinic's private randomness, 32b"
+
+
+def half(parties: Any, calibration: str = "none", *, protocol: str = "psu") -> ActiveHalf:
+    train = Train(
+        bottom=(8,), active_bottom=(16,), top=(16,), epochs=20, batch_size=32, learning_rate=1e-2,
+        missing=Missing(calibration=calibration),
+    )  # fmt: skip
+    view = replace(parties.clinic_view, protocol=protocol)
+    task = Task(view, parties.clinic, train, Evaluate(), clock=lambda: 0.0, party="clinic")
+    channel, _ = memory_channels("clinic", "lab")
+    return ActiveHalf(channel, task, Randomness(SECRET), Randomness(SECRET[::-1]), 0, np.arange(len(view)), None)
+
+
+def with_other_label(parties: Any, row: int) -> Any:
+    labels = parties.clinic.labels.copy()
+    labels[row] = 1 - labels[row]
+    return replace(parties, clinic=replace(parties.clinic, labels=labels))
+
+
+@pytest.mark.parametrize(("calibration", "learnt"), [("train", False), ("test", True)])
+def test_in_the_loss_q_of_a_row_does_not_come_from_its_own_label(
+    synthetic: Callable[..., Any], calibration: str, learnt: bool
+) -> None:
+    """At test q is asked for rows that were not learnt, and the one model of all rows is the better one."""
+    parties = synthetic(200, (0.8, 0.8))
+    before = half(parties, calibration)._base_rate
+    for position in np.flatnonzero(parties.clinic_view.owned)[:5]:
+        after = half(with_other_label(parties, int(parties.clinic_view.rows[position])), calibration)._base_rate
+        assert (after[position] != before[position]) == learnt
+        assert bool((after != before).any())
+
+
+def test_without_calibration_q_is_the_rate_of_positives(synthetic: Callable[..., Any]) -> None:
+    parties = synthetic(200, (0.8, 0.8))
+    assert torch.allclose(half(parties)._base_rate, torch.tensor(float(parties.clinic.labels.mean())), atol=1e-6)
+
+
+@pytest.mark.parametrize(("protocol", "hidden"), [("apsi", True), ("psu", False)])
+def test_where_the_number_of_shared_rows_is_hidden_training_alone_takes_as_long_for_any(
+    synthetic: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, protocol: str, hidden: bool
+) -> None:
+    """The peer waits for it, and sees how long it takes."""
+    steps: list[int] = []
+    real = halves.train_local
+
+    def counting(*arguments: Any, **named: Any) -> None:
+        steps.append(len(arguments[4]))
+        real(*arguments, **named)
+
+    monkeypatch.setattr(halves, "train_local", counting)
+    for share in (0.3, 0.9):
+        parties = synthetic(300, (share, 1.0), independent=True)
+        half(parties, protocol=protocol)
+    assert (steps[0] == steps[1] == 300) == hidden
+    assert (steps[0] < steps[1]) != hidden
+
+
+def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any]) -> None:
+    """In an obfuscated set they take part in every batch and count for nothing."""
+    parties = synthetic(300, (0.5, 1.0), independent=True)
+    found = half(parties, protocol="apsi")
+    assert found._local is not None
+    before = {name: tensor.clone() for name, tensor in found._local.state_dict().items()}
+    targets = halves._as_targets
+
+    def others(labels: Any, train: Train) -> Any:
+        return targets(np.where(parties.clinic_view.owned, labels, np.float32(1)), train)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(halves, "_as_targets", others)
+        again = half(parties, protocol="apsi")
+    assert again._local is not None
+    assert all(torch.equal(before[name], tensor) for name, tensor in again._local.state_dict().items())
+
+
+def test_no_label_among_the_rows_trained_on_is_said(synthetic: Callable[..., Any]) -> None:
+    parties = synthetic(100, (0.5, 1.0), independent=True)
+    train = Train(bottom=(8,), active_bottom=(4,), top=(8,), epochs=1, batch_size=32)
+    task = Task(parties.clinic_view, parties.clinic, train, Evaluate(), clock=lambda: 0.0, party="clinic")
+    foreign = np.flatnonzero(~parties.clinic_view.owned)
+    with pytest.raises(DataError, match="E_EMPTY"):
+        ActiveHalf(memory_channels("a", "b")[0], task, Randomness(SECRET), Randomness(SECRET), 0, foreign, None)
