@@ -82,8 +82,10 @@ def passive_learns(
         )
     elif train.missing.labels == "random-pos":
         told = f"which records {peer} lacks can be inferred for some: their labels fit worse (see docs/privacy.md)"
+    elif train.missing.labels == "random-pred" and train.missing.draws > 1:
+        told = f"which records {peer} lacks can be inferred for most: their gradients are short (see docs/privacy.md)"
     else:
-        told = f"which records {peer} lacks can be inferred over epochs: their labels change (see docs/privacy.md)"
+        told = f"which records {peer} lacks can be inferred over epochs, for most: their labels change (see docs/privacy.md)"
     told += _compared(training, drawn=train.missing.labels not in CONSTANT)
     return (gradients, Learnt("membership", lacks, told), figures, *counts)
 

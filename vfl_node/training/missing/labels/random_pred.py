@@ -19,9 +19,10 @@ class RandomPred:
     model, for any number of classes. It only adds noise, which shrinks as 1/R; but with it
     shrinks the gradient that hides the row.
 
-    Leaks: nothing to the spectral attack for R = 1 (the paper: AUC .50), more with each draw
-    (.74 for R = 10); and, because they are drawn anew, to whoever compares a position's gradient
-    between epochs (AUC .72, .79 and .85 after two, three and ten).
+    Leaks: nothing to the spectral attack for one draw (the paper: AUC .50), more with each (.74 for R = 10). To others much
+        more: gradients of a mean are short, and their norm tells them within the first epoch (folded AUC .72, .81 and .98
+        for R = 2, 3 and 10 on a made-up table, more with several classes); and a position's gradients of two epochs
+        differ (.74 and .94 after two and five epochs with two classes, .86 and 1.00 with four).
 
     Source: Song et al. 2021, section 4.1 and Appendix H, "label-random-pred".
     """
