@@ -101,7 +101,8 @@ def test_every_setting_is_documented_with_its_default() -> None:
     keys = dict(leaves(bare.model_copy(update=nested)))
     undocumented = {key for key in keys if f"`{key}`" not in page and f"`.{key.rpartition('.')[2]}`" not in page}
     assert undocumented == set()
-    for key in ("limits.min_set_size", "limits.max_set_size", "limits.inputs_per_peer", "limits.trainings_per_set", "obfuscation.min_intersection"):
+    counts = ("min_set_size", "max_set_size", "inputs_per_peer", "trainings_per_set")
+    for key in (*(f"limits.{name}" for name in counts), "obfuscation.min_intersection"):
         row = next(row for row in rows if f"`{key}`" in row)
         assert row.split("|")[2].strip() == f"{keys[key]:,}"
 

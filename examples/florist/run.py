@@ -86,7 +86,8 @@ def main(chosen: argparse.Namespace) -> None:
                 write_whole(chosen.page, page.encode())
         parts |= {f"{name}-{data}.svg": drawn for data, drawn in written.drawings.items()}
         for path, text in parts.items():
-            write_whole(chosen.out / path, text.encode())
+            for folder in {chosen.out} | ({chosen.page.parent} if chosen.page and not path.endswith(".md") else set()):
+                write_whole(folder / path, text.encode())
 
 
 if __name__ == "__main__":
@@ -98,7 +99,12 @@ if __name__ == "__main__":
     parser.add_argument("--names", nargs="+", choices=SOURCES, help="which of them")
     parser.add_argument("--seeds", type=int, help="trials of each kind")
     parser.add_argument("--at-active", type=int, default=0, help="columns that the active party has; the paper's has none")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="a Markdown page to put the tables into, between its marks")
+    parser.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="a Markdown page that gets the tables, between its marks; the rest goes beside it",
+    )
     parser.add_argument("--small", action="store_true", help="a made-up table, two seeds, three ratios")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     options = parser.parse_args()

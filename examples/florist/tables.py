@@ -149,7 +149,7 @@ class Results:
         return np.array([outcome["attacks"][name][stage] for outcome in self.each(way, data)], np.float64)
 
 
-def trials(plan: Plan, ways: Iterable[Way], *names: str) -> list[Trial]:
+def trials(plan: Plan, ways: Sequence[Way], *names: str) -> list[Trial]:
     """What has to be trained, for every seed."""
     return [
         Trial(data, seed, **{"rows": plan.rows, "at_active": plan.at_active} | dict(way.changes))
@@ -343,7 +343,7 @@ def convergence(results: Results) -> Written:
 class Output:
     """One table or figure: which ways it needs, and how it is written."""
 
-    ways: Callable[[Plan], Iterable[Way]]
+    ways: Callable[[Plan], Sequence[Way]]
     write: Callable[[Results], Written]
 
 
@@ -374,7 +374,7 @@ OUTPUTS: dict[str, Output] = {
     "table-1": Output(lambda plan: labels_at(HALF), table_1),
     "table-2": Output(lambda plan: [*features_at(HALF), *(features_at(alpha)[0] for alpha in GAUSSIAN_TOO)], table_2),
     "table-3": Output(lambda plan: [way for ratio in plan.ratios for way in _both_seen(ratio)], table_3),
-    "table-5": Output(lambda plan: map(draws_of, plan.draws), table_5),
+    "table-5": Output(lambda plan: [draws_of(count) for count in plan.draws], table_5),
     "calibration": Output(_seen, calibration_table),
     "attacks": Output(lambda plan: [way for _, ways in transcripts(plan) for way in ways], attacks_table),
     "figure-2": Output(_all_ratios, figure_2),

@@ -172,7 +172,7 @@ def test_one_command_makes_a_table(tmp_path: Path) -> None:
 
 def test_every_output_is_written_from_its_own_trials() -> None:
     """Of outcomes that are made up: a mean, its spread and the paper's number stand where they should."""
-    plan = Plan(("made_up",), 2)
+    plan = Plan(("made_up", "adult"), 2)
     reading = {"auc": 0.75, "ace": 0.05, "nll": 0.5}
     for name, output in OUTPUTS.items():
         made = {
@@ -187,11 +187,11 @@ def test_every_output_is_written_from_its_own_trials() -> None:
         assert json.dumps(written.values)
         assert written.lines or written.drawings, name
         if name == "table-1":
-            assert "| majority | 0.576 | 0.558 | 0.450 ± 0.071 (0.550) |" in written.lines
+            assert "| majority | 0.576 | 0.558 | 0.450 ± 0.071 (0.550) | 0.450 ± 0.071 (0.550) |" in written.lines
             assert len(written.lines) == 2 + len(paper.LABELS)
         if name == "table-3":
             assert len(written.lines) == 2 + len(paper.CHANGE)
-            assert written.lines[2] == "| 0.05 | -0.08 | -0.07 | 0.00 ± 0.00 (0.00 %) | 0.00 ± 0.00 (0.00 %) |"
+            assert written.lines[2] == "| 0.05 | -0.08 | -0.07 |" + 4 * " 0.00 ± 0.00 (0.00 %) |"
 
 
 def test_drawing_has_every_curve() -> None:
