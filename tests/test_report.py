@@ -179,14 +179,14 @@ def build(job: Job | None = None, *, party: str = "clinic", training: TrainingRe
 
 def predicting(rows: str, *, party: str) -> Report:
     """Predictions for clinic by the model of an earlier job, as ``party`` reports them."""
-    document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}}
+    document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}, "align": {"protocol": "psi"}}
     job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "active", "rows": rows}})
     asks = party == "clinic"
     if rows == "known":
         known = {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
         return build(job, party=party, predictions=Served(rows=256, requests=3 if asks else 0, batches=7), **known)
     shared = np.arange(453 if asks else 0)
-    return build(job, party=party, predictions=Predicted(shared, shared / 453, shared=569))
+    return build(job, party=party, predictions=Predicted(shared, shared / 453, shared=453))
 
 
 REPORTS = {
@@ -641,10 +641,10 @@ def test_strategies_are_those_that_were_needed(party: str, align: dict[str, Any]
         ),
         ("predictions, known, asked", "Predictions 7 batches exchanged By the model of job trial-1 , for clinic: records that"),
         ("predictions, known, asked", "Nothing was aligned for these predictions"),
-        ("predictions, new, asker", "Predictions 453 records predicted 569 records in the union By the model of job trial-1"),
+        ("predictions, new, asker", "Predictions 453 records predicted 453 records in common By the model of job trial-1"),
         (
             "predictions, new, asked",
-            "Predictions 569 records in the union By the model of job trial-1 , for clinic: new records",
+            "Predictions 453 records in common By the model of job trial-1 , for clinic: new records",
         ),
         ("predictions, new, asked", "predict model trial-1 , to active , rows new"),
     ],
@@ -661,6 +661,7 @@ def test_what_predictions_tell_is_in_the_ledger() -> None:
         learnt = predicting(name, party="clinic").learnt
         assert [entry.what for entry in learnt["clinic"]] == active
         assert [entry.what for entry in learnt["lab"]][: len(passive)] == passive
+        assert ("not its own, as in training" in learnt["clinic"][-1].text) == (name == "known")
     assert predicting("known", party="clinic").learnt["clinic"][0].count == 7 * 256
 
 

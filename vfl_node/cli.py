@@ -232,7 +232,10 @@ def predict(
     target: Annotated[Path, typer.Option("--out", help="CSV file to write: ids and probabilities.")],
     config: Annotated[Path, typer.Option(help="The node's configuration file.")],
     align: Annotated[
-        bool, typer.Option("--align", help="The records are new: align them with the other party's first.")
+        bool,
+        typer.Option(
+            "--align", help="The records are new: intersect them with the other party's first. Both learn which they share."
+        ),
     ] = False,
 ) -> None:
     """Get predictions by the model of a job, from this node and its peer together."""
@@ -304,6 +307,7 @@ def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
 
 def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of new records, by a job of their own."""
+    err.print("aligning by psi: both parties learn which of these records the other one has")
     job_id = _client_of(settings).predict_new(model, request)["id"]
     err.print(f"{job_id} goes on if this command is interrupted")
 

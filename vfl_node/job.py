@@ -298,7 +298,8 @@ class Predict(Frozen):
     model: JobId = Field(description="the job that trained it")
     to: Literal["active", "passive"] = Field(description="who asks, and gets them")
     rows: Literal["known", "new"] = Field(
-        default="known", description="known: rows of the model's alignment, asked for one by one; new: of a new alignment, all"
+        default="known",
+        description="known: rows of the model's alignment, asked for one by one; new: all of a new alignment, by psi",
     )
 
 
@@ -353,6 +354,12 @@ class Job(Frozen):
                 )
         if self.predict and self.train:
             raise ValueError("a job either trains or predicts: leave train or predict out")
+        if self.predict and self.predict.rows == "new" and self.align.protocol != "psi":
+            raise ValueError(
+                "predict.rows: new needs align.protocol: psi, which tells both parties which of these records they share: "
+                f"with {self.align.protocol} something would stand in for those that a party lacks, another thing in each job, "
+                "while the model stays, and whoever compared two jobs would learn the same"
+            )
         if self.serve and not isinstance(self.train, Train):
             raise ValueError("serve keeps a split network for predictions: it needs train with algorithm: split")
         if self.evaluate.matched:

@@ -68,7 +68,7 @@ class Trial:
         labels: how (see docs/training.md); ``features``, ``draws`` and ``calibration`` likewise.
         real_only: the baseline that leaves synthetic rows out of each batch.
         rows: how many are trained on; 0: all.
-        epochs: 0: as the job says.
+        epochs: 0: as the job says; ``learning_rate`` likewise.
         attacked: after which epochs the transcript is attacked, by ``attacks``.
         watched: whether it is measured on its way.
         at_active: how many columns are the active party's, the first ones.
@@ -85,6 +85,7 @@ class Trial:
     real_only: bool = False
     rows: int = 0
     epochs: int = 0
+    learning_rate: float = 0.0
     attacked: tuple[int, ...] = ()
     attacks: tuple[str, ...] = ("spectral",)
     watched: bool = False
@@ -96,7 +97,8 @@ class Trial:
         missing: dict[str, Any] = {name: getattr(self, name) for name in ("labels", "features", "draws", "calibration")}
         if self.calibration != "none":
             missing["shares"] = {"active": 1 - self.beta, "passive": 1 - self.alpha}
-        changes = OTHERWISE.get(self.data, {}) | ({"epochs": self.epochs} if self.epochs else {})
+        chosen = {name: value for name in ("epochs", "learning_rate") if (value := getattr(self, name))}
+        changes = OTHERWISE.get(self.data, {}) | chosen
         return Train.model_validate(_job().model_dump() | changes | {"missing": missing})
 
     @property

@@ -24,8 +24,7 @@ import torch
 
 from examples.florist.data import SOURCES
 from examples.florist.experiment import Trial, run
-from examples.florist.tables import OUTPUTS, Plan, Results, trials
-from vfl_node.files import write_whole
+from examples.florist.tables import OUTPUTS, Plan, Results
 from vfl_node.logs import configure_logs
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +70,7 @@ def main(chosen: argparse.Namespace) -> None:
     chosen.out.mkdir(parents=True, exist_ok=True)
     plan = Plan(tuple(chosen.names), chosen.seeds, chosen.at_active, chosen.small)
     outputs = OUTPUTS if chosen.output == "all" else {chosen.output: OUTPUTS[chosen.output]}
-    wanted = [trial for output in outputs.values() for trial in trials(plan, output.ways(plan))]
+    wanted = [trial for output in outputs.values() for trial in output.trials(plan)]
     results = Results(plan, outcomes(wanted, chosen.data, chosen.out / "trials.jsonl", chosen.processes))
     for name, output in outputs.items():
         written = output.write(results)
@@ -83,11 +82,11 @@ def main(chosen: argparse.Namespace) -> None:
             print(parts[f"{name}.md"])
             if chosen.page:
                 page = placed(chosen.page.read_text(encoding="utf-8"), name, "\n".join(written.lines) + "\n")
-                write_whole(chosen.page, page.encode())
+                chosen.page.write_text(page, encoding="utf-8")
         parts |= {f"{name}-{data}.svg": drawn for data, drawn in written.drawings.items()}
         for path, text in parts.items():
             for folder in {chosen.out} | ({chosen.page.parent} if chosen.page and not path.endswith(".md") else set()):
-                write_whole(folder / path, text.encode())
+                (folder / path).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

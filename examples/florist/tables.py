@@ -26,6 +26,10 @@ GAUSSIAN_TOO = (0.25, 0.75)
 SEEN = (0.25, 0.5, 0.95)
 """Ratios of which calibration is tabled."""
 
+RARE = "talkingdata"
+PACES = ((0.01, 3), (0.003, 10), (0.001, 20))
+"""Learning rates and epochs of which the shift in training is tried where positives are rare."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -45,8 +49,13 @@ class Plan:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """α, β or both."""
-        return (0.25, 0.5, 0.95) if self.small else tuple(paper.CHANGE)
+        """α and β where they are equal."""
+        return SEEN if self.small else tuple(paper.CHANGE)
+
+    @property
+    def one_sided(self) -> tuple[float, ...]:
+        """α or β where the other one is 0."""
+        return SEEN if self.small else (0.1, 0.25, 0.5, 0.75, 0.95)
 
     @property
     def rows(self) -> int:
@@ -271,6 +280,23 @@ def calibration_table(results: Results) -> Written:
     return written
 
 
+def paced(rate: float, epochs: int) -> list[Way]:
+    """Both baselines and FLORIST at another pace, α = β = .25."""
+    pace = {"learning_rate": rate, "epochs": epochs}
+    ways = [FULL, partial_at(0.25, 0.25), *(way for way in both_at(0.25) if way.label != "FLORIST-vanilla")]
+    return [Way(way.label, {**way.changes, **pace}, way.reading) for way in ways]
+
+
+def rare_table(results: Results) -> Written:
+    """Test AUC where positives are rare, by learning rate, α = β = .25."""
+    data = RARE if RARE in results.plan.names else results.plan.names[0]
+    written = begun(f"{data}: learning rate, epochs", *(way.label for way in paced(*PACES[0])))
+    for pace in PACES:
+        label = "{:g}, {}".format(*pace)
+        written.row(label, *(cell(written.keep(results.test(way, data, "auc"), label, way.label)) for way in paced(*pace)))
+    return written
+
+
 def attacks_table(results: Results) -> Written:
     """Every strategy under every attack, after some epochs."""
     stages = results.plan.transcript["attacked"]
@@ -294,26 +320,22 @@ def attacks_table(results: Results) -> Written:
 
 def figure_2(results: Results) -> Written:
     """Panels a to f for each table: AUC and ACE by what share is synthetic."""
-    written = Written([])
-    kinds: list[tuple[str, str, Callable[[float], list[Way]], Callable[[float], Way]]] = [
-        ("ad", "synthetic label ratio β", labels_at, lambda ratio: partial_at(0.0, ratio)),
-        ("be", "synthetic feature ratio α", features_at, lambda ratio: partial_at(ratio, 0.0)),
-        ("cf", "synthetic ratio per party α = β", both_at, lambda ratio: partial_at(ratio, ratio)),
+    written, plan = Written([]), results.plan
+    kinds: list[tuple[str, str, dict[float, list[Way]]]] = [
+        ("ad", "synthetic label ratio β", {at: [*labels_at(at), partial_at(0.0, at), FULL] for at in plan.one_sided}),
+        ("be", "synthetic feature ratio α", {at: [*features_at(at), partial_at(at, 0.0), FULL] for at in plan.one_sided}),
+        ("cf", "synthetic ratio per party α = β", {at: [*both_at(at), partial_at(at, at), FULL] for at in plan.ratios}),
     ]
-    for data in results.plan.names:
+    for data in plan.names:
         columns = []
-        for letters, x_label, ways_at, partial in kinds:
+        for letters, x_label, ways in kinds:
             column = []
             for letter, metric in zip(letters, ("auc", "ace"), strict=True):
-                at = {ratio: [*ways_at(ratio), partial(ratio), FULL] for ratio in results.plan.ratios}
                 found: dict[str, list[tuple[float, float, float]]] = {}
-                for ratio, ways in at.items():
-                    for way in ways:
-                        values = results.test(way, data, metric)
-                        if way is not FULL or ratio == results.plan.ratios[0]:
-                            written.keep(values, data, letter, way.label, f"{ratio:g}")
-                        spread = 0.0 if way is FULL else float(values.std())
-                        found.setdefault(way.label, []).append((ratio, float(values.mean()), spread))
+                for ratio, way in ((ratio, way) for ratio, of in ways.items() for way in of):
+                    values = written.keep(results.test(way, data, metric), data, letter, way.label, f"{ratio:g}")
+                    spread = 0.0 if way is FULL else float(values.std())
+                    found.setdefault(way.label, []).append((ratio, float(values.mean()), spread))
                 curves = [Curve(label, points, label.startswith("baseline")) for label, points in found.items()]
                 column.append(Panel(f"({letter}) test {metric.upper()}", x_label, curves))
             columns.append(column)
@@ -341,10 +363,15 @@ def convergence(results: Results) -> Written:
 
 @dataclass(frozen=True)
 class Output:
-    """One table or figure: which ways it needs, and how it is written."""
+    """One table or figure: which ways it needs, and how it is written; ``only``: the records it is about, if they are there."""
 
     ways: Callable[[Plan], Sequence[Way]]
     write: Callable[[Results], Written]
+    only: str = ""
+
+    def trials(self, plan: Plan) -> list[Trial]:
+        """What it needs."""
+        return trials(plan, self.ways(plan), *([self.only] if self.only in plan.names else []))
 
 
 def _labels_seen(ratio: float) -> list[Way]:
@@ -361,8 +388,10 @@ def _both_seen(ratio: float) -> list[Way]:
 
 def _all_ratios(plan: Plan) -> list[Way]:
     ways = [FULL]
+    for ratio in plan.one_sided:
+        ways += [*labels_at(ratio), partial_at(0.0, ratio), *features_at(ratio), partial_at(ratio, 0.0)]
     for ratio in plan.ratios:
-        ways += [*labels_at(ratio), partial_at(0.0, ratio), *features_at(ratio), partial_at(ratio, 0.0), *_both_seen(ratio)]
+        ways += _both_seen(ratio)
     return ways
 
 
@@ -376,6 +405,7 @@ OUTPUTS: dict[str, Output] = {
     "table-3": Output(lambda plan: [way for ratio in plan.ratios for way in _both_seen(ratio)], table_3),
     "table-5": Output(lambda plan: [draws_of(count) for count in plan.draws], table_5),
     "calibration": Output(_seen, calibration_table),
+    "rare": Output(lambda plan: [way for pace in PACES for way in paced(*pace)], rare_table, only=RARE),
     "attacks": Output(lambda plan: [way for _, ways in transcripts(plan) for way in ways], attacks_table),
     "figure-2": Output(_all_ratios, figure_2),
     "convergence": Output(lambda plan: [both_at(ratio)[1] for ratio in plan.ratios if ratio >= 0.25], convergence),

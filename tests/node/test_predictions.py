@@ -22,9 +22,8 @@ import pytest
 import torch
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
-from vfl_node.job import Job
+from vfl_node.job import Align, Job
 from vfl_node.node import predictions
 from vfl_node.node.predictions import Model
 from vfl_node.node.simulation import simulate
@@ -121,10 +120,10 @@ class Served:
             row_of = {id_: row for row, id_ in enumerate(table.ids)}
             rows = np.array([row_of[f"text:{id_}".encode()] for id_ in ids])
             aligned = Alignment("psi", "curve25519", rows, len(rows), len(rows), len(rows))
-            halves.append(kind(model.kept, aligned, table, torch.device("cpu"), draws=Randomness(bytes(32))))
+            halves.append(kind(model.kept, aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))
-        return list(scorer.expected(positions, embedder.shared(0, positions)))
+        return list(scorer.expected(positions, embedder.shared(positions)))
 
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
@@ -147,10 +146,10 @@ def whole(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("served").up()
 
 
-def table_of(answer: bytes) -> tuple[list[str], list[str], list[float]]:
-    """Header, ids and probabilities of an answer."""
+def table_of(answer: bytes) -> tuple[list[str], list[str], list[float | None]]:
+    """Header, ids and probabilities of an answer; None where it has none."""
     head, *rows = csv.reader(io.StringIO(answer.decode()))
-    return head, [row[0] for row in rows], [float(row[1]) for row in rows]
+    return head, [row[0] for row in rows], [float(row[1]) if row[1] else None for row in rows]
 
 
 @pytest.mark.parametrize("name", ["clinic", "lab"])
@@ -171,7 +170,7 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
         position = int(np.flatnonzero(sides[name].alignment.rows == row)[0])
         numbers, places = scorer.batches.find(np.array([position]))
         positions = scorer.batches.positions(int(numbers[0]))
-        expected.append(float(meant(positions, embedder.shared(int(numbers[0]), positions))[places[0]]))
+        expected.append(float(meant(positions, embedder.shared(positions))[places[0]]))
     assert found == expected
     assert len(set(found)) == len(found)
 
@@ -325,7 +324,7 @@ def new_records(trial: Any, name: str, rows: range) -> bytes:
 def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
     served: Served, trial: Any, tmp_path: Path, victim: str, place: str, first: int
 ) -> None:
-    """The lab has those from 40 on; psu predicts the others, too."""
+    """Though the model was trained on a union: both learn which the lab has, those from 40 on, and only these are predicted."""
     rows = range(first, 150)
     (tmp_path / "new.csv").write_bytes(new_records(trial, "clinic", rows))
     partner = served.federation.folder / "clinic" / "state" / "partners" / "lab" / "inputs"
@@ -336,19 +335,23 @@ def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
         served.federation.start(victim)
         _, said = command.communicate(timeout=60)
     assert command.returncode == 0, said
+    assert "both parties learn which of these records the other one has" in said
     head, ids, found = table_of((tmp_path / "p.csv").read_bytes())
     assert head == ["id", "probability"]
     assert ids == [trial.ids[row] for row in reversed(rows)]
     both = [trial.ids[row] for row in range(40, 150)]
     probability = dict(zip(ids, found, strict=True))
     assert [probability[id_] for id_ in both] == pytest.approx(served.together(both), abs=1e-6)
-    assert all(0 <= value <= 1 for value in found)
+    assert all((value is None) == (id_ not in both) for id_, value in probability.items())
     assert len(partner.read_bytes().split()) == counted + 1
     views = served.federation.client("clinic").jobs()
     job_id = next(view["id"] for view in views if (view["predict"] or {}).get("rows") == "new")
     report = served.federation.report("lab", job_id)
-    assert report["alignment"]["theirs"] == len(rows)
-    assert "embeddings" in [entry["what"] for entry in report["learnt"]["clinic"]]
+    assert (report["alignment"]["protocol"], report["alignment"]["theirs"]) == ("psi", len(rows))
+    whats = {party: [entry["what"] for entry in entries] for party, entries in report["learnt"].items()}
+    assert whats == {"clinic": ["set size", "intersection", "embeddings"], "lab": ["set size", "intersection"]}
+    assert f"which {len(both)} of" in report["learnt"]["lab"][1]["text"]
+    assert "as in training" not in report["learnt"]["clinic"][2]["text"]
     for name in OTHER:
         folder = served.federation.job_folder(name, job_id)
         served.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
@@ -418,6 +421,28 @@ def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: A
     assert len(table_of(served.ask("clinic"))[2]) == 4
 
 
+def test_new_records_are_not_intersected_against_the_will_of_either_owner(
+    federations: Any, forked: Any, trial: Any, tmp_path: Path
+) -> None:
+    """A union was agreed on; known records are predicted all the same."""
+    served = Served(federations(tmp_path), forked)
+    federation, unions = served.federation, {"protocols": ["psu"]}
+    clinic = federation.client("clinic")
+    federation.kill("lab", signal.SIGTERM)
+    federation.start("lab", limits=unions)
+    federation.wait_until(lambda: federation.connected("clinic"))
+    job_id = clinic.predict_new(served.model, new_records(trial, "clinic", range(20, 150)))["id"]
+    error = federation.end("clinic", job_id)["error"]
+    assert error["code"] == "E_REFUSED"
+    assert "its settings do not allow alignment by psi" in error["message"]
+    assert len(table_of(served.ask("clinic"))[2]) == 4
+    federation.kill("clinic", signal.SIGTERM)
+    federation.start("clinic", limits=unions)
+    with pytest.raises(VflError, match="aligns by psi, which this node's settings do not allow") as caught:
+        federation.client("clinic").predict_new(served.model, new_records(trial, "clinic", range(20, 150)))
+    assert caught.value.code == "E_POLICY"
+
+
 def test_a_passive_party_predicts_any_rows_where_the_active_one_has_labels_only(
     federations: Any, forked: Any, trial: Any, tmp_path: Path
 ) -> None:
@@ -435,7 +460,7 @@ def test_a_passive_party_predicts_any_rows_where_the_active_one_has_labels_only(
     answer = lab.predict(job_id, request, nothing)
     _, ids, found = table_of(answer)
     assert ids == [trial.ids[row] for row in reversed(range(10, 45))]
-    assert len(set(found)) > 30
+    assert len(set(found)) > 20  # 30 different rows
     assert lab.predict(job_id, request, nothing) == answer
     few = b"\n".join(request.splitlines()[:2])
     assert lab.predict(job_id, few, nothing) == b"\n".join(answer.splitlines()[:2]) + b"\n"
@@ -516,10 +541,19 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
         assert {path.name for path in folder.path.iterdir()} == kept
 
 
-def test_new_records_are_aligned_as_training_was_but_all_of_them(store: Store, job: Callable[[str], Job]) -> None:
-    record = store.add(job(JOB + "align: {protocol: psi, at_most: 100, id_form: nocase}\n"), submitter="clinic")
+@pytest.mark.parametrize(
+    "protocol",
+    [
+        "psi",
+        "psu, dummies: 20",
+        "apsi, obfuscation: private",
+    ],
+)
+def test_new_records_are_intersected_whatever_the_training_did(store: Store, job: Callable[[str], Job], protocol: str) -> None:
+    rest = "at_most: 100, id_form: nocase, group: modp2048, padding: 3"
+    record = store.add(job(JOB + f"align: {{protocol: {protocol}, {rest}}}\n"), submitter="clinic")
     store.job_folder(record).serve({})
     known, new = (predictions.job_for(store, record.id, "active", new=new) for new in (False, True))
     assert known.align == record.job.align
-    assert new.align == record.job.align.model_copy(update={"at_most": None})
+    assert new.align == Align(protocol="psi", id_form="nocase", group="modp2048", padding=3)
     assert known.parties == new.parties == record.job.parties

@@ -15,10 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, VflError
+from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.job import Evaluate, Missing, Predict, Serve, Train
 from vfl_node.metrics import auc
 from vfl_node.training.halves import probabilities
@@ -100,9 +99,11 @@ class World:
     heard: list[Any] = dataclasses.field(default_factory=list)
     """(type, serialised body) of every message of the last conversation."""
 
-    def kept(self, index: int) -> Kept:
+    def kept(self, index: int, *, draws: bytes | None = None) -> Kept:
+        """What a party kept; ``draws``: with another seed of what stands in than that of training."""
         of = self.results[index]
-        return Kept(self.train, self.serve, of.weights, of.encoder, of.serving)
+        serving = of.serving if draws is None else json.dumps({**json.loads(of.serving), "draws": draws.hex()})
+        return Kept(self.train, self.serve, of.weights, of.encoder, serving)
 
     @property
     def sides(self) -> tuple[Scorer, Embedder]:
@@ -479,7 +480,7 @@ def test_asking_again_gives_the_same_bytes(world: Make, strategy: str, predict: 
     assert (first[0] == again[0]).all()
 
     scorer, embedder = made.sides
-    redrawn = Embedder(made.kept(1), made.parties.lab_view, made.parties.lab, CPU, draws=Randomness(bytes(32)))
+    redrawn = Embedder(made.kept(1, draws=bytes(32)), made.parties.lab_view, made.parties.lab, CPU)
     made.ask(predict, made.known(table, [3, 8]), sides=(scorer, redrawn))
     before, after = (
         np.concatenate([prediction_embedding(body) for kind, body in of if kind == "Embedding"]) for of in (heard, made.heard)
@@ -503,7 +504,7 @@ def test_made_up_rows_are_those_of_training(world: Make, run: Make) -> None:
     _, embedder = made.sides
     served = np.empty((len(made.parties.people), trained.shape[1]), dtype=np.float32)
     for number in range(len(embedder.batches)):
-        served[embedder.batches.positions(number)] = embedder.shared(number, embedder.batches.positions(number)).numpy()
+        served[embedder.batches.positions(number)] = embedder.shared(embedder.batches.positions(number)).numpy()
     assert served[held_out] == pytest.approx(trained, abs=1e-5)
     assert not made.parties.lab_view.owned[held_out].all()
 
@@ -512,19 +513,39 @@ def test_embeddings_that_are_drawn_go_by_the_averages_of_training(world: Make) -
     """Whatever was asked for before."""
     made = world(missing=Missing(features="random"), epochs=1)
     _, embedder = made.sides
-    batches = {number: embedder.batches.positions(number) for number in range(3)}
-    first = [embedder.shared(number, positions) for number, positions in batches.items()]
-    again = [embedder.shared(number, positions) for number, positions in reversed(batches.items())]
+    batches = [embedder.batches.positions(number) for number in range(3)]
+    first = [embedder.shared(positions) for positions in batches]
+    again = [embedder.shared(positions) for positions in reversed(batches)]
     assert all(torch.equal(one, other) for one, other in zip(first, reversed(again), strict=True))
-    drawn = torch.cat(
-        [of[~torch.from_numpy(made.parties.lab_view.owned[at])] for of, at in zip(first, batches.values(), strict=True)]
-    )
+    drawn = torch.cat([of[~torch.from_numpy(made.parties.lab_view.owned[at])] for of, at in zip(first, batches, strict=True)])
     mean, sd = (made.results[1].weights[f"substitute.{name}"] for name in ("mean", "sd"))
     assert torch.equal(embedder._substitute.tensors()["mean"], mean)
     assert ((drawn - mean).abs() <= 5 * sd + 1e-6).all()
     still = sd == 0  # coordinates that were 0 for every row: drawn ones are, too
     assert torch.equal(drawn[:, still], mean[still].expand(len(drawn), -1))
     assert ((drawn[:, ~still] - mean[~still]) / sd[~still]).std() == pytest.approx(1, abs=0.3)
+
+
+@pytest.mark.parametrize("size", [100, 600])
+@pytest.mark.parametrize("strategy", ["sampling", "gaussian", "random"])
+def test_a_row_that_fills_up_another_batch_looks_as_in_its_own(world: Make, strategy: str, size: int) -> None:
+    """Were it drawn anew there, whatever changes would be synthetic. 600: all rows stand in the one batch, and some twice."""
+    made = world(missing=Missing(features=strategy), serve=Serve(to="both", batch_size=size), epochs=1)
+    embedder, owned = made.sides[1], made.parties.lab_view.owned
+    numbers = range(len(embedder.batches))
+    positions = np.concatenate([embedder.batches.positions(number) for number in numbers])
+    twice = np.flatnonzero(np.bincount(positions) > 1)
+    assert 10 < owned[twice].sum() < len(twice) - 5
+
+    def changing(embedding: Callable[[int], torch.Tensor]) -> NDArray[np.int64]:
+        """The positions of which two embeddings are heard."""
+        heard = np.concatenate([embedding(number).numpy() for number in numbers])
+        return twice[[np.ptp(heard[positions == position], axis=0).max() > 1e-5 for position in twice]]
+
+    assert not len(changing(lambda number: embedder.shared(embedder.batches.positions(number))))
+    if embedder._substitute:
+        anew = changing(lambda number: embedder._with_drawn(number, embedder._substitute))
+        assert (anew == twice[~owned[twice]]).all()
 
 
 def test_answers_are_the_same_after_a_conversation_that_broke_off(world: Make) -> None:
@@ -740,14 +761,18 @@ def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.i
         return Alignment(protocol, "curve25519", rows, ours=ours, theirs=theirs, intersection=both)
 
     return (
-        Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU, draws=Randomness(bytes(32))),
-        Embedder(world.kept(1), view(lab_rows, clinic_rows), world.parties.lab, CPU, draws=Randomness(bytes(31) + b"1")),
+        Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU),
+        Embedder(world.kept(1), view(lab_rows, clinic_rows), world.parties.lab, CPU),
     )
 
 
-def once(predict: Predict, sides: tuple[Scorer, Embedder]) -> tuple[Any, Any]:
+def both(predict: Predict, sides: tuple[Scorer, Embedder]) -> list[Any]:
     a, b = memory_channels("clinic", "lab")
-    found = run_together((predict_once(a, predict, sides[0]), a), (predict_once(b, predict, sides[1]), b))
+    return run_together((predict_once(a, predict, sides[0]), a), (predict_once(b, predict, sides[1]), b))
+
+
+def once(predict: Predict, sides: tuple[Scorer, Embedder]) -> tuple[Any, Any]:
+    found = both(predict, sides)
     for result in found:
         if isinstance(result, Exception):
             raise result
@@ -775,17 +800,57 @@ def test_new_rows_of_an_intersection(world: Make, predict: Predict, active_featu
 
 
 @pytest.mark.parametrize("predict", [NEW_TO_ACTIVE, NEW_TO_PASSIVE])
-def test_new_rows_of_a_union(world: Make, predict: Predict) -> None:
-    """A party gets predictions of its own rows, and the same ones again."""
-    made = world()
-    clinic_rows, lab_rows = np.arange(60), np.arange(60)
-    clinic_rows[:10], lab_rows[50:] = NOT_MINE, NOT_MINE
-    found = once(predict, aligned(made, clinic_rows, lab_rows, "psu"))
-    asker = found[0] if predict.to == "active" else found[1]
-    assert (asker.rows == (np.arange(10, 60) if predict.to == "active" else np.arange(50))).all()
-    assert asker.shared == 60
-    again = once(predict, aligned(made, clinic_rows, lab_rows, "psu"))
-    assert (asker.probabilities == (again[0] or again[1]).probabilities).all()
+@pytest.mark.parametrize("lacks", ["clinic", "lab", "unsaid"])
+def test_new_rows_that_a_party_lacks_are_not_made_up(world: Make, predict: Predict, lacks: str) -> None:
+    """Not even where a party cannot know whether any is."""
+    made = world(epochs=1)
+    rows = {"clinic": np.arange(60), "lab": np.arange(60)}
+    rows.get(lacks, rows["lab"])[:10] = NOT_MINE
+    sides = aligned(made, rows["clinic"], rows["lab"], "psu")
+    if lacks == "unsaid":
+        sides[0].alignment = dataclasses.replace(sides[0].alignment, intersection=None)
+    errors = both(predict, sides)
+    assert [(type(error), error.code) for error in errors] == [(UsageError, "E_PREDICT")] * 2
+    assert all("psi" in error.message for error in errors)
+
+
+@pytest.mark.parametrize("strategy", ["sampling", "interpolated", "gaussian"])
+def test_why_new_rows_are_intersected(world: Make, strategy: str) -> None:
+    """Of one model, each union job has stand-ins of its own and the same real rows: those that come again are real.
+
+    Against each other and against the known rows of the service alike. Those come again all of them, and tell nothing.
+    """
+    made = world(missing=Missing(features=strategy))
+    view, people = made.parties.lab_view, len(made.parties.people)
+
+    def heard(order: NDArray[np.int64], draws: bytes | None) -> NDArray[np.float32]:
+        """The embedding of each record, float32[m, d]; ``order``: which stands at each position."""
+        of_job = dataclasses.replace(view, rows=view.rows[order])
+        side, found = Embedder(made.kept(1, draws=draws), of_job, made.parties.lab, CPU), None
+        for positions in map(side.batches.positions, range(len(side.batches))):
+            embedding = side.shared(positions).numpy()
+            found = np.empty((people, embedding.shape[1]), dtype=np.float32) if found is None else found
+            found[order[positions]] = embedding
+        return found
+
+    def union_job(number: int) -> NDArray[np.float32]:
+        return heard(np.random.default_rng(number).permutation(people), bytes([number]) * 32)
+
+    def precision(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
+        """Of the clinic's own records, those that did not change: how many of them the lab has."""
+        own = made.parties.clinic_view.owned
+        same = np.abs(first - second).max(axis=1) < 1e-5
+        assert same[view.owned].all()
+        return float(view.owned[own & same].mean())
+
+    def service() -> NDArray[np.float32]:
+        return heard(np.arange(people), None)
+
+    guessing = float(view.owned[made.parties.clinic_view.owned].mean())
+    assert guessing < 0.8
+    for first, second in ((union_job(1), union_job(2)), (union_job(3), service())):
+        assert precision(first, second) == pytest.approx(1, abs=0.01 if strategy == "sampling" else 0)  # the same row by chance
+    assert precision(service(), service()) == guessing
 
 
 @pytest.mark.parametrize("classes", [2, 3])

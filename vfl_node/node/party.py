@@ -234,7 +234,7 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
             made = await serve(channel, part.job.predict, side, predicting.requests, part.progress)
         else:
             aligned = await _aligned(part, channel, resume=agreed.checkpoint is not None)
-            side = side_of(model.kept, aligned[0], part.table, part.device, draws=part.randomness.derive("predict"))
+            side = side_of(model.kept, aligned[0], part.table, part.device)
             found = await predict_once(channel, part.job.predict, side, part.progress)
             if found and predicting.records:
                 part.folder.artefacts.mkdir(mode=0o700, exist_ok=True)

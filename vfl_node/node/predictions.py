@@ -2,7 +2,7 @@
 
 A job with ``predict`` is a job as any other: both nodes hold it, wait for each other and go on after a restart. Of
 ``rows: known`` it is a service that runs until it is cancelled; its owner's requests come in turn into the
-one conversation. Of ``rows: new`` it aligns a file of new records with the peer's table, predicts once, and ends.
+one conversation. Of ``rows: new`` it intersects a file of new records with the peer's table, predicts once, and ends.
 
 How the parties talk is in :mod:`vfl_node.training.prediction`, and what each learns; what is asked is in
 :mod:`vfl_node.node.requests`.
@@ -20,7 +20,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.csv_file import read_columns
 from vfl_node.data.tables import Table, read_table
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.job import Job, Predict, Train
+from vfl_node.job import Align, Job, Predict, Train
 from vfl_node.models import storage
 from vfl_node.node.requests import Records, Requests
 from vfl_node.node.store import JobFolder, Record, Store
@@ -92,17 +92,19 @@ def check(store: Store, job: Job, submitter: str) -> None:
 def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
     """The job by which the ``to`` party gets predictions of the model that job ``model`` trained.
 
-    Known records keep the model's alignment; new ones are aligned as those were, with all records of both.
+    Known records keep the model's alignment. New ones are intersected, with all records of both, whatever the
+    training did: see :func:`vfl_node.training.prediction.predict_once`.
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
     """
     record, _ = trained_by(store, model)
     job = record.job
+    intersect = Align(protocol="psi", group=job.align.group, id_form=job.align.id_form, padding=job.align.padding)
     return Job(
         name=f"{job.name[:55].rstrip('-')}-predict",
         parties=job.parties,
-        align=job.align.model_copy(update={"at_most": None}) if new else job.align,
+        align=intersect if new else job.align,
         predict=Predict.model_validate({"model": model, "to": to, "rows": "new" if new else "known"}),
     )
 

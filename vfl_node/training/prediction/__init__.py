@@ -13,7 +13,7 @@ Where the active party has no columns, a passive asker names nothing. It sends e
 rows of its own, in full batches: known rows in the company of their agreed batch, new ones among
 made-up rows.
 
-New rows (:func:`predict_once`) are all rows of a new alignment, in its order.
+New rows (:func:`predict_once`) are all rows of a new intersection, in its order.
 
 A row that a party does not own has the same synthetic columns as in training, and known rows
 are predicted from the columns of training, so that asking twice gives the same bytes: a row

@@ -16,8 +16,9 @@ def learnt(predict: Predict, *, active: str, passive: str, made: Served | Predic
         passive: likewise.
         made: what was exchanged; of a service in this attempt.
     """
+    of_both = isinstance(made, Predicted)
     if isinstance(made, Predicted):
-        rows, which = made.shared, "each shared row of the new alignment"
+        rows, which = made.shared, "each record that both have"
         asked: tuple[Learnt, ...] = ()
     elif made.unnamed:
         rows, which = made.rows * made.batches, "rows that are not named, made-up ones and the wanted one's batch among them"
@@ -38,15 +39,16 @@ def learnt(predict: Predict, *, active: str, passive: str, made: Served | Predic
     embeddings = Learnt(
         "embeddings",
         rows,
-        f"from {passive} an embedding of {which}: values of {passive}'s columns can be inferred from them in part, and for "
-        f"shared rows which are not its own, as in training (see docs/privacy.md)",
+        f"from {passive} an embedding of {which}: values of {passive}'s columns can be inferred from them in part"
+        + ("" if of_both else ", and for shared rows which are not its own, as in training")
+        + " (see docs/privacy.md)",
     )
     if predict.to == "active":
         return {active: (embeddings,), passive: asked}
     probabilities = Learnt(
         "predictions",
         rows,
-        f"from {active} the model's probability for {which}, its own or not: from enough of them a copy of the model "
-        f"can be trained, and something of {active}'s labels and columns inferred (see docs/privacy.md)",
+        f"from {active} the model's probability for {which}{'' if of_both else ', its own or not'}: from enough of them a copy "
+        f"of the model can be trained, and something of {active}'s labels and columns inferred (see docs/privacy.md)",
     )
     return {active: (embeddings, *asked), passive: (probabilities,)}

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.data.tables import Table
-from vfl_node.errors import DataError, ProtocolError, VflError
+from vfl_node.errors import DataError, ProtocolError, UsageError, VflError
 from vfl_node.job import Predict
 from vfl_node.progress import Progress, Silent
 from vfl_node.training.prediction.kept import check_allowed
@@ -90,7 +90,7 @@ class Served:
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions of the rows of a new alignment.
+    """Predictions of new rows that both parties have.
 
     Attributes:
         rows: int64[k], those of the asker's table that are shared, ascending.
@@ -132,15 +132,26 @@ async def serve(
 async def predict_once(
     channel: Channel, predict: Predict, side: Embedder | Scorer, progress: Progress | None = None
 ) -> Predicted | None:
-    """Predict all rows of a new alignment, in its order; the asker's result, None at the other party.
+    """Predict all rows of a new intersection, in its order; the asker's result, None at the other party.
 
-    Args and Raises: as :func:`serve`.
+    Both parties have every row. What stood in for others would be drawn anew in each alignment,
+    where positions stand for other records, while the model and real rows stay the same: whoever
+    compared two jobs over the same ids, or one with known rows, would tell which are real.
+
+    Args: as :func:`serve`.
+
+    Raises:
+        UsageError: a party lacks some of the rows, or may (``E_PREDICT``).
+        VflError: as :func:`serve`.
 
     Cost: 4·d bytes a shared row, and 8 (8·K) more to a passive asker.
     """
     check_allowed(predict, side.kept.serve)
     progress = progress or Silent()
     view, wire = side.alignment, _Wire(channel, predict, side)
+    if view.missing or view.missing_at_peer != 0:
+        reason = "new records are predicted where both parties have every one: align them by psi"
+        raise UsageError(reason, code="E_PREDICT", for_peer=reason)
     batches = [
         _Batch(positions, number) for number, positions in enumerate(cut(np.arange(len(view)), side.kept.serve.batch_size))
     ]
@@ -328,7 +339,7 @@ class _Wire:
 
 def _embedding(side: Embedder, batch: _Batch) -> Tensor:
     if batch.positions is not None:
-        return side.shared(batch.number, batch.positions)
+        return side.shared(batch.positions)
     assert batch.embedding is not None
     return batch.embedding(batch.number)
 

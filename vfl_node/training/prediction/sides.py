@@ -23,7 +23,7 @@ from vfl_node.models import MODELS
 from vfl_node.training.halves import classifier, local_rate
 from vfl_node.training.learner import Inputs, under
 from vfl_node.training.local import local_logits
-from vfl_node.training.missing import EMBEDDINGS, stand_in
+from vfl_node.training.missing import EMBEDDINGS, Substitute, stand_in
 from vfl_node.training.missing.calibration import Calibration
 from vfl_node.training.missing.features import MADE, Rows
 from vfl_node.training.prediction.batches import Batches
@@ -42,19 +42,16 @@ class Side:
         alignment: that of the training, or a new one.
         table: the records that ``alignment`` is about.
         device: where to compute.
-        draws: gives synthetic rows in a new alignment; None: the training's own.
 
     Raises:
         DataError: the table lacks a column of the model (``E_COLUMN``).
         StateError: what was kept is damaged (``E_STATE_CORRUPT``).
     """
 
-    def __init__(
-        self, kept: Kept, alignment: Alignment, table: Table, device: torch.device, *, draws: Randomness | None = None
-    ) -> None:
+    def __init__(self, kept: Kept, alignment: Alignment, table: Table, device: torch.device) -> None:
         self.kept, self.alignment, self.device = kept, alignment, device
         self.encoder = Encoder.from_json(kept.encoder)
-        self.draws = draws or Randomness(kept.draws)
+        self.draws = Randomness(kept.draws)
         features, source = stand_in(alignment, table, self.encoder, kept.train.missing.features, self.draws)
         self.inputs = Inputs(features, source, device)
         self.cut_width = MODELS[kept.train.model].cut_width(kept.train.bottom, kept.train.outputs)
@@ -89,10 +86,8 @@ class Side:
 class Embedder(Side):
     """The passive party: a bottom."""
 
-    def __init__(
-        self, kept: Kept, alignment: Alignment, table: Table, device: torch.device, *, draws: Randomness | None = None
-    ) -> None:
-        super().__init__(kept, alignment, table, device, draws=draws)
+    def __init__(self, kept: Kept, alignment: Alignment, table: Table, device: torch.device) -> None:
+        super().__init__(kept, alignment, table, device)
         self._bottom = _loaded(self.inputs.bottom(kept.train, kept.train.bottom), "bottom", kept, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
         strategy = kept.train.missing.features
@@ -100,14 +95,25 @@ class Embedder(Side):
         if self._substitute:
             self._substitute.restore(under("substitute", kept.weights))
 
-    def shared(self, number: int, positions: Positions) -> Tensor:
-        """Embedding float32[B, d] of batch ``number``, at ``positions``; the same bits again on one machine."""
+    def shared(self, positions: Positions) -> Tensor:
+        """Embedding float32[B, d] at shared ``positions``; the same bits again on one machine."""
+        if self._substitute is None:
+            return self._embedding(positions)
+        # A drawn embedding is that of its own batch in those, too, that it fills up: another one would tell it by the change.
+        numbers, places = self.batches.find(positions)
+        drawn = [self._with_drawn(number, self._substitute) for number in numbers.tolist()]
+        return torch.cat(drawn)[torch.from_numpy(places)]
+
+    def _with_drawn(self, number: int, substitute: Substitute) -> Tensor:
+        """Embedding float32[B, d] of batch ``number``; rows that are not this party's own are drawn."""
+        positions = self.batches.positions(number)
+        real = self._owned[torch.from_numpy(positions)]
+        return substitute(f"batch/{number}", self._embedding(positions), real, learn=False)
+
+    def _embedding(self, positions: Positions) -> Tensor:
         with torch.no_grad():
             embedding: Tensor = self._bottom(*self.inputs.at(positions))
-            if self._substitute is None:
-                return embedding
-            real = self._owned[torch.from_numpy(positions)]
-            return self._substitute(f"batch/{number}", embedding, real, learn=False)
+        return embedding
 
     def unnamed(self, table: Table) -> Unnamed:
         """The rows of ``table``, whose ids need not be known, hidden in full batches.
@@ -135,7 +141,7 @@ class Embedder(Side):
 
         def embedding(number: int) -> Tensor:
             if number < len(numbers):
-                return self.shared(int(numbers[number]), self.batches.positions(int(numbers[number])))
+                return self.shared(self.batches.positions(int(numbers[number])))
             start = (number - len(numbers)) * size
             with torch.no_grad():
                 return self._bottom(*mixed.at(np.arange(start, start + size)))
@@ -182,10 +188,8 @@ class Scorer(Side):
         unnamed: whether it needs no columns of its own, and so no word which row an embedding is of.
     """
 
-    def __init__(
-        self, kept: Kept, alignment: Alignment, table: Table, device: torch.device, *, draws: Randomness | None = None
-    ) -> None:
-        super().__init__(kept, alignment, table, device, draws=draws)
+    def __init__(self, kept: Kept, alignment: Alignment, table: Table, device: torch.device) -> None:
+        super().__init__(kept, alignment, table, device)
         train = kept.train
         self.unnamed = self.inputs.width == 0
         self._model = _loaded(classifier(train, self.inputs, [self.cut_width]), "", kept, device)
@@ -198,7 +202,7 @@ class Scorer(Side):
         """Probabilities for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
 
         But for an intersection it does not know whether the peer's columns are real; with which
-        share they are is taken from training, for the rows of a new union as well.
+        share they are is taken from training.
         """
         logits, base_rate = self._logits(positions, embedding), self._rates(positions)
         meant = self._calibration.probability if self.alignment.protocol == "psi" else self._calibration.expectation
