@@ -1,0 +1,92 @@
+"""How records are matched: the job's ``align`` section (see docs/alignment.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from vfl_node.configuration import Frozen
+
+Protocol = Literal["psu", "psi", "apsi"]
+IdForm = Literal["text", "nocase", "integer"]
+
+
+class ObfuscatedSet(Frozen):
+    """How many records an asymmetric intersection shows to both parties: one of the two is given."""
+
+    size: int | None = Field(default=None, ge=1, description="records")
+    fraction: float | None = Field(default=None, gt=0, le=1, description="share of the passive party's set, 0 to 1")
+
+    @model_validator(mode="after")
+    def _one(self) -> ObfuscatedSet:
+        if (self.size is None) == (self.fraction is None):
+            raise ValueError("give either size (records) or fraction (of the passive party's set)")
+        return self
+
+
+class Align(Frozen):
+    """How records are matched (see docs/alignment.md)."""
+
+    protocol: Protocol = Field(
+        default="psu", description="index the union, the intersection, or an obfuscated set around the intersection"
+    )
+    group: Literal["curve25519", "modp3072", "modp2048"] = Field(default="curve25519", description="where ids are blinded")
+    id_form: IdForm | Annotated[tuple[IdForm, ...], Field(min_length=2, max_length=16)] = Field(
+        default="text", description="how ids are compared; a list where several columns together identify a record"
+    )
+    obfuscation: ObfuscatedSet | Literal["private"] | None = Field(
+        default=None, description="apsi only, and required: size of the obfuscated set; private: the active node's settings say"
+    )
+    padding: int = Field(
+        default=0,
+        ge=0,
+        le=16,
+        description="sizes, per doubling, that announced set sizes are rounded up to; 0: exact; apsi: the active party's only",
+    )
+    dummies: int = Field(
+        default=0,
+        ge=0,
+        le=100_000_000,
+        description="psu only: each set grows by twice as many made-up ids, and both see one of dummies + 1 overlaps",
+    )
+    at_most: int | None = Field(
+        default=None,
+        ge=1,
+        description="a party with more records brings a fixed random part of so many, so that the union stays small",
+    )
+
+    @field_validator("obfuscation", mode="before")
+    @classmethod
+    def _size_or_private(cls, value: object) -> object:
+        if value is None or value == "private" or isinstance(value, Mapping | ObfuscatedSet):
+            return value
+        raise ValueError("give {size: RECORDS}, {fraction: OF THE PASSIVE SET} or private")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_security_number(cls, value: object) -> object:
+        obfuscation = value.get("obfuscation") if isinstance(value, Mapping) else None
+        if any(isinstance(keys, Mapping) and "security_number" in keys for keys in (value, obfuscation)):
+            raise ValueError(
+                "a job must not hold a security number: from it, the size m of the obfuscated set and the size n_s of "
+                "its own set the passive party computes that of the intersection, (m/n_s^ξ)^(1/(1-ξ)). Say "
+                "align.obfuscation: private, and put it into the active node's settings (obfuscation.security_number)"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _fits_the_protocol(self) -> Align:
+        if self.protocol == "apsi" and self.obfuscation is None:
+            raise ValueError(
+                "apsi needs align.obfuscation, the size of the set that both parties see: {size: RECORDS}, "
+                "{fraction: OF THE PASSIVE SET}, or private (the active node's settings say)"
+            )
+        if self.protocol != "apsi" and self.obfuscation is not None:
+            raise ValueError(f"align.obfuscation is for apsi: {self.protocol} has no obfuscated set")
+        if self.protocol != "psu" and self.dummies:
+            raise ValueError(
+                f"align.dummies is for psu: {self.protocol} shows which records are shared, so made-up ones would hide nothing"
+            )
+        return self

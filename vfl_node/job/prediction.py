@@ -1,0 +1,32 @@
+"""Predictions after training: the job's ``serve`` and ``predict`` sections (see docs/prediction.md)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from vfl_node.configuration import Frozen
+
+JobId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+"""What a node calls one run of a job."""
+
+
+class Serve(Frozen):
+    """Predictions after training: both parties keep what they need for them (see docs/prediction.md)."""
+
+    to: Literal["active", "passive", "both"] = Field(description="who may ask")
+    batch_size: int = Field(
+        default=256, ge=2, le=65_536, description="rows of an agreed batch, among which the wanted one is hidden"
+    )
+
+
+class Predict(Frozen):
+    """Predictions by the model of an earlier job."""
+
+    model: JobId = Field(description="the job that trained it")
+    to: Literal["active", "passive"] = Field(description="who asks, and gets them")
+    rows: Literal["known", "new"] = Field(
+        default="known",
+        description="known: rows of the model's alignment, asked for one by one; new: all of a new alignment, by psi",
+    )
