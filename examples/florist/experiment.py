@@ -1,6 +1,6 @@
 """One training over a union, by the product's own halves, measured as only one who has both tables can.
 
-Both halves (``vfl_node/training/halves.py``) talk over memory channels, a step at a time, so that
+Both halves (``vfl_node/training/halves``) talk over memory channels, a step at a time, so that
 baselines and figures within an epoch are possible, which the product's own loop has no use for.
 Each party owns a row with a chance of its own, so some rows are synthetic on both sides, as under
 dummies. The test rows, a quarter, have both parties' real columns.

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vfl_node.job import Evaluate, Missing
-from vfl_node.training import halves
+from vfl_node.training.halves import active as half
 
 Make = Callable[..., Any]
 
@@ -45,14 +45,14 @@ def test_labels_without_a_pattern_leave_it_near_chance(federation: Make, run: An
 
 def test_it_is_computed_in_the_first_repeat_only(synthetic: Make, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    measured = halves.measure
+    measured = half.measure
 
     def measure(names: Sequence[str], labels: Any, scores: Any) -> dict[str, float | None]:
         if names == ("auc",):
             calls.append(len(labels))
         return measured(names, labels, scores)
 
-    monkeypatch.setattr(halves, "measure", measure)
+    monkeypatch.setattr(half, "measure", measure)
     parties = synthetic()
     both = run(evaluate=Evaluate(repeats=3))
     active, _ = both(parties)

@@ -13,8 +13,7 @@ import torch
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.job import Evaluate, Missing, Train
-from vfl_node.training import halves
-from vfl_node.training.halves import ActiveHalf
+from vfl_node.training.halves import ActiveHalf, active
 from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels
 
@@ -62,13 +61,13 @@ def test_where_the_number_of_shared_rows_is_hidden_training_alone_takes_as_long_
 ) -> None:
     """The peer waits for it, and sees how long it takes."""
     steps: list[int] = []
-    real = halves.train_local
+    real = active.train_local
 
     def counting(*arguments: Any, **named: Any) -> None:
         steps.append(len(arguments[4]))
         real(*arguments, **named)
 
-    monkeypatch.setattr(halves, "train_local", counting)
+    monkeypatch.setattr(active, "train_local", counting)
     for share in (0.3, 0.9):
         parties = synthetic(300, (share, 1.0), independent=True)
         half(parties, protocol=protocol)
@@ -82,13 +81,13 @@ def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any])
     found = half(parties, protocol="apsi")
     assert found._local is not None
     before = {name: tensor.clone() for name, tensor in found._local.state_dict().items()}
-    targets = halves._as_targets
+    targets = active._as_targets
 
     def others(labels: Any, train: Train) -> Any:
         return targets(np.where(parties.clinic_view.owned, labels, np.float32(1)), train)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(halves, "_as_targets", others)
+        patch.setattr(active, "_as_targets", others)
         again = half(parties, protocol="apsi")
     assert again._local is not None
     assert all(torch.equal(before[name], tensor) for name, tensor in again._local.state_dict().items())

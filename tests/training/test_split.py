@@ -14,7 +14,8 @@ import torch
 from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
 from vfl_node.job import Evaluate, Missing
 from vfl_node.metrics import auc
-from vfl_node.training import halves, split
+from vfl_node.training import split
+from vfl_node.training.halves import active
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -431,7 +432,7 @@ def test_a_batch_that_no_message_holds_is_refused_before_anything_is_trained(
     both = run()
     both.train = both.train.model_copy(update={"model": model, "batch_size": 50})
     both(parties)  # just fits
-    monkeypatch.setattr(halves, "train_local", lambda *_: pytest.fail("the local model was trained"))
+    monkeypatch.setattr(active, "train_local", lambda *_, **__: pytest.fail("the local model was trained"))
     both = run()
     both.train = both.train.model_copy(update={"model": model, "batch_size": 51})
     for error in both.raw(parties):

@@ -4,7 +4,7 @@ The whole of it, for both parties::
 
     toss a seed → schedule
     for each repeat:  hold out test rows; new private weights
-        for each epoch:  for each batch: H → , ← g, both update        (halves.py)
+        for each epoch:  for each batch: H → , ← g, both update        (halves/)
                          each attacks what it sent; a checkpoint at both
         for each batch of test rows: H →                               (evaluation)
     the active party tells the epochs' figures and metrics, if the job says so

@@ -14,7 +14,7 @@ from vfl_node.data.features import Encoder, Features
 from vfl_node.job import Evaluate, Missing, Serve
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.training import halves
+from vfl_node.training.halves import active, half, passive
 from vfl_node.training.learner import Inputs
 from vfl_node.training.missing import EMBEDDINGS
 from vfl_node.training.missing import features as missing_features
@@ -73,14 +73,15 @@ def test_rows_that_are_drawn_once_drift_as_real_ones_do(
 def encodings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Inputs]]:
     """Party, encoder and columns of each half that is made."""
     met: list[tuple[str, str, Inputs]] = []
-    encode = halves._encode
+    encode = half.encode
 
     def spying(task: Any, *rest: Any) -> tuple[str, Inputs]:
         encoder, inputs = encode(task, *rest)
         met.append((task.party, encoder, inputs))
         return encoder, inputs
 
-    monkeypatch.setattr(halves, "_encode", spying)
+    for of in (active, passive):
+        monkeypatch.setattr(of, "encode", spying)
     return met
 
 

@@ -1,178 +1,33 @@
-"""One training step and one evaluation, as each party takes them.
-
-::
-
-    passive                                   active
-    H = bottom(X_p)           ── H [B, d] ──►  l = top(bottom(X_a), H)
-                                               L = mean loss(l, y)
-    back-propagates g         ◄── g [B, d] ──  g = ∂L/∂H
-    updates its bottom                         updates bottom and top
-
-A row that a party does not own takes the same way as any other: its columns or its embedding
-are made up, or its label is. Rows of H and g stand at their place in the batch and carry no
-identifier; rows of g are never averaged or reordered. Each party attacks what it sends, with
-what it alone knows as the truth (:mod:`vfl_node.privacy.audit`).
-
-Source: Song et al. 2021 (FLORIST), sections 3.3 and 4, Table 4.
-
-Leaks: H tells the active party about the passive party's columns, and g tells the passive
-party which label was used in each row; see docs/training.md.
-"""
+"""The active party's half: an own bottom, if it has columns, and the top; labels, loss and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.features import Encoder
-from vfl_node.errors import DataError, ProtocolError
+from vfl_node.errors import DataError
 from vfl_node.job import Train
 from vfl_node.models import MODELS, Classifier, initialise
-from vfl_node.privacy.audit import Audit
 from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
-from vfl_node.training.learner import Inputs, Learner, prefixed, under
+from vfl_node.training.halves.half import Positions, audit, check_step, encode, learner
+from vfl_node.training.learner import Inputs, prefixed, under
 from vfl_node.training.local import check_finite, local_logits, train_local
-from vfl_node.training.matched import matched_active, matched_passive
-from vfl_node.training.missing import EMBEDDINGS, LABELS, Composition, Known, Labels, Step, calibration, stand_in
+from vfl_node.training.matched import matched_active
+from vfl_node.training.missing import LABELS, Composition, Known, Labels, Step, calibration
 from vfl_node.training.task import Task
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
-Positions = NDArray[np.int64]
 LOCAL_RATE_MARGIN = 1e-3
 """The local model's probability is kept this far from 0 and 1 where calibration uses it."""
-
-
-class Half(Protocol):
-    """One party's half of the network during one repeat.
-
-    Attributes:
-        learner: the half that is trained jointly.
-        encoder: JSON of how the party's columns are encoded.
-        audit: its attacks on what it sends.
-    """
-
-    learner: Learner
-    encoder: str
-    audit: Audit
-
-    async def step(self, number: int, positions: Positions) -> None:
-        """Train on the batch at ``positions``."""
-
-    def figures(self) -> Figures:
-        """What the steps since the last call show, where the party knows it."""
-
-    async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation | None:
-        """Go through the held-out ``batches``, numbered from ``number``; results, where the party knows them."""
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold of this half."""
-
-    def weights(self) -> dict[str, Tensor]:
-        """What the party keeps of it when it is trained, on the CPU."""
-
-    def scoring(self) -> dict[str, Any]:
-        """What turns its output into a prediction, beside weights and encoder; JSON values."""
-
-
-class PassiveHalf:
-    """A bottom. Args as :class:`ActiveHalf`."""
-
-    def __init__(
-        self,
-        channel: Channel,
-        task: Task,
-        randomness: Randomness,
-        draws: Randomness,
-        repeat: int,
-        training: Positions,
-        saved: Mapping[str, Tensor] | None,
-    ) -> None:
-        self._channel, self._task = channel, task
-        self.encoder, self._inputs = _encode(task, draws, training)
-        if self._inputs.width == 0:
-            raise DataError(
-                "the passive party's table has no feature column",
-                code="E_NO_FEATURES",
-                hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
-            )
-        self._bottom = self._inputs.bottom(task.train, task.train.bottom)
-        self.learner = _learner(nn.ModuleDict({"bottom": self._bottom}), task, randomness, repeat)
-        self._owned = torch.from_numpy(task.alignment.owned).to(task.device)
-        strategy = task.train.missing.features
-        self._substitute = EMBEDDINGS[strategy](draws) if strategy in EMBEDDINGS and task.alignment.missing else None
-        self.audit = _audit(task, training, randomness, repeat)
-        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and task.evaluate.matched else None
-        if saved is not None:
-            self.learner.restore(saved)
-            self.audit.restore(under("audit", saved))
-            if self._substitute:
-                self._substitute.restore(under("substitute", saved))
-
-    async def step(self, number: int, positions: Positions) -> None:
-        """As :meth:`Half.step`."""
-        embedding = self._embedding(f"step/{number}", positions, learn=True)  # (B, d)
-        await self._send(number, embedding.detach())
-        gradient = await self._gradient(number, embedding)  # (B, d)
-        self.learner.zero_grad()
-        embedding.backward(gradient)  # type: ignore[no-untyped-call]
-        self.learner.step()
-        self.audit.see(positions, embedding.detach(), gradient)
-
-    def figures(self) -> Figures:
-        """As :meth:`Half.figures`: nothing."""
-        return Figures()
-
-    async def evaluate(self, number: int, batches: Sequence[Positions]) -> None:
-        """As :meth:`Half.evaluate`."""
-        for offset, positions in enumerate(batches):
-            with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
-                embedding = self._embedding(f"step/{number + offset}", positions, learn=False)
-            await self._send(number + offset, embedding)
-        if self._randomness:
-            owned = self._task.alignment.owned[np.concatenate(batches)]
-            await matched_passive(self._channel, owned, self._randomness, pins=self._task.pins)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """As :meth:`Half.tensors`."""
-        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._averages()}
-
-    def weights(self) -> dict[str, Tensor]:
-        """As :meth:`Half.weights`."""
-        return {**self.learner.weights(), **self._averages()}
-
-    def scoring(self) -> dict[str, Any]:
-        """As :meth:`Half.scoring`: nothing."""
-        return {}
-
-    def _averages(self) -> dict[str, Tensor]:
-        return prefixed("substitute", self._substitute.tensors()) if self._substitute else {}
-
-    def _embedding(self, label: str, positions: Positions, *, learn: bool) -> Tensor:
-        """float32[B, d]; where the strategy says so, embeddings of rows that are not its own are drawn."""
-        embedding: Tensor = self._bottom(*self._inputs.at(positions))
-        if self._substitute is None:
-            return embedding
-        return self._substitute(label, embedding, self._owned[torch.from_numpy(positions)], learn=learn)
-
-    async def _send(self, number: int, embedding: Tensor) -> None:
-        message = training_pb2.Embedding(step=number)
-        codec.encode(check_finite(embedding), message.tensor)
-        await self._channel.send(message)
-
-    async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
-        message = await self._channel.receive(training_pb2.Gradient)
-        _check_step(self._channel, message.step, number)
-        gradient = codec.decode(message.tensor, dtype=torch.float32, shape=tuple(embedding.shape))
-        return gradient.to(embedding.device)
 
 
 class ActiveHalf:
@@ -221,11 +76,11 @@ class ActiveHalf:
             None if missing.calibration == "none" else Composition.of(task.alignment, missing.shares, missing.calibrate),
             self._synthetic.rate if self._synthetic else 0.0,
         )
-        self.encoder, self._inputs = _encode(task, draws, training)
+        self.encoder, self._inputs = encode(task, draws, training)
         self._cut = MODELS[train.model].cut_width(train.bottom, train.outputs)
         self._model = classifier(train, self._inputs, [self._cut])
-        self.learner = _learner(self._model, task, randomness, repeat)
-        self.audit = _audit(task, training, randomness, repeat)
+        self.learner = learner(self._model, task, randomness, repeat)
+        self.audit = audit(task, training, randomness, repeat)
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
@@ -378,7 +233,7 @@ class ActiveHalf:
 
     async def _embedding(self, number: int, positions: Positions) -> Tensor:
         message = await self._channel.receive(training_pb2.Embedding)
-        _check_step(self._channel, message.step, number)
+        check_step(self._channel, message.step, number)
         embedding = codec.decode(message.tensor, dtype=torch.float32, shape=(len(positions), self._cut))
         return embedding.to(self._task.device)
 
@@ -403,11 +258,6 @@ def classifier(train: Train, inputs: Inputs, received: Sequence[int]) -> Classif
     return Classifier(bottom, architecture.top(widths=[*own, *received], sizes=train.top, outputs=train.outputs))
 
 
-def _check_step(channel: Channel, step: int, expected: int) -> None:
-    if step != expected:
-        raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
-
-
 def _labels(task: Task) -> NDArray[np.float32]:
     """The label at each shared position, float32[m]; 0 where there is none."""
     if task.table.labels is None:
@@ -420,20 +270,3 @@ def _as_targets(labels: NDArray[np.float32], train: Train) -> Tensor:
     """float32[m], or float32[m, K] with a 1 in each row."""
     values = torch.from_numpy(labels)
     return values if train.classes == 2 else one_hot(values.long(), train.classes).float()
-
-
-def _encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, Inputs]:
-    """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
-    own = task.alignment.rows[training][task.alignment.owned[training]]
-    encoder = Encoder.fit(task.table, own if len(own) else np.arange(len(task.table)))
-    features, source = stand_in(task.alignment, task.table, encoder, task.train.missing.features, draws)
-    return encoder.to_json(), Inputs(features, source, task.device)
-
-
-def _learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -> Learner:
-    initialise(model, randomness.derive(f"weights/{repeat}").torch())
-    return Learner(model.to(task.device), task.train)
-
-
-def _audit(task: Task, training: Positions, randomness: Randomness, repeat: int) -> Audit:
-    return Audit(task.party, ~task.alignment.owned, training, randomness.derive(f"audit/{repeat}"), limit=task.max_attack_auc)
