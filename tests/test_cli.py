@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -9,8 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
 import vfl_node
+from vfl_node import cli
+from vfl_node.errors import UsageError
+from vfl_node.node.live import AT_REST
 
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
@@ -91,10 +96,12 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
     clinic.write_text(head.replace("id,", "patient,").replace("label", "ill") + "\n" + rest)
     lab = tmp_path / "lab.csv"
     lab.write_text(trial.lab.read_text().replace("id,", "patient,", 1))
+    job.write_text(job.read_text() + "serve: {to: active}\n")
     words = ["--data", f"clinic={clinic}", "--data", f"lab={lab}", "--id-column", "patient", "--label-column", "ill"]
     result = command("run", job, *words, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert "union 200, intersection 120" in result.stdout
+    assert "nothing is kept for predictions (serve)" in result.stdout
     assert "this job trains on the union: 160 rows an epoch" in result.stdout
     assert "the intersection would take 96 rows an epoch" in result.stdout
     for name in ("clinic", "lab"):
@@ -141,6 +148,7 @@ def test_run_with_a_coordinator(job: Path, trial: Any, tmp_path: Path) -> None:
         )
     result = command("run", job, *data, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
+    assert "kept for predictions" not in result.stdout
     for name in ("clinic", "lab", "notary"):
         folder = tmp_path / "out" / ("" if name == "clinic" else name)
         assert json.loads((folder / "report.json").read_text())["party"] == name
@@ -180,8 +188,98 @@ def test_mistakes_in_predictions(job: Path, trial: Any, tmp_path: Path) -> None:
     )
     nowhere = ("--out", tmp_path / "none" / "p.csv")
     refused(command("predict", "trial-1", "--data", trial.clinic, *nowhere, *config), 2, "no folder", "hint:")
+    for name, said in ((tmp_path / "clinic", "is not a file"), ("/proc/p.csv", "cannot write")):  # said before the work
+        refused(command("predict", "trial-1", "--data", trial.clinic, "--out", name, *config), 2, said, "E_FILE", "hint:")
     refused(command("predict", "trial-1", "--data", trial.clinic, *out, *config), 2, "not running", "E_NOT_RUNNING")
     job.write_text(job.read_text().replace(TRAIN, "predict: {model: trial-1, to: active}\n"))
     data = ["--data", f"active={trial.clinic}", "--data", f"passive={trial.lab}"]
     refused(command("run", job, *data, "--out", tmp_path / "out"), 2, "a job that predicts", "vfl-node predict")
     assert not (tmp_path / "p.csv").exists()
+
+
+class FakeNode:
+    """What the command line asks of a node."""
+
+    def __init__(self, views: list[dict[str, Any]], error: Exception | None = None) -> None:
+        self.views = views
+        self.error = error
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return self.views
+
+    def job(self, job_id: str) -> dict[str, Any]:
+        return {"id": job_id}
+
+    def predict(self, model: str, request: bytes, waiting: Any) -> bytes:
+        waiting()
+        return b"id,probability\na,0.5\n"
+
+    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
+        assert self.error
+        raise self.error
+
+
+@pytest.fixture
+def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Runs a command at a node of these views, in this process; what it writes goes to no terminal of 80 columns."""
+    from vfl_node.node.setup import init
+
+    init("clinic", "active", tmp_path / "clinic", federation="trial")
+    (tmp_path / "ids.csv").write_text("id\na\n")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def run(node: FakeNode, *words: str | Path) -> Result:
+        monkeypatch.setattr(cli, "_client_of", lambda settings: node)
+        return CliRunner().invoke(cli.app, [*map(str, words), "--config", str(tmp_path / "clinic" / "node.yaml")])
+
+    return run
+
+
+def view(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
+    made = {"id": job_id, "state": state, "parties": ["clinic", "laboratory-of-the-north"], "submitted": "2025-01-01T00:00:00Z"}
+    return AT_REST | made | changes
+
+
+def test_a_program_that_lists_jobs_gets_whole_ids(with_node: Any) -> None:
+    names = [f"{'a-study-with-a-long-name-':a<55}-{number:07d}" for number in range(3)]
+    result = with_node(FakeNode([view(name, "running", phase="train", done=100000, total=200000) for name in names]), "jobs")
+    assert result.exit_code == 0
+    head, *lines = [line.split() for line in result.stdout.splitlines()]
+    assert head == ["job", "state", "phase", "with", "submitted"]
+    rest = ["running", "train", "100000/200000", "clinic,", "laboratory-of-the-north", "2025-01-01T00:00:00Z"]
+    assert lines == [[name, *rest] for name in names]
+
+
+def test_a_waiting_command_shows_the_service_that_runs_not_one_that_ended(with_node: Any, tmp_path: Path) -> None:
+    known = {"model": "trial-1", "to": "active", "rows": "known"}
+    others = [known | {"to": "passive"}, known | {"model": "trial-2"}, known | {"rows": "new"}, None]
+    views = [view(f"other-{number}", "running", predict=predict) for number, predict in enumerate(others)]
+    views += [view(state, state, predict=known) for state in ("done", "failed", "cancelled", "running", "waiting")]
+    result = with_node(FakeNode(views), "predict", "trial-1", "--data", tmp_path / "ids.csv", "--out", tmp_path / "p.csv")
+    assert result.exit_code == 0, result.exception
+    assert [json.loads(line)["id"] for line in result.stderr.splitlines()] == ["running"]
+    assert (tmp_path / "p.csv").read_text() == "id,probability\na,0.5\n"
+
+
+def test_an_answer_that_cannot_be_written_is_a_clear_message(
+    with_node: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "write_whole", full)
+    result = with_node(FakeNode([]), "predict", "trial-1", "--data", tmp_path / "ids.csv", "--out", tmp_path / "p.csv")
+    assert isinstance(result.exception, UsageError)
+    assert result.exception.code == "E_FILE"
+    assert "p.csv: No space left on device" in result.exception.message
+
+
+def test_a_job_whose_submission_was_cut_off_is_not_submitted_again_blindly(with_node: Any, tmp_path: Path) -> None:
+    lost = UsageError("no node answers", code="E_NOT_RUNNING", hint="is it running?")
+    words = ["predict", "trial-1", "--align", "--data", tmp_path / "ids.csv", "--out", tmp_path / "p.csv"]
+    result = with_node(FakeNode([], lost), *words)
+    assert isinstance(result.exception, UsageError)
+    assert "vfl-node jobs" in result.exception.hint
+    other = with_node(FakeNode([], UsageError("no column", code="E_COLUMN", hint="add it")), *words)
+    assert isinstance(other.exception, UsageError)
+    assert other.exception.hint == "add it"

@@ -10,16 +10,18 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Optional
 
 import typer
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
 import vfl_node
 from vfl_node.errors import UsageError, VflError
@@ -40,6 +42,9 @@ INTERRUPTED = 130
 
 RESTART_S = 60.0
 """How long a node may stay away that is restarted while it predicts."""
+
+UNCUT = 10_000
+"""Columns of a table that is not shown on a terminal."""
 
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 out = Console(highlight=False, soft_wrap=True)
@@ -145,6 +150,8 @@ def run(
     started = time.monotonic()
     for line in estimates.of_files(spec, files, id_column):
         out.print(line)
+    if spec.serve:
+        out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
     with Shown(spec.name) as shown:
         if in_process:
             from vfl_node.node.simulation import simulate
@@ -218,11 +225,12 @@ def jobs(config: ConfigOption = None, node: NodeOption = "", as_json: Annotated[
     if as_json:
         out.print_json(json.dumps(views))
         return
-    table = Table("job", "state", "phase", "with", "submitted", box=None, pad_edge=False)
+    table = Table(Column("job", no_wrap=True, overflow="fold"), "state", "phase", "with", "submitted", box=None, pad_edge=False)
     for view in views:
         done = f" {view['done']}/{view['total']}" if view["total"] and view["state"] == "running" else ""
         table.add_row(view["id"], view["state"], f"{view['phase']}{done}", ", ".join(view["parties"]), view["submitted"])
-    out.print(table if views else "no jobs yet")
+    whole = out if out.is_terminal else Console(highlight=False, width=UNCUT)  # a program that reads it needs all of an id
+    whole.print(table if views else "no jobs yet")
 
 
 @app.command()
@@ -243,12 +251,14 @@ def predict(
         request = data.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {data}: {error.strerror}", code="E_FILE") from None
-    if not target.parent.is_dir():
-        raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint="make it, or name another --out")
+    _check_writable(target)
     settings = load_settings(config)
     _client_of(settings).job(job_id)  # a node that does not run is not waited for, nor an unknown job
     answer = _predicted_new(settings, job_id, request) if align else _predicted(settings, job_id, request)
-    write_whole(target, answer)
+    try:
+        write_whole(target, answer)
+    except OSError as error:
+        raise _unwritable(target, error) from None
     out.print(f"wrote {target}")
 
 
@@ -288,8 +298,26 @@ def _client(config: Path | None, node: str) -> Any:
     raise UsageError("name the node", hint="--config FILE of a node on this machine, or --node HOST:PORT")
 
 
+def _check_writable(target: Path) -> None:
+    """Raises UsageError (``E_FILE``) where no file can be written: before the work, not after it."""
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint="make it, or name another --out")
+    try:
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{target} is not a file", code="E_FILE", hint="name a file by --out")
+        with tempfile.NamedTemporaryFile(prefix=target.name, dir=target.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(target, error) from None
+
+
+def _unwritable(target: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint="name another --out")
+
+
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of known records; to ask again gives the same ones."""
+    from vfl_node.node.store import UNFINISHED
     from vfl_node.terminal import Shown
 
     wanted = {"model": model, "to": settings.role, "rows": "known"}
@@ -297,7 +325,8 @@ def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
 
         def ask(client: Any) -> bytes:
             def look() -> None:
-                for view in [view for view in client.jobs() if view["predict"] == wanted][:1]:
+                views = (view for view in client.jobs() if view["predict"] == wanted and view["state"] in UNFINISHED)
+                for view in islice(views, 1):
                     shown.update(view)
 
             return client.predict(model, request, look)
@@ -308,7 +337,12 @@ def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
 def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of new records, by a job of their own."""
     err.print("aligning by psi: both parties learn which of these records the other one has")
-    job_id = _client_of(settings).predict_new(model, request)["id"]
+    try:
+        job_id = _client_of(settings).predict_new(model, request)["id"]
+    except UsageError as error:
+        if error.code == "E_NOT_RUNNING":
+            error.hint = "the job may have begun: see `vfl-node jobs` before you ask again"
+        raise
     err.print(f"{job_id} goes on if this command is interrupted")
 
     def fetch(client: Any) -> bytes:

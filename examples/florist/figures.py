@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
@@ -28,11 +29,17 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """What is drawn on one pair of axes."""
+    """What is drawn on one pair of axes; whiskers end at the ``limits`` of what can be."""
 
     title: str
     x_label: str
     curves: Sequence[Curve]
+    limits: tuple[float, float] = (-math.inf, math.inf)
+
+    def ends(self, point: tuple[float, float, float]) -> tuple[float, float]:
+        """Of a whisker, the lower first."""
+        _, y, whisker = point
+        return max(y - whisker, self.limits[0]), min(y + whisker, self.limits[1])
 
 
 def drawing(columns: Sequence[Sequence[Panel]]) -> str:
@@ -55,7 +62,9 @@ def drawing(columns: Sequence[Sequence[Panel]]) -> str:
 
 def _panel(svg: ET.Element, left: float, top: float, panel: Panel) -> None:
     points = [point for curve in panel.curves for point in curve.points]
-    across, levels = ticks(min(p[0] for p in points), max(p[0] for p in points)), ticks(*_reach(points))
+    ends = [panel.ends(point) for point in points]
+    across = ticks(min(point[0] for point in points), max(point[0] for point in points))
+    levels = ticks(min(low for low, _ in ends), max(high for _, high in ends))
     x = Scale(across[0], across[-1], left + 56, left + WIDTH - 22)
     y = Scale(levels[0], levels[-1], top + HEIGHT - 44, top + 30)
     for level in levels:
@@ -69,14 +78,11 @@ def _panel(svg: ET.Element, left: float, top: float, panel: Panel) -> None:
         style = _style(panel.curves, place)
         if len(curve.points) > 1:
             _line(svg, [(x(a), y(b)) for a, b, _ in curve.points], style)
-        for a, b, whisker in curve.points:
-            ends = {"y1": f"{y(b - whisker):.1f}", "y2": f"{y(b + whisker):.1f}"}
-            ET.SubElement(svg, "line", {"x1": f"{x(a):.1f}", "x2": f"{x(a):.1f}", "stroke": style["stroke"]} | ends)
-            ET.SubElement(svg, "circle", cx=f"{x(a):.1f}", cy=f"{y(b):.1f}", r="2.6", fill=style["stroke"])
-
-
-def _reach(points: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
-    return min(y - whisker for _, y, whisker in points), max(y + whisker for _, y, whisker in points)
+        for point in curve.points:
+            place_x, (low, high) = f"{x(point[0]):.1f}", panel.ends(point)
+            whisker = {"x1": place_x, "x2": place_x, "y1": f"{y(low):.1f}", "y2": f"{y(high):.1f}", "stroke": style["stroke"]}
+            ET.SubElement(svg, "line", whisker)
+            ET.SubElement(svg, "circle", cx=place_x, cy=f"{y(point[1]):.1f}", r="2.6", fill=style["stroke"])
 
 
 def _style(curves: Sequence[Curve], place: int) -> dict[str, str]:

@@ -337,7 +337,7 @@ def figure_2(results: Results) -> Written:
                     spread = 0.0 if way is FULL else float(values.std())
                     found.setdefault(way.label, []).append((ratio, float(values.mean()), spread))
                 curves = [Curve(label, points, label.startswith("baseline")) for label, points in found.items()]
-                column.append(Panel(f"({letter}) test {metric.upper()}", x_label, curves))
+                column.append(Panel(f"({letter}) test {metric.upper()}", x_label, curves, limits=(0.0, 1.0)))
             columns.append(column)
         written.drawings[data] = drawing(columns)
     return written

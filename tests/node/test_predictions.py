@@ -261,6 +261,20 @@ def test_a_node_killed_in_a_request_is_asked_again(served: Served, tmp_path: Pat
     assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_a_node_that_is_stopped_pauses_a_service_that_nobody_asks(served: Served, victim: str) -> None:
+    expected, service = served.expected("clinic"), served.service("clinic")
+    before = len(served.federation.log(victim))
+    assert served.federation.kill(victim, signal.SIGTERM) == 0
+    said = served.federation.log(victim)[before:]
+    assert said.index("job paused") < said.index("node down")
+    assert "Traceback" not in said
+    served.up()
+    assert '"state": "paused"' in served.federation.log(victim)[before + len(said) :]
+    assert served.ask("clinic") == expected
+    assert served.service("clinic") == service
+
+
 def test_cancelled_where_it_is_asked_it_ends_well_at_both(served: Served) -> None:
     expected, before = served.expected("clinic"), served.service("clinic")
     served.cancel("clinic")

@@ -116,6 +116,19 @@ def test_cancel_wakes_a_blocked_get_for_good() -> None:
         run(pipe.get())
 
 
+def test_who_pauses_hears_of_a_cancellation_as_of_a_loss() -> None:
+    """The party that waits for its owner, or for its own other conversation, listens to nobody."""
+    cancelled, lost = StreamPipe("lab"), StreamPipe("lab")
+    for pipe in (cancelled, lost):
+        run(pipe.pause())
+    cancelled.cancel(Cancelled("stop"))
+    lost.end(PeerLost("gone"))
+    with pytest.raises(Cancelled, match="stop"):
+        run(cancelled.pause())
+    with pytest.raises(PeerLost, match="gone"):
+        run(lost.pause())
+
+
 def test_cancel_wakes_a_blocked_put_and_leaves_room_for_a_last_word() -> None:
     stream = small()
     fill(stream)

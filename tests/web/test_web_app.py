@@ -223,6 +223,7 @@ def test_a_node_without_token_only_shows(view: View) -> None:
         (UsageError("u", code="E_UNKNOWN_JOB"), 404),
         (UsageError("u", code="E_JOB_ENDED"), 409),
         (PolicyError("p"), 403),
+        (PolicyError("p", code="E_BUSY"), 429),
         (DataError("d"), 422),
         (PeerError("p"), 502),
         (StateError("s"), 409),

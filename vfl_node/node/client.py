@@ -14,7 +14,7 @@ from vfl_node.node.store import UNFINISHED
 from vfl_node.settings import Settings
 
 ANSWER_S = 10.0
-"""How long a node may take to answer, but for predictions."""
+"""How long a node may take to answer, but for requests to predict."""
 
 LOOK_S = 0.5
 """How often it is looked meanwhile what they wait for."""
@@ -80,8 +80,8 @@ class Client:
         return self._fetch("POST", f"/api/jobs/{model}/predictions", request, waiting)
 
     def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
-        """Submit a job that aligns and predicts new records; returns its first view."""
-        return self._call("POST", f"/api/jobs/{model}/predictions?rows=new", request)
+        """Submit a job that aligns and predicts new records; returns its first view, when the node has read them."""
+        return self._call("POST", f"/api/jobs/{model}/predictions?rows=new", request, lambda: None)
 
     def predictions(self, job_id: str) -> bytes:
         """What a job of :meth:`predict_new` found, as CSV."""
@@ -96,8 +96,8 @@ class Client:
                 return
             time.sleep(interval_s)
 
-    def _call(self, method: str, path: str, body: bytes | None = None) -> Any:
-        text = self._fetch(method, path, body)
+    def _call(self, method: str, path: str, body: bytes | None = None, waiting: Callable[[], None] | None = None) -> Any:
+        text = self._fetch(method, path, body, waiting)
         try:
             return json.loads(text)
         except ValueError:

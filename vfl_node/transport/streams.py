@@ -212,9 +212,14 @@ class StreamPipe(Stream[session_pb2.Frame]):
         return frame
 
     async def pause(self) -> None:
-        """Sleep for a moment. Raises PeerLost, or what :meth:`cancel` was called with, when the stream has ended."""
-        if ended := self.ended:
-            raise ended
+        """Sleep for a moment.
+
+        Raises:
+            PeerLost: the stream has ended.
+            VflError: what :meth:`cancel` was called with.
+        """
+        if over := self._cancelled or self.ended:
+            raise over
         time.sleep(PAUSE_S)
 
 

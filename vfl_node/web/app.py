@@ -38,7 +38,7 @@ MAX_REQUEST_BYTES = 64 << 20
 CSV = "text/csv; charset=utf-8"
 TEMPLATES = Path(__file__).parent / "templates"
 
-STATUS_OF_CODE = {"E_UNKNOWN_JOB": 404, "E_JOB_ENDED": 409}
+STATUS_OF_CODE = {"E_UNKNOWN_JOB": 404, "E_JOB_ENDED": 409, "E_BUSY": 429}
 STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
 
 OF_PAGES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
