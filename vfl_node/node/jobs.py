@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
-from vfl_node.errors import Cancelled, Paused, PeerError, PolicyError, UsageError, VflError, peer_text
+from vfl_node.errors import Paused, PeerError, PolicyError, UsageError, VflError, peer_text
 from vfl_node.files import write_whole
 from vfl_node.job import Job, parse_job
 from vfl_node.node import predictions
@@ -20,7 +21,7 @@ from vfl_node.node.live import AT_REST
 from vfl_node.node.peers import Peers
 from vfl_node.node.requests import Asked, Records, Requests
 from vfl_node.node.store import UNFINISHED, Record, Store
-from vfl_node.node.work import Work, peers_of
+from vfl_node.node.work import Work, conclude, peers_of
 from vfl_node.settings import Settings, role_in
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 
@@ -52,7 +53,7 @@ class Jobs:
     def start(self) -> None:
         """Go on with what was unfinished when the node last stopped, and forget the secrets of what was not."""
         for record in self._store.all():
-            if record.state not in UNFINISHED and not record.resumable:
+            if record.over:
                 self._store.destroy_secrets(record)
         for record in self._store.unfinished():
             try:
@@ -120,18 +121,17 @@ class Jobs:
         return job, predictions.read_request(self._settings, self._store, job, request)
 
     def _service(self, job: Job) -> Requests:
-        """Those of the job under way that predicts what ``job`` does, or of a new one."""
-        assert job.predict is not None
-        wanted = job.predict.model_dump(mode="json")
+        """Those of ``job``, if it is under way, or of a new run; of one that has ended since, they say why."""
+        wanted = job.canonical()
         for record in self._store.all():
-            if record.predict == wanted and (record.state in UNFINISHED or record.resumable):
-                work = self._work(self.resume(record.id).id)
-                if work and work.requests and not work.requests.closed:
-                    return work.requests
-        work = self._work(self.submit(job).id)
-        if work is None or work.requests is None:
-            raise PeerError("the predictions ended before they began", code="E_JOB_ENDED", hint="see `vfl-node jobs`")
-        return work.requests
+            if record.spec == wanted and not record.over:
+                requests = self._works[self.resume(record.id).id].requests
+                assert requests is not None
+                if not requests.closed:
+                    return requests
+        requests = self._works[self.submit(job).id].requests
+        assert requests is not None
+        return requests
 
     def resume(self, job_id: str) -> Record:
         """Go on with a job that failed because a peer was lost; the peers go on when they are asked.
@@ -159,9 +159,8 @@ class Jobs:
         record = self._known(job_id)
         work = self._work(job_id)
         if work is not None:
-            if work.end_in_order():
+            if not work.cancel():
                 return record
-            work.stop.ask(Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job"))
         elif record.resumable:
             record = self._forget(record)
         else:
@@ -173,9 +172,7 @@ class Jobs:
 
     def _forget(self, record: Record) -> Record:
         """Nobody waits for this job any more: what it kept to be resumed is destroyed."""
-        record = self._store.update(record, state="cancelled")
-        self._store.destroy_secrets(record)
-        return record
+        return conclude(self._settings, self._store, replace(record, state="cancelled"))
 
     def views(self) -> list[dict[str, Any]]:
         """Every job as the board and the command line show it, newest first."""
@@ -225,7 +222,7 @@ class Jobs:
         if known is not None:
             if known.spec != offer.job_json or peer not in known.parties:
                 raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
-            if known.state not in UNFINISHED and not known.resumable:
+            if known.over:
                 ended = f"the job has already ended there ({known.state})"
                 raise PeerError(f"job {known.id} has already ended here ({known.state})", code="E_JOB_ENDED", for_peer=ended)
             self.resume(known.id)
@@ -285,8 +282,9 @@ class Jobs:
     def _begin(self, record: Record) -> None:
         assert self._peers is not None
         with self._lock:
-            if self._work(record.id) is not None:
-                return
+            before = self._works.get(record.id)
+            if before is not None:
+                before.join()  # it has stored its end, and is about to go
             work = Work(self._settings, self._store, self._peers, record)
             self._works = {job_id: of for job_id, of in self._works.items() if of.alive} | {record.id: work}
             work.start()

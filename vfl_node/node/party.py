@@ -34,7 +34,6 @@ from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.processes import Processes, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers, Workers
-from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.files import write_whole
@@ -42,7 +41,7 @@ from vfl_node.job import Job, Logistic
 from vfl_node.models import storage
 from vfl_node.node import predictions
 from vfl_node.node.estimate import after_alignment
-from vfl_node.node.predictions import PREDICTIONS, Predicting
+from vfl_node.node.predictions import PREDICTIONS, FileTally, Predicting, taking_part
 from vfl_node.node.preflight import Agreement, preflight
 from vfl_node.node.store import JobFolder, now
 from vfl_node.progress import Progress
@@ -123,18 +122,22 @@ class Part:
         """The part of the party with these settings, on its device and threads.
 
         Args:
-            table: its whole table; None at a coordinator.
+            table: its whole table; None at a coordinator. In a job of predictions, the records that it predicts.
 
         Raises:
             DataError: as :func:`vfl_node.data.sampling.at_most`.
         """
+        part = table
+        if table is not None and predicting is None:
+            assert memory is not None
+            part = taking_part(table, job.align, memory)
         return cls(
             job=job,
             job_id=job_id,
             name=settings.name,
             role=settings.role,
             whole=table,
-            table=None if table is None else _taking_part(table, job, memory),
+            table=part,
             randomness=randomness,
             folder=folder,
             progress=progress,
@@ -164,12 +167,6 @@ def conversations(part: Part, channels: Mapping[str, Channel]) -> list[Coroutine
     if part.predicting:
         return [_predict(part, channels[other], part.predicting)]
     return [_play(part, channels[other], channels[parties.coordinator] if parties.coordinator else None)]
-
-
-def _taking_part(table: Table, job: Job, memory: Memory | None) -> Table:
-    """The records that the job lets take part: the same ones in every job with this partner."""
-    assert memory is not None
-    return at_most(table, job.align.at_most, memory.secret.derive("down-sampling").bytes(32))
 
 
 async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
@@ -231,7 +228,8 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
         if part.job.predict.rows == "known":
             aligned = None
             side = side_of(model.kept, model.alignment, part.table, part.device)
-            made = await serve(channel, part.job.predict, side, predicting.requests, part.progress)
+            tally = FileTally(part.folder)
+            made = await serve(channel, part.job.predict, side, predicting.requests, part.progress, tally=tally)
         else:
             aligned = await _aligned(part, channel, resume=agreed.checkpoint is not None)
             side = side_of(model.kept, aligned[0], part.table, part.device)
@@ -451,8 +449,8 @@ def keep(
         head = {"job": part.job_id, "manifest_digest": part.job.digest(), "party": part.name, "encoder": training.encoder}
         storage.save(folder / "model.safetensors", training.weights, head)
     if training and part.job.serve:
-        assert part.whole is not None
-        predictions.keep(part.folder, training, part.whole)
+        assert part.table is not None
+        predictions.keep(part.folder, training, part.table)
     made = report.build(
         job=part.job,
         job_id=part.job_id,

@@ -10,41 +10,49 @@ How the parties talk is in :mod:`vfl_node.training.prediction`, and what each le
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from vfl_node.alignment.alignment import Alignment
+from pydantic import TypeAdapter, ValidationError
+
+from vfl_node import report
+from vfl_node.alignment.alignment import Alignment, Memory
 from vfl_node.data.csv_file import read_columns
+from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, read_table
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.job import Align, Job, Predict, Train
+from vfl_node.files import write_whole
+from vfl_node.job import Align, Job, Predict, Train, differing_fields
 from vfl_node.models import storage
 from vfl_node.node.requests import Records, Requests
-from vfl_node.node.store import JobFolder, Record, Store
+from vfl_node.node.store import JobFolder, Record, Serving, Store, now
 from vfl_node.settings import Data, Kind, Role, Settings, role_in
 from vfl_node.training import prediction
-from vfl_node.training.prediction import Kept
+from vfl_node.training.prediction import Kept, Served
 from vfl_node.training.task import TrainingResult
 
 PREDICTIONS = "predictions.csv"
 """What a job that predicts new records leaves, beside its report."""
 
 
-def keep(folder: JobFolder, training: TrainingResult, whole: Table) -> None:
+_SERVED = TypeAdapter(Served)
+
+
+def keep(folder: JobFolder, training: TrainingResult, table: Table) -> None:
     """Keep what predictions need beside the alignment and the model, which are on disk: until its owner removes it.
 
     Args:
         folder: of the training job.
         training: its result, with ``serving``.
-        whole: the table it was trained on, which must be the same when it predicts.
+        table: the records that took part, which must be the same when it predicts.
     """
-    folder.serve({"input": whole.digest().hex(), "encoder": training.encoder, "serving": training.serving})
+    folder.serve(Serving(input=table.digest().hex(), encoder=training.encoder, serving=training.serving))
 
 
-def trained_by(store: Store, job_id: str) -> tuple[Record, dict[str, Any]]:
+def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
     """The job that trained a model, and what was kept with the model.
 
     Raises:
@@ -67,7 +75,8 @@ def check(store: Store, job: Job, submitter: str) -> None:
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
-        UsageError: other parties trained it, or another one submits than asks (``E_PREDICT``).
+        UsageError: other parties trained it, another one submits than asks, or the job is not :func:`job_for`'s
+            (``E_PREDICT``).
         PolicyError: the training job names another party that may ask (``E_PREDICT``).
     """
     predict = _predict(job)
@@ -87,6 +96,15 @@ def check(store: Store, job: Job, submitter: str) -> None:
             hint="whoever gets them asks for them",
             for_peer="predictions are asked for by the party that gets them",
         )
+    wanted = _job(trained, predict)
+    if others := differing_fields(job.field_digests(), wanted.field_digests()):
+        reason = f"its {', '.join(others)} must be as the training says"
+        raise UsageError(
+            f"job {job.name!r} cannot predict by the model of job {predict.model}: {reason}",
+            code="E_PREDICT",
+            hint="`vfl-node predict` makes the job",
+            for_peer=reason,
+        )
 
 
 def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
@@ -99,13 +117,18 @@ def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
     """
     record, _ = trained_by(store, model)
-    job = record.job
-    intersect = Align(protocol="psi", group=job.align.group, id_form=job.align.id_form, padding=job.align.padding)
+    return _job(record.job, Predict.model_validate({"model": model, "to": to, "rows": "new" if new else "known"}))
+
+
+def _job(trained: Job, predict: Predict) -> Job:
+    """The one job that predicts so by the model of ``trained``: there is nothing else to agree on."""
+    align = trained.align
+    intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
     return Job(
-        name=f"{job.name[:55].rstrip('-')}-predict",
-        parties=job.parties,
-        align=intersect if new else job.align,
-        predict=Predict.model_validate({"model": model, "to": to, "rows": "new" if new else "known"}),
+        name=f"{trained.name[:55].rstrip('-')}-predict",
+        parties=trained.parties,
+        align=intersect if predict.rows == "new" else align,
+        predict=predict,
     )
 
 
@@ -117,7 +140,7 @@ class Model:
         kept: for the protocol.
         job: that trained it.
         alignment: it was trained on.
-        input_digest: of this party's table then.
+        input_digest: of this party's records that took part.
     """
 
     kept: Kept
@@ -142,8 +165,8 @@ class Model:
         assert isinstance(job.train, Train)
         assert job.serve is not None
         weights, _ = storage.load(folder.artefacts / "model.safetensors")
-        kept = Kept(train=job.train, serve=job.serve, weights=weights, encoder=serving["encoder"], serving=serving["serving"])
-        return cls(kept, job, aligned[0], bytes.fromhex(serving["input"]))
+        kept = Kept(train=job.train, serve=job.serve, weights=weights, encoder=serving.encoder, serving=serving.serving)
+        return cls(kept, job, aligned[0], bytes.fromhex(serving.input))
 
 
 @dataclass(frozen=True)
@@ -164,16 +187,17 @@ class Predicting:
 def prepare(
     settings: Settings, store: Store, job: Job, folder: JobFolder, requests: Requests | None
 ) -> tuple[Table, Predicting]:
-    """This party's table for a job of predictions, and what it brings besides.
+    """This party's records for a job of predictions, and what it brings besides: known ones are those of training.
 
     Raises:
-        StateError: the model is gone (``E_NO_MODEL``), or the table has changed since training (``E_INPUT_CHANGED``).
+        StateError: the model is gone (``E_NO_MODEL``), or the records have changed since training (``E_INPUT_CHANGED``).
         DataError: the table cannot be used.
     """
     predict = _predict(job)
     model = Model.load(store, predict.model)
     if predict.rows == "known":
-        return _unchanged(settings, model), Predicting(model, requests, None)
+        other = next(name for name in job.parties.all if name != settings.name)
+        return _unchanged(settings, model, store.partner(other)), Predicting(model, requests, None)
     asks = settings.role == predict.to
     if asks and not folder.request.exists():
         raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
@@ -202,6 +226,15 @@ def read_input(settings: Settings, job: Job) -> Table:
         party=settings.name,
         classes=job.classes,
     )
+
+
+def taking_part(table: Table, align: Align, memory: Memory) -> Table:
+    """The records of ``table`` that ``align`` lets take part: the same ones in every job with this partner.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.sampling.at_most`.
+    """
+    return at_most(table, align.at_most, memory.secret.derive("down-sampling").bytes(32))
 
 
 def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], path: Path, *, all_columns: bool) -> Records:
@@ -233,7 +266,7 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     record, serving = trained_by(store, predict.model)
     new = predict.rows == "new"
     of_training = predict.to == "active" and not new  # its own columns, then, and no others
-    kinds = {} if of_training else prediction.column_kinds(serving["encoder"])
+    kinds = {} if of_training else prediction.column_kinds(serving.encoder)
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)
         file.flush()
@@ -244,15 +277,82 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
             raise DataError(message, code=error.code, hint=error.hint) from None
 
 
-def _unchanged(settings: Settings, model: Model) -> Table:
-    """The table that the model was trained on."""
-    table = read_input(settings, model.job)
+class FileTally:
+    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.prediction.Tally`).
+
+    It outlives the process; a power failure may take back what was counted within its last seconds.
+    """
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._path = folder.path / "served.json"
+
+    def read(self) -> Served | None:
+        """What was written last; None: nothing yet. Raises StateError (``E_STATE_CORRUPT``)."""
+        try:
+            return _SERVED.validate_json(self._path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValidationError:
+            hint = "cancel the service; the next request begins another"
+            raise StateError(f"{self._path} is damaged", code="E_STATE_CORRUPT", hint=hint) from None
+
+    def write(self, served: Served) -> None:
+        """Keep ``served``; 10 µs but for the first time."""
+        text = _SERVED.dump_json(served).ljust(_TALLY_BYTES)
+        if not self._path.exists():
+            write_whole(self._path, text)
+        opened = os.open(self._path, os.O_WRONLY)
+        try:
+            os.pwrite(opened, text, 0)  # always as long, so nothing of an earlier one is left
+        finally:
+            os.close(opened)
+
+
+_TALLY_BYTES = 256
+
+
+def account(settings: Settings, record: Record, folder: JobFolder) -> None:
+    """Report what a service has exchanged that did not come to its report, if it is one and anything was.
+
+    Args:
+        settings: of this party.
+        record: of a job that is over.
+        folder: of it.
+
+    Raises:
+        StateError: the count is damaged (``E_STATE_CORRUPT``).
+    """
+    served = None if folder.kept else FileTally(folder).read()
+    if served is None:
+        return
+    made = report.build(
+        job=record.job,
+        job_id=record.id,
+        party=settings.name,
+        alignment=None,
+        align_seconds=None,
+        records=None,
+        max_attack_auc=settings.limits.max_attack_auc,
+        traffic={},
+        training=None,
+        predictions=served,
+        started=record.submitted,
+        finished=now(),
+        versions=report.installed_versions(),
+    )
+    report.write(made, folder.artefacts)
+
+
+def _unchanged(settings: Settings, model: Model, memory: Memory) -> Table:
+    """The records that the model was trained on; which they are is for its job alone to say."""
+    table = taking_part(read_input(settings, model.job), model.job.align, memory)
     before, after = model.input_digest.hex(), table.digest().hex()
     if before != after:
         raise StateError(
             f"the table has changed since job {model.job.name} trained on it (digest {before[:12]}…, now {after[:12]}…)",
             code="E_INPUT_CHANGED",
-            hint="put the original file back; new records are predicted with --align",
+            hint="put the original file back (and state/partners, where align.at_most took a part of it); "
+            "new records are predicted with --align",
             for_peer="its table has changed since training",
         )
     return table

@@ -19,11 +19,13 @@ import threading
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import StringConstraints, ValidationError
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration import Frozen
 from vfl_node.errors import StateError, UsageError
 from vfl_node.files import remove, write_whole
 from vfl_node.job import Job, parse_job
@@ -58,6 +60,11 @@ class Record:
         return self.state == "failed" and self.code in ("E_PEER_LOST", "E_PEER_ABSENT", "E_DISK_FULL", "E_WORKER")
 
     @property
+    def over(self) -> bool:
+        """Whether it never goes on."""
+        return self.state not in UNFINISHED and not self.resumable
+
+    @property
     def predict(self) -> dict[str, str] | None:
         """The job's section of that name; None where it is no job of predictions."""
         found: dict[str, str] | None = json.loads(self.spec).get("predict")
@@ -74,6 +81,20 @@ class Record:
     def job(self) -> Job:
         """The shared part of the job."""
         return parse_job(self.spec, source=f"job {self.id}")
+
+
+class Serving(Frozen):
+    """What a party keeps of a training to predict with, beside the model and the alignment.
+
+    Attributes:
+        input: digest of the records that took part, hexadecimal.
+        encoder: JSON of the encoder that belongs to the model.
+        serving: JSON, as :attr:`vfl_node.training.task.TrainingResult.serving`; holds a secret.
+    """
+
+    input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    encoder: str
+    serving: str
 
 
 class Store:
@@ -223,28 +244,36 @@ class JobFolder:
         return self.path / "request.csv"
 
     @property
-    def serving(self) -> dict[str, Any] | None:
+    def serving(self) -> Serving | None:
         """What predictions need beside model and alignment, as :meth:`serve` kept it; None where nothing is kept.
 
         Raises:
             StateError: it is damaged (``E_STATE_CORRUPT``).
         """
         try:
-            found: dict[str, Any] = json.loads(self._serving.read_text())
+            return Serving.model_validate_json(self._serving.read_bytes())
         except FileNotFoundError:
             return None
-        except ValueError:
+        except ValidationError:
             hint = "restore it from a backup, or train again"
             raise StateError(f"{self._serving} is damaged", code="E_STATE_CORRUPT", hint=hint) from None
-        return found
 
-    def serve(self, serving: dict[str, Any]) -> None:
+    def serve(self, serving: Serving) -> None:
         """Keep ``serving``, and from now on, whatever else is destroyed, the alignment."""
-        write_whole(self._serving, json.dumps(serving, sort_keys=True).encode())
+        write_whole(self._serving, serving.model_dump_json().encode())
 
     def serve_no_more(self) -> None:
         """Forget what :meth:`serve` kept."""
         remove(self._serving)
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the owner wants the end of the job, which has not ended yet."""
+        return self._cancelled.exists()
+
+    def cancel(self) -> None:
+        """Keep that the owner wants its end."""
+        write_whole(self._cancelled, b"")
 
     def seed(self, *, first: bool = True) -> bytes:
         """The job's secret seed at this party; drawn once from the operating system.
@@ -305,6 +334,10 @@ class JobFolder:
         return self.path / "serving.json"
 
     @property
+    def _cancelled(self) -> Path:
+        return self.path / "cancelled"
+
+    @property
     def _alignment(self) -> Path:
         return self.path / "alignment.safetensors"
 
@@ -345,18 +378,18 @@ class JobFolder:
         """The finished alignment, its wall time and traffic; None before.
 
         Raises:
-            StateError: another version wrote it (``E_STATE``).
+            StateError: another version wrote it (``E_STATE``), or it is damaged (``E_STATE_CORRUPT``).
         """
         path = self._alignment
         if not path.exists():
             return None
         tensors, about = storage.load(path)
-        head = json.loads(about["alignment"])
         try:
+            head = json.loads(about["alignment"])
             for name in ("learnt", "peer_learnt"):
                 head[name] = tuple(Learnt(**item) for item in head[name])
             alignment = Alignment(rows=tensors["rows"].numpy(), **head)
-        except (KeyError, TypeError):
+        except (KeyError, TypeError, ValueError):
             raise StateError(f"{path} was written by another version", hint="submit the job again as a new one") from None
         return alignment, float(about["seconds"]), Traffic(**json.loads(about["traffic"]))
 
@@ -373,7 +406,7 @@ class JobFolder:
             if entry.is_dir():
                 shutil.rmtree(entry)
             else:
-                entry.unlink()
+                entry.unlink(missing_ok=True)
 
 
 ARTEFACTS = ("model.safetensors", "report.html", "report.json")

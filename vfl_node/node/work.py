@@ -11,6 +11,7 @@ import errno
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -22,7 +23,7 @@ from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.party import Part, conversations
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import Predicting, prepare, read_input
+from vfl_node.node.predictions import Predicting, account, prepare, read_input
 from vfl_node.node.requests import Requests
 from vfl_node.node.store import UNFINISHED, Record, State, Store, now
 from vfl_node.settings import Settings
@@ -67,13 +68,15 @@ class Work:
         takes = predict is not None and predict.rows == "known" and predict.to == settings.role
         self.requests = Requests() if takes else None
         self._conversing = False
+        if self._folder.cancelled:  # before this node was last killed
+            self.requests.close() if self.requests else self.stop.ask(_cancelled())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
 
     def start(self) -> None:
         """Begin."""
         self._thread.start()
 
-    def join(self, timeout_s: float) -> None:
+    def join(self, timeout_s: float | None = None) -> None:
         """Wait for the end."""
         self._thread.join(timeout_s)
 
@@ -82,11 +85,17 @@ class Work:
         """Whether it has not ended yet."""
         return self._thread.is_alive()
 
-    def end_in_order(self) -> bool:
-        """End predictions under way when all requests are answered; False where there is no such thing, or it is too late."""
-        if self.requests is None or self.requests.closed or not self._conversing:
+    def cancel(self) -> bool:
+        """End, also after a restart: predictions under way when all requests are answered, anything else at once.
+
+        Returns:
+            Whether it ends at once, so that the peers should be told.
+        """
+        self._folder.cancel()
+        if self.requests and self._conversing and not self.requests.closed:
+            self.requests.close()
             return False
-        self.requests.close()
+        self.stop.ask(_cancelled())
         return True
 
     def _live(self) -> None:
@@ -121,7 +130,7 @@ class Work:
                 return
             except PeerLost as error:
                 if self.requests and self.requests.closed:
-                    self.stop.ask(Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job"))
+                    self.stop.ask(_cancelled())
                 self.stop.check()
                 if error.code == "E_PEER_ABSENT":
                     if self._folder.kept and self._settings.role != "coordinator":  # whose key the others may still need
@@ -223,15 +232,31 @@ class Work:
         changes: dict[str, Any] = {"state": state, "finished": None if state in UNFINISHED else now()}
         if error is not None:
             changes |= {"code": error.code, "message": error.message, "hint": error.hint or None}
-        self.record = self._store.update(self.record, **changes)
+        self.record = conclude(self._settings, self._store, replace(self.record, **changes))
         if self.requests:
             self.requests.end(
                 error or UsageError(f"the predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again")
             )
-        if state not in UNFINISHED and not self.record.resumable:
-            self._store.destroy_secrets(self.record)
         line = log.error if state == "failed" else log.info
         line(f"job {state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))
+
+
+def conclude(settings: Settings, store: Store, record: Record) -> Record:
+    """Store how a job ended. Where that is for good, its secrets are destroyed, and what it disclosed is reported before."""
+    folder = store.job_folder(record)
+    if record.over:
+        try:
+            account(settings, record, folder)
+        except (VflError, OSError) as error:
+            log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
+    stored = store.update(record)
+    if stored.over:
+        store.destroy_secrets(stored)
+    return stored
+
+
+def _cancelled() -> Cancelled:
+    return Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job")
 
 
 def _not_stored(error: OSError) -> StateError:

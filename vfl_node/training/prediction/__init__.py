@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from vfl_node.training.prediction.kept import Kept, check_allowed, column_kinds
 from vfl_node.training.prediction.learns import learnt
-from vfl_node.training.prediction.protocol import Predicted, Request, Requests, Served, predict_once, serve
+from vfl_node.training.prediction.protocol import Predicted, Request, Requests, Served, Tally, predict_once, serve
 from vfl_node.training.prediction.sides import Embedder, Scorer
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "Requests",
     "Scorer",
     "Served",
+    "Tally",
     "check_allowed",
     "column_kinds",
     "learnt",

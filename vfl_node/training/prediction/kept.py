@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Annotated
 
+from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
 from vfl_node.data.features import Encoder
@@ -37,44 +37,44 @@ class Kept:
     @property
     def draws(self) -> bytes:
         """32 bytes, secret: what stands in for rows that the party does not own comes from it."""
-        return self._seed("draws")
+        return bytes.fromhex(self._serving.draws)
 
     @property
     def batches(self) -> bytes:
         """32 bytes that both parties know: how the shared rows are cut into batches comes from it."""
-        return self._seed("batches")
+        return bytes.fromhex(self._serving.batches)
 
-    def scoring(self, name: str) -> Any:
-        """What ``serving`` says under ``name``.
-
-        Raises:
-            StateError: nothing (``E_STATE_CORRUPT``).
-        """
-        if name not in self._serving:
-            raise StateError(_DAMAGED, code="E_STATE_CORRUPT")
-        return self._serving[name]
+    @property
+    def scoring(self) -> tuple[str, float]:
+        """At the active party: JSON of the calibration, and the rate of positive labels. Raises StateError without them."""
+        found = self._serving
+        if found.calibration is None or found.positive_rate is None:
+            raise _damaged()
+        return found.calibration, found.positive_rate
 
     @cached_property
-    def _serving(self) -> dict[str, Any]:
+    def _serving(self) -> _Stored:
         try:
-            found = json.loads(self.serving)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise StateError(_DAMAGED, code="E_STATE_CORRUPT")
-        return found
-
-    def _seed(self, name: str) -> bytes:
-        try:
-            seed = bytes.fromhex(self.scoring(name))
-        except (TypeError, ValueError):
-            seed = b""
-        if len(seed) != 32:
-            raise StateError(_DAMAGED, code="E_STATE_CORRUPT")
-        return seed
+            return _Stored.model_validate_json(self.serving)
+        except ValidationError:
+            raise _damaged() from None
 
 
-_DAMAGED = "what was kept of the training for predictions is damaged or of another version"
+_Seed = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _Stored(BaseModel, extra="forbid", frozen=True):
+    """What ``serving`` holds."""
+
+    draws: _Seed
+    batches: _Seed
+    calibration: str | None = None
+    positive_rate: float | None = None
+
+
+def _damaged() -> StateError:
+    text = "what was kept of the training for predictions is damaged or of another version"
+    return StateError(text, code="E_STATE_CORRUPT", hint="restore it from a backup, or train again")
 
 
 def check_allowed(predict: Predict, serve: Serve | None) -> None:

@@ -14,7 +14,7 @@ def learnt(predict: Predict, *, active: str, passive: str, made: Served | Predic
         predict: the job's section.
         active: name of the party.
         passive: likewise.
-        made: what was exchanged; of a service in this attempt.
+        made: what was exchanged.
     """
     of_both = isinstance(made, Predicted)
     if isinstance(made, Predicted):

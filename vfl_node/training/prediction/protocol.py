@@ -73,12 +73,12 @@ class Requests(Protocol):
 
 @dataclass
 class Served:
-    """What a service has exchanged in one attempt.
+    """What a service has exchanged, in all attempts.
 
     Attributes:
         rows: of a batch.
         requests: answered to the own side; 0 at the party that is asked.
-        batches: exchanged.
+        batches: asked for, twice where a conversation broke off and the request came again.
         unnamed: whether they are of rows that are not named.
     """
 
@@ -86,6 +86,16 @@ class Served:
     requests: int = 0
     batches: int = 0
     unnamed: bool = False
+
+
+class Tally(Protocol):
+    """Where :class:`Served` outlives an attempt."""
+
+    def read(self) -> Served | None:
+        """What was written last; None: nothing yet."""
+
+    def write(self, served: Served) -> None:
+        """Keep ``served``, before what it counts is exchanged."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +114,13 @@ class Predicted:
 
 
 async def serve(
-    channel: Channel, predict: Predict, side: Embedder | Scorer, requests: Requests | None, progress: Progress | None = None
+    channel: Channel,
+    predict: Predict,
+    side: Embedder | Scorer,
+    requests: Requests | None,
+    progress: Progress | None = None,
+    *,
+    tally: Tally | None = None,
 ) -> Served:
     """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
 
@@ -114,6 +130,7 @@ async def serve(
         side: this party's half.
         requests: at the party that asks; None at the other.
         progress: told of every batch.
+        tally: counts on where an earlier attempt ended.
 
     Raises:
         PolicyError: the training does not let this party ask (``E_PREDICT``).
@@ -123,7 +140,7 @@ async def serve(
     Cost: 4·d·B bytes a batch, and 8·B (8·K·B) more to a passive asker.
     """
     check_allowed(predict, side.kept.serve)
-    service = _Service(channel, predict, side, progress or Silent())
+    service = _Service(channel, predict, side, progress or Silent(), tally)
     async with channel.phase("predict"):
         await (service.answer() if requests is None else service.ask(requests))
     return service.served
@@ -172,10 +189,12 @@ async def predict_once(
 class _Service:
     """One attempt of a service at one party."""
 
-    def __init__(self, channel: Channel, predict: Predict, side: Embedder | Scorer, progress: Progress) -> None:
-        self._channel, self._side, self._progress = channel, side, progress
+    def __init__(
+        self, channel: Channel, predict: Predict, side: Embedder | Scorer, progress: Progress, tally: Tally | None
+    ) -> None:
+        self._channel, self._side, self._progress, self._tally = channel, side, progress, tally
         self._wire = _Wire(channel, predict, side)
-        self.served = Served(side.kept.serve.batch_size)
+        self.served = (tally.read() if tally else None) or Served(side.kept.serve.batch_size)
         progress.phase("predict", 0, "batches")
 
     async def ask(self, requests: Requests) -> None:
@@ -193,10 +212,11 @@ class _Service:
             found: list[Probabilities] = []
             for first in range(0, len(wanted.batches), AT_ONCE):
                 part = wanted.batches[first : first + AT_ONCE]
+                self._count(batches=len(part))
                 await self._channel.send(_naming(part))
                 found += await self._exchanged(part)
+            self._count(requests=1)
             request.answer(self._wire.joined(found)[wanted.places])
-            self.served.requests += 1
         await self._channel.send(prediction_pb2.PredictionAsk(done=True))
 
     async def answer(self) -> None:
@@ -206,11 +226,18 @@ class _Service:
         terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.served.unnamed)
         await self._channel.send(terms)
         while not (ask := await self._channel.receive(prediction_pb2.PredictionAsk)).done:
-            await self._exchanged(self._asked(ask))
+            asked = self._asked(ask)
+            self._count(batches=len(asked))
+            await self._exchanged(asked)
+
+    def _count(self, *, batches: int = 0, requests: int = 0) -> None:
+        self.served.batches += batches
+        self.served.requests += requests
+        if self._tally:
+            self._tally.write(self.served)
 
     async def _exchanged(self, batches: Sequence[_Batch]) -> list[Probabilities]:
         found = await self._wire.exchange(batches)
-        self.served.batches += len(batches)
         self._progress.advance(len(batches))
         return found
 
@@ -227,7 +254,7 @@ class _Service:
                 f"{len(unknown)} of {len(positions)} ids are not among the records that the model's job has aligned; "
                 f"the first is in line {request.line(int(unknown[0]))}",
                 code="E_UNKNOWN_ID",
-                hint="leave them out, or predict new records with rows: new (vfl-node predict --align)",
+                hint="leave them out, or predict new records: vfl-node predict --align",
             )
         numbers, places = side.batches.find(positions)
         return _Wanted([self._named(number) for number in numbers.tolist()], places)

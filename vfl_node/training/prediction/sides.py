@@ -193,8 +193,8 @@ class Scorer(Side):
         train = kept.train
         self.unnamed = self.inputs.width == 0
         self._model = _loaded(classifier(train, self.inputs, [self.cut_width]), "", kept, device)
-        self._calibration = Calibration.from_json(kept.scoring("calibration"))
-        self._positive_rate = float(kept.scoring("positive_rate"))
+        calibration, self._positive_rate = kept.scoring
+        self._calibration = Calibration.from_json(calibration)
         shifted = train.missing.calibration != "none" and not self.unnamed
         self._local = _loaded(classifier(train, self.inputs, []), "local", kept, device) if shifted else None
 
