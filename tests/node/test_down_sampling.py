@@ -50,10 +50,13 @@ def test_the_same_records_in_every_job_with_a_partner_and_the_whole_table_pinned
     assert part(trial, table, tmp_path / "all", None).table is table
 
 
-def test_a_job_aligns_trains_and_reports_the_part(trial: Any, tmp_path: Path, seeds: dict[str, Randomness]) -> None:
-    views: list[dict[str, Any]] = []
+def test_a_job_aligns_trains_and_reports_the_part(
+    trial: Any, tmp_path: Path, seeds: dict[str, Randomness], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remarks: list[str] = []
+    monkeypatch.setattr(LiveProgress, "remark", lambda self, text: remarks.append(text))
     job = trial.job(f"align: {{at_most: 100}}\n{LINES}")
-    simulate(job, trial.files, tmp_path, randomness=seeds, on_view=views.append)
+    simulate(job, trial.files, tmp_path, randomness=seeds)
     reports = [Report.model_validate_json((tmp_path / name).read_text()) for name in ("report.json", "lab/report.json")]
     for report in reports:
         sizes = report.alignment
@@ -62,7 +65,8 @@ def test_a_job_aligns_trains_and_reports_the_part(trial: Any, tmp_path: Path, se
         assert sizes.rows == 200 - sizes.intersection
     union, common = reports[0].alignment.rows, reports[0].alignment.intersection
     trained, less = union - -(-3 * union // 10), common - -(-3 * common // 10)
-    remark = views[-1]["remark"]
-    assert remark.startswith(f"training on the union: {trained} rows an epoch")
-    assert f"the intersection would take {less} rows" in remark
+    assert len(remarks) == 2  # each party's
+    for remark in remarks:
+        assert remark.startswith(f"training on the union: {trained} rows an epoch")
+        assert f"the intersection would take {less} rows" in remark
     assert all("spectral" in report.training.epochs[0].attacks for report in reports)

@@ -21,15 +21,20 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Align, Job
 from vfl_node.node import predictions
-from vfl_node.node.predictions import Model
+from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node.partners import Partner
+from vfl_node.node.party import Part
+from vfl_node.node.predictions import FileTally, Model
 from vfl_node.node.simulation import simulate
-from vfl_node.node.store import Store
+from vfl_node.node.store import JobFolder, Serving, Store
 from vfl_node.settings import load_settings
 from vfl_node.training.prediction import Embedder, Scorer
+from vfl_node.training.prediction import Served as Exchanged
 
 BATCH = 16
 TRAIN = """\
@@ -127,11 +132,19 @@ class Served:
 
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
-        settings = load_settings(self.federation.folder / name / "node.yaml")
-        folder = self.federation.job_folder(name, self.model)
-        record = SimpleNamespace(job=self.federation.trial.job(TRAIN + SERVE))
-        store = SimpleNamespace(get=lambda _: record, job_folder=lambda _: predictions.JobFolder(folder))
-        return settings, Model.load(store, self.model), predictions.read_input(settings, record.job)  # type: ignore[arg-type]
+        settings, store = self.store(name, self.model, TRAIN + SERVE)
+        model = Model.load(store, self.model)
+        return settings, model, predictions.read_input(settings, model.job)
+
+    def store(self, name: str, model: str, text: str) -> tuple[Any, Any]:
+        """Settings of ``name``, and so much of its store as predictions by ``model`` read, though its node has it open."""
+        folder = self.federation.folder / name
+        record = SimpleNamespace(job=self.federation.trial.job(text))
+        return load_settings(folder / "node.yaml"), SimpleNamespace(
+            get=lambda _: record,
+            job_folder=lambda _: JobFolder(self.federation.job_folder(name, model)),
+            partner=partial(Partner, folder / "state" / "partners"),
+        )
 
 
 @pytest.fixture(scope="module")
@@ -292,13 +305,96 @@ def test_cancelled_where_it_is_asked_it_ends_well_at_both(served: Served) -> Non
 
 
 def test_cancelled_where_it_is_answered_it_ends_and_the_next_request_begins_anew(served: Served) -> None:
-    expected, before = served.expected("clinic"), served.service("clinic")
+    """Both have a report of all that was disclosed, before either node was killed too."""
+    served.expected("clinic")
+    served.cancel("clinic")
+    expected, once = served.expected("clinic"), served.service("clinic")
+    served.cancel("clinic")
+    each = served.federation.report("clinic", once)["predictions"]["batches"]
+    for victim in ("lab", "clinic"):
+        assert served.ask("clinic") == expected
+        served.federation.kill(victim)
+        served.federation.start(victim)
+    assert served.ask("clinic") == expected
+    before = served.service("clinic")
     served.federation.client("lab").cancel(before)
     assert served.federation.end("lab", before)["state"] == "cancelled"
     view = served.federation.end("clinic", before)
     assert view["state"] == "failed"
     assert "lab" in view["error"]["message"]
+    for name, requests in (("clinic", 3), ("lab", None)):
+        report = served.federation.report(name, before)
+        assert (report["predictions"]["batches"], report["predictions"]["requests"]) == (3 * each, requests)
+        assert report["learnt"]["lab"][0]["count"] == 3 * each
+        assert report["learnt"]["clinic"][0]["count"] == 3 * each * BATCH
+        folder = served.federation.job_folder(name, before)
+        served.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"}, 10)
     assert served.ask("clinic") == expected
+
+
+def test_a_cancelled_service_ends_though_its_node_is_killed_first(served: Served) -> None:
+    expected, before = served.expected("clinic"), served.service("clinic")
+    served.federation.processes["lab"].send_signal(signal.SIGSTOP)
+    served.federation.client("clinic").cancel(before)
+    assert served.federation.view("clinic", before)["state"] == "running"  # nobody answers that it has ended
+    served.federation.kill("clinic")
+    served.federation.processes["lab"].send_signal(signal.SIGCONT)
+    served.federation.start("clinic")
+    for name in OTHER:
+        served.federation.wait_until(lambda name=name: served.federation.view(name, before)["state"] == "done")
+    assert served.ask("clinic") == expected
+    assert served.service("clinic") != before
+
+
+def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(served: Served, trial: Any, tmp_path: Path) -> None:
+    """Known records are those of the model's job, whatever another one says."""
+    text = "align: {at_most: 100}\n" + TRAIN + SERVE
+    model = served.train(text)
+    with pytest.raises(UsageError, match=r"its align\.at_most, align\.protocol must be as the training says") as refused:
+        hand_made = "align: {protocol: psi}\n" + f"predict: {{model: {model}, to: active, rows: known}}\n"
+        served.federation.client("clinic").submit(trial.job(hand_made).canonical().replace('"trial"', '"trial-predict"'))
+    assert refused.value.code == "E_PREDICT"
+
+    sides = {}
+    for name, kind in (("clinic", Scorer), ("lab", Embedder)):
+        settings, store = served.store(name, model, text)
+        known = predictions.job_for(store, model, "active", new=False)
+        table, predicting = predictions.prepare(settings, store, known, JobFolder(tmp_path / name), None)
+        assert len(table) == 100
+        other = known.model_copy(update={"align": Align(at_most=50)})  # as check refuses
+        part = Part.on_this_machine(
+            settings,
+            other,
+            "job",
+            predictions.prepare(settings, store, other, JobFolder(tmp_path / name), None)[0],
+            Randomness(bytes(32)),
+            JobFolder(tmp_path / name),
+            LiveProgress("job", Stop()),
+            1,
+            store.partner(OTHER[name]),
+            predicting,
+        )
+        part.processes.close()
+        assert part.table is not None
+        assert part.table.ids == table.ids
+        sides[name] = kind(predicting.model.kept, predicting.model.alignment, table, torch.device("cpu"))
+        store.partner = lambda _: MemoryOfOneRun(Randomness(b"another secret".ljust(32)))
+        with pytest.raises(StateError, match="the table has changed") as caught:
+            predictions.prepare(settings, store, known, JobFolder(tmp_path / name), None)
+        assert caught.value.code == "E_INPUT_CHANGED"
+
+    scorer, embedder = sides["clinic"], sides["lab"]
+    takes_part = [id_.decode().removeprefix("text:") for id_ in scorer._table.ids]
+    with pytest.raises(VflError, match="60 of 160 ids") as unknown:
+        served.ask("clinic", asks(list(trial.ids[:160])), model)
+    assert unknown.value.code == "E_UNKNOWN_ID"
+    _, ids, found = table_of(served.ask("clinic", asks(takes_part), model))
+    assert ids == takes_part
+    numbers, places = scorer.batches.find(scorer.positions(scorer._table.ids))
+    positions = [scorer.batches.positions(number) for number in numbers.tolist()]
+    everything = np.concatenate([scorer.expected(of, embedder.shared(of)) for of in positions])
+    assert found == everything[places].tolist()
+    assert np.corrcoef(everything[places], scorer._positive_rate + np.arange(100))[0, 1] < 1  # not constant
 
 
 def test_cancelled_while_its_peer_is_away(served: Served) -> None:
@@ -510,10 +606,13 @@ def job() -> Callable[[str], Job]:
     return lambda text: parse(text, Job, source="test")
 
 
+NOTHING = Serving(input="00" * 32, encoder="", serving="")
+
+
 def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Callable[[str], Job]) -> None:
     record = store.add(job(JOB), submitter="clinic")
     text = "name: trial-predict\nparties: {active: clinic, passive: lab}\n"
-    named = job(text + f"predict: {{model: {record.id}, to: active}}\n")
+    named = job(text + f"predict: {{model: {record.id}, to: active, rows: known}}\n")
     for refuse_ in (
         lambda: predictions.job_for(store, record.id, "active", new=False),
         lambda: predictions.check(store, named, "clinic"),
@@ -521,7 +620,7 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
         with pytest.raises(StateError) as caught:
             refuse_()
         assert (caught.value.code, caught.value.for_peer) == ("E_NO_MODEL", "it keeps no model of that job for predictions")
-    store.job_folder(record).serve({"input": "", "encoder": "", "serving": ""})
+    store.job_folder(record).serve(NOTHING)
     wanted = predictions.job_for(store, record.id, "active", new=False)
     assert wanted == named
     predictions.check(store, wanted, "clinic")
@@ -533,6 +632,51 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
         predictions.check(store, wanted, "lab")
     with pytest.raises(PolicyError, match=r"serve\.to is active"):
         predictions.check(store, predictions.job_for(store, record.id, "passive", new=False), "lab")
+
+
+@pytest.mark.parametrize("new", [False, True])
+@pytest.mark.parametrize(
+    ("align", "said"),
+    [
+        ({"at_most": 300}, r"align\.at_most"),
+        ({"at_most": None}, r"align\.at_most"),
+        ({"protocol": "psi", "at_most": 100}, "align"),
+        ({"protocol": "apsi", "obfuscation": "private"}, r"align\.obfuscation"),
+        ({"id_form": "nocase"}, r"align\.id_form"),
+        ({"padding": 2}, r"align\.padding"),
+        ({"group": "modp2048"}, r"align\.group"),
+        ({"dummies": 3}, r"align\.dummies"),
+    ],
+)
+def test_nothing_but_what_training_says_can_be_agreed_on(
+    store: Store, job: Callable[[str], Job], align: dict[str, Any], said: str, new: bool
+) -> None:
+    record = store.add(job(JOB + "align: {at_most: 100}\n"), submitter="clinic")
+    store.job_folder(record).serve(NOTHING)
+    wanted = predictions.job_for(store, record.id, "active", new=new)
+    predictions.check(store, wanted, "clinic")
+    other = wanted.model_copy(update={"align": wanted.align.model_copy(update=align)})
+    if other == wanted:
+        return
+    with pytest.raises(UsageError, match=said) as caught:
+        predictions.check(store, other, "clinic")
+    assert caught.value.code == "E_PREDICT"
+    assert "must be as the training says" in caught.value.for_peer
+
+
+def test_what_was_exchanged_is_counted_on_the_disk(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    tally = FileTally(folder)
+    assert tally.read() is None
+    for served in (Exchanged(16, 123456, 98765, unnamed=True), Exchanged(16, 1, 2)):
+        tally.write(served)
+        assert FileTally(folder).read() == served
+    (path,) = folder.path.iterdir()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.write_text("{}")
+    with pytest.raises(StateError) as caught:
+        tally.read()
+    assert caught.value.code == "E_STATE_CORRUPT"
 
 
 def test_batches_that_no_message_holds_are_refused_before_training(
@@ -550,7 +694,7 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
         record = store.update(store.add(job(JOB), submitter="clinic"), state=state)
         folder = store.job_folder(record)
         folder.seed()
-        folder.serve({"input": ""})
+        folder.serve(NOTHING)
         store.destroy_secrets(record)
         assert {path.name for path in folder.path.iterdir()} == kept
 
@@ -566,7 +710,7 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
 def test_new_records_are_intersected_whatever_the_training_did(store: Store, job: Callable[[str], Job], protocol: str) -> None:
     rest = "at_most: 100, id_form: nocase, group: modp2048, padding: 3"
     record = store.add(job(JOB + f"align: {{protocol: {protocol}, {rest}}}\n"), submitter="clinic")
-    store.job_folder(record).serve({})
+    store.job_folder(record).serve(NOTHING)
     known, new = (predictions.job_for(store, record.id, "active", new=new) for new in (False, True))
     assert known.align == record.job.align
     assert new.align == Align(protocol="psi", id_form="nocase", group="modp2048", padding=3)

@@ -16,7 +16,7 @@ from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.ledger import Learnt
 from vfl_node.models import storage
-from vfl_node.node.store import JobFolder, Record, Store
+from vfl_node.node.store import JobFolder, Record, Serving, Store
 from vfl_node.transport.channel import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
@@ -126,6 +126,47 @@ def test_an_alignment_of_another_version_is_refused(tmp_path: Path) -> None:
     storage.save(folder.path / "alignment.safetensors", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
     with pytest.raises(StateError, match="another version"):
         folder.load_alignment()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        "\xff",
+        '{"input": 1, "encoder": "", "serving": ""}',
+        '{"input": "", "encoder": "", "serving": ""}',
+    ],
+)
+def test_what_predictions_need_is_read_whole_or_not_at_all(tmp_path: Path, text: str) -> None:
+    folder = JobFolder(tmp_path / "job")
+    assert folder.serving is None
+    serving = Serving(input="0f" * 32, encoder="e", serving="s")
+    folder.serve(serving)
+    assert folder.serving == serving
+    (folder.path / "serving.json").write_text(text, encoding="latin-1")
+    with pytest.raises(StateError, match="is damaged") as caught:
+        _ = folder.serving
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_a_damaged_alignment_is_refused(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    for about in ({}, {"alignment": "{"}):
+        storage.save(folder.path / "alignment.safetensors", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
+        with pytest.raises(StateError):
+            folder.load_alignment()
+
+
+def test_a_wish_to_cancel_lasts_until_the_job_has_ended(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    assert not folder.cancelled
+    folder.cancel()
+    assert JobFolder(tmp_path / "job").cancelled
+    folder.destroy_secrets()
+    assert not folder.cancelled
 
 
 def test_partners_are_remembered_beyond_jobs(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from vfl_node.training.prediction import (
     Embedder,
     Kept,
     Scorer,
+    Served,
     check_allowed,
     column_kinds,
     learnt,
@@ -124,6 +125,7 @@ class World:
         *,
         sides: tuple[Scorer, Embedder] | None = None,
         tamper: Callable[[Any], None] = lambda message: None,
+        tallies: tuple[Any, Any] = (None, None),
     ) -> list[Any]:
         """Both parties' results or errors of one service."""
         scorer, embedder = sides or self.sides
@@ -133,8 +135,8 @@ class World:
             channel.send = self._spied(channel.send, tamper)  # type: ignore[method-assign]
         to_active = predict.to == "active"
         return run_together(
-            (serve(a, predict, scorer, requests if to_active else None), a),
-            (serve(b, predict, embedder, None if to_active else requests), b),
+            (serve(a, predict, scorer, requests if to_active else None, tally=tallies[0]), a),
+            (serve(b, predict, embedder, None if to_active else requests, tally=tallies[1]), b),
         )
 
     def ask(self, predict: Predict, *requests: Request, **how: Any) -> list[Any]:
@@ -567,6 +569,50 @@ def test_answers_are_the_same_after_a_conversation_that_broke_off(world: Make) -
     assert (at_once == everything.answered).all()
 
 
+class Tally:
+    """What is kept of the numbers, as a file would."""
+
+    def __init__(self) -> None:
+        self.kept: Served | None = None
+
+    def read(self) -> Served | None:
+        return self.kept and dataclasses.replace(self.kept)
+
+    def write(self, served: Served) -> None:
+        self.kept = dataclasses.replace(served)
+
+
+@pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
+def test_what_is_exchanged_is_counted_before_it_leaves_and_over_all_attempts(world: Make, predict: Predict) -> None:
+    made = world(serve=Serve(to="both", batch_size=4))
+    table = made.parties.clinic if predict is TO_ACTIVE else made.parties.lab
+    tallies = (Tally(), Tally())
+    sent = Counter[str]()
+
+    def counts(message: Any) -> None:
+        name = message.DESCRIPTOR.name
+        sent[name] += len(message.batches) if name == "PredictionAsk" else 1
+        if name in ("PredictionAsk", "Embedding", "Probabilities") and sent[name]:
+            sender = 0 if (name == "Probabilities") or (name == "PredictionAsk" and predict is TO_ACTIVE) else 1
+            kept = tallies[sender].kept
+            assert kept is not None
+            assert kept.batches >= sent[name]
+        if sent["Embedding"] == 20:
+            raise PeerLost("the connection ended")
+
+    requests = Requests(made.known(table, range(len(table))))
+    results = made.talk(predict, requests, tamper=counts, tallies=tallies)
+    assert any(isinstance(result, PeerLost) for result in results)
+    first = [tally.kept for tally in tallies]
+    assert [(kept.batches, kept.requests) for kept in first] == [(2 * AT_ONCE, 0)] * 2  # 20 is in the second Ask
+    results = made.talk(predict, requests, tallies=tallies)
+    numbers = len(made.bodies("Embedding"))
+    asks = 0 if predict is TO_ACTIVE else 1
+    for party, (result, tally) in enumerate(zip(results, tallies, strict=True)):
+        assert result == tally.kept
+        assert (result.batches, result.requests) == (2 * AT_ONCE + numbers, int(party == asks))
+
+
 # Requests that cannot be answered.
 
 
@@ -918,9 +964,11 @@ def test_a_model_that_does_not_fit_is_refused(world: Make) -> None:
     with pytest.raises(StateError) as caught:
         Embedder(kept, made.parties.lab_view, made.parties.lab, CPU)
     assert caught.value.code == "E_STATE_CORRUPT"
-    scorer = dataclasses.replace(made.kept(0), serving=json.dumps({**json.loads(made.results[0].serving), "calibration": "{}"}))
-    with pytest.raises(StateError):
-        Scorer(scorer, made.parties.clinic_view, made.parties.clinic, CPU)
+    for damage in ({"calibration": "{}"}, {"calibration": {}}, {"positive_rate": "often"}, {"positive_rate": None}):
+        scorer = dataclasses.replace(made.kept(0), serving=json.dumps({**json.loads(made.results[0].serving), **damage}))
+        with pytest.raises(StateError) as caught:
+            Scorer(scorer, made.parties.clinic_view, made.parties.clinic, CPU)
+        assert caught.value.code == "E_STATE_CORRUPT"
 
 
 def test_nothing_secret_is_shown(world: Make) -> None:

@@ -13,6 +13,7 @@ Source: Song et al. 2021 (FLORIST), Table 4 and section 4; Cheng et al. 2016 (Wi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -94,6 +95,11 @@ class Classifier(nn.Module):
         super().__init__()
         self.bottom = bottom
         self.top = top
+
+    def start_at(self, rate: float) -> None:
+        """Let the first probabilities of two classes be about ``rate``, which is above 0 and below 1 (Lin et al. 2017)."""
+        with torch.no_grad():
+            self.top.output.bias.fill_(math.log(rate / (1 - rate)))
 
     def forward(self, numeric: Tensor, categorical: Tensor, received: Sequence[Tensor] = ()) -> Tensor:
         """Logits, as :class:`Top` gives them, of own columns and the embeddings received."""

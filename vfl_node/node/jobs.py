@@ -125,11 +125,12 @@ class Jobs:
         wanted = job.canonical()
         for record in self._store.all():
             if record.spec == wanted and not record.over:
-                requests = self._works[self.resume(record.id).id].requests
-                assert requests is not None
-                if not requests.closed:
-                    return requests
-        requests = self._works[self.submit(job).id].requests
+                self.resume(record.id)
+                work = self._works.get(record.id)
+                if work and work.requests and not work.requests.closed:
+                    return work.requests
+        record = self.submit(job)
+        requests = self._works[record.id].requests
         assert requests is not None
         return requests
 

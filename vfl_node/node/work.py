@@ -91,7 +91,8 @@ class Work:
         Returns:
             Whether it ends at once, so that the peers should be told.
         """
-        self._folder.cancel()
+        with suppress(OSError):  # on a full disk a job can be cancelled all the same
+            self._folder.cancel()
         if self.requests and self._conversing and not self.requests.closed:
             self.requests.close()
             return False
@@ -247,7 +248,7 @@ def conclude(settings: Settings, store: Store, record: Record) -> Record:
     if record.over:
         try:
             account(settings, record, folder)
-        except (VflError, OSError) as error:
+        except (VflError, OSError, ValueError) as error:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
     stored = store.update(record)
     if stored.over:

@@ -80,12 +80,15 @@ class ActiveHalf:
         self._cut = MODELS[train.model].cut_width(train.bottom, train.outputs)
         self._model = classifier(train, self._inputs, [self._cut])
         self.learner = learner(self._model, task, randomness, repeat)
+        self._positive_rate = float((self._labels[labelled] == 1).mean())
+        if missing.calibration == "train" and 0 < self._positive_rate < 1:
+            # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
+            self._model.start_at(self._positive_rate)
         self.audit = audit(task, training, randomness, repeat)
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
 
-        self._positive_rate = float((self._labels[labelled] == 1).mean())
         self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=task.device)
         self._local: Classifier | None = None
         if self._inputs.width:

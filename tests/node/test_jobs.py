@@ -1,0 +1,164 @@
+"""The jobs of a node without peers: how they end, and what becomes of those that ended."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import parse
+from vfl_node.errors import PeerLost, StateError, VflError
+from vfl_node.job import Job
+from vfl_node.node import predictions, work
+from vfl_node.node.jobs import Jobs
+from vfl_node.node.predictions import FileTally
+from vfl_node.node.store import Record, Serving, Store
+from vfl_node.settings import Data, Settings
+from vfl_node.training.prediction import Served
+
+ALIGN = "name: trial\nparties: {active: clinic, passive: lab}\n"
+TRAIN = ALIGN + "train: {bottom: [4], epochs: 1}\nserve: {to: active}\n"
+
+
+class Absent:
+    """Peers that nobody reaches."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def ask(self, *_: Any, waiting: Any, **__: Any) -> Any:
+        waiting.check()
+        self.asked += 1
+        raise PeerLost("no word from lab", code="E_PEER_ABSENT")
+
+    def tell(self, *_: Any) -> None:
+        pass
+
+
+class Node:
+    """What of a clinic's node has jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        table = folder / "table.csv"
+        table.write_text("id,x,label\na,1,0\nb,2,1\n")
+        self.settings = Settings(
+            name="clinic",
+            role="active",
+            data=Data(path=table, label="label"),
+            listen="127.0.0.1:0",
+            peers={"lab": {}},  # type: ignore[dict-item]
+            insecure_loopback=True,
+        )
+        self.store = Store(folder / "state")
+        self.peers = Absent()
+        self.jobs = self.restarted()
+
+    def restarted(self) -> Jobs:
+        jobs = Jobs(self.settings, self.store)
+        jobs.attach(self.peers)  # type: ignore[arg-type]
+        return jobs
+
+    def job(self, text: str = ALIGN) -> Job:
+        return parse(text, Job, source="test")
+
+    def state(self, job_id: str) -> str:
+        record = self.store.get(job_id)
+        assert record is not None
+        return record.state
+
+    def trained(self) -> Record:
+        """A job that says it has trained a model, of which something is missing."""
+        record = self.store.update(self.store.add(self.job(TRAIN), submitter="clinic"), state="done")
+        self.store.job_folder(record).serve(Serving(input="00" * 32, encoder="", serving=""))
+        return record
+
+    @staticmethod
+    def wait_until(condition: Callable[[], bool]) -> None:
+        limit = time.monotonic() + 10
+        while not condition():
+            assert time.monotonic() < limit, "did not happen in time"
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    made = Node(tmp_path)
+    yield made
+    made.jobs.stop(10)
+    made.store.close()
+
+
+def test_a_service_that_ends_at_once_says_why(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = work.Work.start
+
+    def starts_and_ends(of: work.Work) -> None:
+        start(of)
+        of.join()
+
+    monkeypatch.setattr(work.Work, "start", starts_and_ends)
+    model = node.trained().id
+    with pytest.raises(StateError, match=f"the alignment of job {model} is gone") as caught:
+        node.jobs.predict(model, b"id\na\n")
+    assert (caught.value.code, bool(caught.value.hint)) == ("E_STATE_LOST", True)
+
+
+def test_a_job_that_is_resumed_while_it_ends_goes_on(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread has stored that it failed, and lives still."""
+    may_end = threading.Event()
+    slow = SimpleNamespace(error=lambda *_, **__: may_end.wait(10), info=work.log.info, warning=work.log.warning)
+    monkeypatch.setattr(work, "log", slow)
+    job_id = node.jobs.submit(node.job()).id
+    node.wait_until(lambda: node.state(job_id) == "failed")
+    resumes = threading.Thread(target=node.jobs.resume, args=[job_id])
+    resumes.start()
+    resumes.join(0.3)
+    may_end.set()
+    resumes.join()
+    node.wait_until(lambda: node.peers.asked == 2 and node.state(job_id) == "failed")
+
+
+def test_a_job_that_was_cancelled_before_its_node_was_killed_does_not_go_on(node: Node) -> None:
+    record = node.store.add(node.job(), submitter="clinic")
+    node.store.job_folder(record).cancel()
+    node.jobs.start()
+    node.wait_until(lambda: node.state(record.id) == "cancelled")
+    node.wait_until(lambda: not node.store.job_folder(record).cancelled)
+    assert node.peers.asked == 0
+
+
+def test_what_a_service_has_disclosed_is_reported_however_it_ends(node: Node) -> None:
+    """Where it waits to be resumed, there is no report before its owner gives it up; where nothing was, there is none."""
+    job = predictions.job_for(node.store, node.trained().id, "active", new=False)
+    for served in (Served(256, requests=3, batches=7), None):
+        record = node.store.add(job, submitter="clinic")
+        record = node.store.update(record, state="failed", code="E_PEER_ABSENT", message="no word from lab")
+        folder = node.store.job_folder(record)
+        if served:
+            FileTally(folder).write(served)
+        node.jobs.start()
+        assert not folder.kept
+        assert node.jobs.cancel(record.id).state == "cancelled"
+        assert folder.kept == bool(served)
+        if served:
+            report = json.loads((folder.artefacts / "report.json").read_text())
+            assert (report["predictions"]["requests"], report["predictions"]["batches"]) == (3, 7)
+            assert report["learnt"]["lab"][0]["count"] == 7
+            assert report["phases"] == {}
+        assert {path.name for path in folder.path.iterdir()} == ({"artefacts"} if served else set())
+
+
+def test_a_job_ends_though_its_report_cannot_be_written(node: Node) -> None:
+    job = predictions.job_for(node.store, node.trained().id, "active", new=False)
+    record = node.store.update(node.store.add(job, submitter="clinic"), state="failed", code="E_PEER_ABSENT")
+    folder = node.store.job_folder(record)
+    FileTally(folder).write(Served(256, batches=1))
+    (folder.path / "served.json").write_text("{")
+    assert node.jobs.cancel(record.id).state == "cancelled"
+    with pytest.raises(VflError, match="has already ended"):
+        node.jobs.cancel(record.id)
