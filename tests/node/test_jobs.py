@@ -37,6 +37,12 @@ class Absent:
         self.asked += 1
         raise PeerLost("no word from lab", code="E_PEER_ABSENT")
 
+    def online(self, _: str) -> bool:
+        return False
+
+    def describe(self, peer: str) -> str:
+        return peer
+
     def tell(self, *_: Any) -> None:
         pass
 

@@ -99,9 +99,9 @@ class Served:
         return answer
 
     def service(self, name: str) -> str:
-        """The newest job by which ``name`` asks."""
-        role = self.federation.roles[name]
-        found = [view["id"] for view in self.federation.client(name).jobs() if (view["predict"] or {}).get("to") == role]
+        """The newest job by which ``name`` asks the model."""
+        wanted = {"model": self.model, "to": self.federation.roles[name]}.items()
+        found = [view["id"] for view in self.federation.client(name).jobs() if wanted <= (view["predict"] or {}).items()]
         return found[0]
 
     def cancel(self, name: str) -> None:
@@ -350,9 +350,9 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(served: 
     """Known records are those of the model's job, whatever another one says."""
     text = "align: {at_most: 100}\n" + TRAIN + SERVE
     model = served.train(text)
-    with pytest.raises(UsageError, match=r"its align\.at_most, align\.protocol must be as the training says") as refused:
-        hand_made = "align: {protocol: psi}\n" + f"predict: {{model: {model}, to: active, rows: known}}\n"
-        served.federation.client("clinic").submit(trial.job(hand_made).canonical().replace('"trial"', '"trial-predict"'))
+    hand_made = trial.job(f"align: {{protocol: psi}}\npredict: {{model: {model}, to: active, rows: known}}\n")
+    with pytest.raises(UsageError, match=r"its align\.at_most, align\.protocol, name must be as the training says") as refused:
+        served.federation.client("clinic").submit(hand_made.canonical())
     assert refused.value.code == "E_PREDICT"
 
     sides = {}
@@ -394,7 +394,8 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(served: 
     positions = [scorer.batches.positions(number) for number in numbers.tolist()]
     everything = np.concatenate([scorer.expected(of, embedder.shared(of)) for of in positions])
     assert found == everything[places].tolist()
-    assert np.corrcoef(everything[places], scorer._positive_rate + np.arange(100))[0, 1] < 1  # not constant
+    assert len(set(found)) > 50
+    served.cancel("clinic")  # newest first: the tests behind this one mean the other model's
 
 
 def test_cancelled_while_its_peer_is_away(served: Served) -> None:
