@@ -173,7 +173,7 @@ class Matched(Section):
 
 
 class Predictions(Section):
-    """Predictions by the model of an earlier job. Of a service they are counted since this node last began with it."""
+    """Predictions by the model of an earlier job. Of a service they are counted over all attempts."""
 
     model: str = Field(description="the job that trained it")
     to: Name = Field(description="the party that asked, and got them")

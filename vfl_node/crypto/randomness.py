@@ -64,7 +64,11 @@ class Randomness:
         Two equal keys, which alone could bias it, have probability below count²/2¹²⁹.
         """
         keys = self.uint64(2 * count)
-        return np.lexsort((keys[:count], keys[count:])).astype(np.int64)
+        order = np.argsort(keys[count:], kind="stable")
+        ranked = keys[count:][order]
+        if bool((ranked[1:] == ranked[:-1]).any()):  # the other halves of the keys decide
+            order = np.lexsort((keys[:count], keys[count:]))
+        return order.astype(np.int64)
 
     def choices(self, population: int, count: int) -> NDArray[np.int64]:
         """``count`` draws from 0 … population−1 with replacement (bias below population/2⁶⁴)."""

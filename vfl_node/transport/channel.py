@@ -114,13 +114,14 @@ class Channel:
             PeerLost: the conversation broke off.
         """
         frame = await self._pipe.get()
-        self._check(frame, expected.DESCRIPTOR.full_name)
+        body = frame.body  # once: each access is a copy
+        self._check(frame, len(body), expected.DESCRIPTOR.full_name)
         message = expected()
         try:
-            message.ParseFromString(frame.body)
+            message.ParseFromString(body)
         except DecodeError:
             raise ProtocolError(f"{self._where()}: a {frame.type} that cannot be parsed") from None
-        self._digest_received.update(frame.body)
+        self._digest_received.update(body)
         return message
 
     async def send_rows(self, rows: Rows | Iterable[Rows], *, count: int, width: int, start: int = 0) -> None:
@@ -252,7 +253,7 @@ class Channel:
         frame = session_pb2.Frame(
             job_id=self.job_id, attempt=self.attempt, phase=self._phase, sequence=self._sent, type=type_name, body=body
         )
-        size = _size(frame)
+        size = _size(frame, len(body))
         if size > MAX_FRAME_BYTES:
             raise UsageError(
                 f"a {type_name} of {size} bytes is more than one message may have ({MAX_FRAME_BYTES})",
@@ -275,11 +276,11 @@ class Channel:
         while True:
             frame = await self._pipe.get()
             if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
-                self._check(frame, "")
+                self._check(frame, len(frame.body), "")
 
-    def _check(self, frame: session_pb2.Frame, expected: str) -> None:
+    def _check(self, frame: session_pb2.Frame, body_bytes: int, expected: str) -> None:
         traffic = self.traffic.setdefault(self._phase, Traffic())
-        traffic.bytes_received += _size(frame)
+        traffic.bytes_received += _size(frame, body_bytes)
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
             try:
@@ -313,11 +314,10 @@ def run(protocol: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a protocol over a blocking channel must not suspend")
 
 
-def _size(frame: session_pb2.Frame) -> int:
+def _size(frame: session_pb2.Frame, body: int) -> int:
     """Bytes of the serialised frame; ``frame.ByteSize()`` would serialise it to count them, megabytes of body included."""
     head = session_pb2.Frame(
         job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
     )
-    body = len(frame.body)
     varint = max(1, -(-body.bit_length() // 7))  # of the length, behind the tag
     return head.ByteSize() + (1 + varint + body if body else 0)

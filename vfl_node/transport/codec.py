@@ -56,11 +56,12 @@ def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[
         found = f"{message.dtype[:20]}{list(message.shape[:8])}"
         raise ProtocolError(f"a tensor {found} where {wanted} was expected", code="E_SHAPE")
     expected_bytes = math.prod(shape) * dtype.itemsize
-    if len(message.data) != expected_bytes:
+    data = message.data  # once: each access is a copy
+    if len(data) != expected_bytes:
         raise ProtocolError(
-            f"a tensor {wanted} with {len(message.data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"
+            f"a tensor {wanted} with {len(data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"
         )
-    values = np.frombuffer(message.data, dtype=_WIRE[dtype])
+    values = np.frombuffer(data, dtype=_WIRE[dtype])
     tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=True))
     if dtype == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)

@@ -179,8 +179,8 @@ class Stream(Generic[M]):
         return PeerLost(f"{self.peer}: {what}")
 
 
-PAUSE_S = 0.01
-"""How long a party sleeps before it looks again how far its own other conversation is."""
+PAUSE_S = 0.003
+"""How long a party sleeps before it looks again for work, which waits half of it; idle, it takes below 1 % of a core."""
 
 
 class StreamPipe(Stream[session_pb2.Frame]):
