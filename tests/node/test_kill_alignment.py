@@ -183,7 +183,7 @@ def test_files_are_private_and_go_with_the_job(nodes: Nodes) -> None:
         assert stat.S_IMODE(partner.stat().st_mode) == 0o700
         kept = {path.name.split("-")[0]: stat.S_IMODE(path.stat().st_mode) for path in partner.iterdir()}
         drawn = {"obfuscated": 0o600} if name == "clinic" else {}
-        assert kept == {"secret": 0o600, "inputs": 0o600} | drawn
+        assert kept == {"secret": 0o600, "inputs": 0o600, "trainings": 0o600} | drawn
 
 
 def test_a_full_disk_is_said_at_both_and_the_job_goes_on_when_there_is_room(nodes: Nodes) -> None:
