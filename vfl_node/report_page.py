@@ -75,7 +75,7 @@ CALIBRATIONS = {
 
 ATTACKS = {
     "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
-    "near_duplicate": ("near duplicate", "how near the nearest row of the batch is", "alone"),
+    "near_duplicate": ("near duplicate", "how near the nearest row of the epoch is", "alone"),
     "row_loss": ("row loss", "how large a row's gradient is", "second"),
     "same_step_twin": ("same-step twin", "whether an equal row stands in the batch", "first"),
     "spectral": ("spectral", "how a row lies along the batch's main direction", "third"),
