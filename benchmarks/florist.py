@@ -1,6 +1,6 @@
 """What split training over a union costs beside one network in one process, and what synthetic rows and the audit add.
 
-    python -m benchmarks.florist [--rows 65536] [--epochs 6] [--out FILE]
+    python -m benchmarks.florist [--rows 131072] [--epochs 4] [--out FILE]
 
 The networks are those of the paper: embeddings of 4 and 2×128 at the passive party, 2×128 at the active
 one, Adam, batches of 8,192 rows; 26 categorical columns of 1,000 levels and 13 numeric ones, drawn at
@@ -127,8 +127,8 @@ def joint(rows: int, epochs: int) -> list[float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=65_536)
-    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--rows", type=int, default=131_072)
+    parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
     chosen = parser.parse_args()
