@@ -60,7 +60,7 @@ LABELS = {
 FEATURES = {
     "sampling": "columns of a random row of the party's own",
     "interpolated": "columns between two rows of the party's own",
-    "jittered": "columns of a random row of the party's own, with noise",
+    "jittered": "columns of a random row of the party's own, moved along the way to a near one",
     "gaussian": "a random embedding, as long as the longest real one of the batch",
     "random": "a random embedding with the mean and spread of real ones",
     "naive": "values drawn for each column by itself",
