@@ -1,11 +1,11 @@
 PY ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c constraints.txt
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all test-compose lint types contracts proto proto-check bench-align bench-paillier bench-florist clean
+.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -16,14 +16,24 @@ demo: $(VENV)/demo.stamp ## two nodes on this machine train one model; the repor
 	@$(BIN)/python examples/clinic_lab/make_data.py runs/demo/data
 	@$(BIN)/vfl-node run examples/clinic_lab/job.yaml --data active=runs/demo/data/clinic.csv --data passive=runs/demo/data/lab.csv --out runs/demo
 
-# Tests start many small processes: one thread each keeps them fair to each other and repeatable.
+# Tests start many small processes: one thread each keeps them fair to each other and repeatable. A worker for each core and one
+# more, since many tests wait; a file's tests stay together, with the nodes and models that they share (make test WORKERS=0: one
+# after the other, in this process).
 test test-all: export OMP_NUM_THREADS := 1
+WORKERS ?= $(shell expr $$(nproc) + 1)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker
-	$(BIN)/python -m pytest -m "not slow and not compose"
+test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker; WORKERS=N side by side
+	$(PYTEST) -m "not slow and not compose"
 
 test-all: $(VENV)/dev.stamp ## the slow tests as well
-	$(BIN)/python -m pytest -m "not compose"
+	$(PYTEST) -m "not compose"
+
+faults: export OMP_NUM_THREADS := 1
+JOBS ?= 10000
+
+faults: $(VENV)/dev.stamp ## inject every fault into real nodes and write docs/reliability.md; JOBS=N with mutated messages
+	$(BIN)/python tests/faults/run.py --jobs $(JOBS)
 
 test-compose: $(VENV)/dev.stamp ## docker-compose.yml for real; needs a Docker engine
 	$(BIN)/python -m pytest -m compose tests/compose
@@ -48,6 +58,10 @@ proto-check: $(VENV)/dev.stamp ## the generated code is what proto/ gives
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call protoc,$$fresh) && \
 	diff -r -x __init__.py -x __pycache__ "$$fresh" $(generated) || { echo "run: make proto" >&2; exit 1; }
 
+docs: $(VENV)/dev.stamp ## write the tables of messages and the report's schema: runs a small job of each kind, about a minute
+	$(BIN)/python -m benchmarks.messages
+	$(BIN)/python -m vfl_node.report > docs/report.schema.json
+
 bench-align: $(VENV)/bench.stamp ## measure the alignment protocols beside another library's, 100,000 ids, about 6 minutes
 	$(BIN)/python -m benchmarks.align
 
@@ -56,8 +70,9 @@ bench-paillier: $(VENV)/bench-paillier.stamp ## measure Paillier beside phe, one
 
 bench-florist: export OMP_NUM_THREADS := 1
 
-bench-florist: $(VENV)/dev.stamp ## measure split training beside one joint network, the audit, and the prediction service, about 2 minutes
+bench-florist: $(VENV)/dev.stamp ## measure split training beside one joint network, the audit, and the prediction service, about 3 minutes
 	$(BIN)/python -m benchmarks.florist
+	$(BIN)/python -m benchmarks.audit
 	$(BIN)/python -m benchmarks.predictions
 
 clean: ## remove the environment, the demo's output and caches
@@ -71,20 +86,20 @@ $(BIN)/python:
 	  echo "  hint: make PY=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	@$(PY) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
+$(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing vfl-node into $(VENV) (once; PyTorch is large) …"
 	@$(PIP) -e '.[demo]'
 	@touch $@
 
-$(VENV)/dev.stamp: pyproject.toml | $(BIN)/python
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing vfl-node and its development tools into $(VENV) (once; PyTorch is large) …"
 	@$(PIP) -e '.[dev]'
 	@touch $(VENV)/demo.stamp $@
 
-$(VENV)/bench.stamp: pyproject.toml | $(VENV)/dev.stamp
+$(VENV)/bench.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
 	@$(PIP) --only-binary openmined-psi --no-deps 'openmined-psi>=2.0.5,<3' || echo "openmined-psi does not install here; the table goes without it"
 	@touch $@
 
-$(VENV)/bench-paillier.stamp: pyproject.toml | $(VENV)/dev.stamp
+$(VENV)/bench-paillier.stamp: pyproject.toml constraints.txt | $(VENV)/dev.stamp
 	@$(PIP) --no-deps 'phe>=1.5,<2' || echo "phe does not install here; the table goes without it"
 	@touch $@

@@ -112,7 +112,7 @@ def joint(rows: int, epochs: int) -> list[float]:
     inputs = Inputs(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
     bottom = inputs.bottom(TRAIN, TRAIN.bottom)
     model = Classifier(bottom, MODELS[TRAIN.model].top(widths=[TRAIN.bottom[-1]], sizes=TRAIN.top))
-    initialise(model, Randomness(b"j" * 32).torch())
+    initialise(model, Randomness(b"j" * 32))
     optimizer = OPTIMIZERS[TRAIN.optimizer](model.parameters(), lr=TRAIN.learning_rate)
     schedule, times = Schedule(bytes(32), rows, 0), []
     for epoch in range(epochs):

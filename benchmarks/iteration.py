@@ -104,7 +104,7 @@ def stages(key_bits: int, short_exponents: bool, processes: int) -> list[Stage]:
     features = owned[rng.permutation(OWNED)[:SHARED]]
     residuals = np.zeros(SHARED)
     residuals[rng.permutation(SHARED)[:GENUINE]] = rng.uniform(-1, 1, GENUINE) / GENUINE
-    bound = Bound(terms=SHARED, factor=1 << FEATURE_BITS, value=1 << RESIDUAL_BITS)
+    bound = Bound(factor=1 << FEATURE_BITS, total=(1 << RESIDUAL_BITS) + SHARED)
     slot_bits = bound.slot_bits(key_bits)
 
     private = generate(key_bits, Randomness(bytes(32)))
@@ -130,7 +130,7 @@ def stages(key_bits: int, short_exponents: bool, processes: int) -> list[Stage]:
 
     masked = stage("masking and blinding", "strong", mask, sends=len(packed) * public.width)
     opened = stage("decryption", "weak", decrypt, private, masked, workers, sends=len(packed) * public.width // 2)
-    found = drawn.remove(unpack(opened, slot_bits, FEATURES, per), "weak")
+    found = drawn.remove(unpack(opened, slot_bits, FEATURES, per))
     if found != [sum(x * d for x, d in zip(column, numbers, strict=True)) for column in features.T.tolist()]:
         raise SystemExit("the gradient is wrong")
     workers.close()

@@ -31,12 +31,11 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.metrics import auc
 from vfl_node.models import Bottom, initialise
-from vfl_node.privacy.attacks import Batch, invert, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
+from vfl_node.privacy.attacks import Batch, collinear, invert, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
 from vfl_node.privacy.attacks.longitudinal import SMALLEST
 from vfl_node.privacy.attacks.transcript import by_epoch
 
 EPOCHS = 1, 3, 10
-EXACT = 1e-5  # distance of twins relative to a row's norm: float32's rounding
 CLOSE = 0.01  # standard deviations: a row is recovered if every column is found this closely
 LACKED = "own records the peer lacks"
 Mask = NDArray[np.bool_]
@@ -54,9 +53,9 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
         yield "active", LACKED, attack, found
     with_labels = [spectral.with_labels(repeat, met.labels) for repeat in h[:1]]  # the labels of the first repeat
     yield "active", LACKED, "spectral, with labels", by_batch(with_labels, ~p, a)
-    distance = same_step_twin.least([*itertools.chain(*h), *tested], size)
+    twins = same_step_twin.counted([*itertools.chain(*h), *tested], size)
     for which, of in (LACKED, ~p), ("own records the peer holds", p):
-        yield "active", which, "share with an exact twin", share(distance < EXACT, a & of & ~np.isnan(distance))
+        yield "active", which, "share with an exact twin", share(twins > 0, a & of & ~np.isnan(twins))
 
     real = met.labels != met.labels[~a][0]  # no synthetic label is of this class
     for among, rows in ("", p), (", seen with the synthetic label", p & ~real):
@@ -76,10 +75,11 @@ def membership(
     size, batches = len(secret), [*itertools.chain(*repeats)]
     change = average(repeats, longitudinal.scores, size) if epochs > 1 else np.full(size, np.nan)
     yield "longitudinal", judged(secret, change, among)
+    yield "collinear", judged(secret, collinear.largest([*batches, *tested], size), among)
     near = average(repeats, lambda rows: torch.stack([*map(near_duplicate.scores, rows)]).mean(dim=0), size)
     yield "near_duplicate", judged(secret, near, among)
     yield "row_loss", judged(secret, row_loss.average(batches, size), among)
-    yield "same_step_twin", judged(secret, -same_step_twin.least([*batches, *tested], size), among)
+    yield "same_step_twin", judged(secret, same_step_twin.counted([*batches, *tested], size), among)
     yield "spectral", by_batch(repeats, secret, among)
 
 
@@ -129,13 +129,13 @@ def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
         truth = met.encoder.transform(tables[1]).numeric[met.passive.rows[first.positions[mine]]]
         for known, secret in ("public", met.passive_randomness.derive("weights/0")), ("private", Randomness(bytes(32))):
             believed = Bottom(numeric=truth.shape[1], cardinalities=(), embedding_size=1, sizes=sizes, wide=0)
-            initialise(believed, secret.torch())
+            initialise(believed, secret)
             believed.double()
             guess, _ = invert(
                 lambda x, bottom=believed: bottom(x, torch.empty(len(x), 0, dtype=torch.int64)),
                 first.rows[torch.from_numpy(mine)].double(),
                 width=truth.shape[1],
-                generator=Randomness(b"a" * 32).torch(),
+                randomness=Randomness(b"a" * 32),
             )
             found = float((np.abs(guess.numpy() - truth).max(axis=1) < CLOSE).mean())
             yield {"bottom": list(sizes), "weights": known, "rows": len(truth), "recovered": found}

@@ -31,7 +31,7 @@ from vfl_node.training.missing import LABELS, Known
 from vfl_node.training.missing.labels import Fixed
 from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.split import train_active, train_passive
-from vfl_node.training.task import Task
+from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -60,6 +60,7 @@ class Overheard:
         gradients: received by the passive party; of the sum over the batch, not the mean, so
             that a smaller last batch has the same scale.
         tested: for each repeat one batch, the embeddings of all rows held out.
+        results: both parties'.
     """
 
     active: Alignment
@@ -70,6 +71,7 @@ class Overheard:
     embeddings: Transcript = field(default_factory=list)
     gradients: Transcript = field(default_factory=list)
     tested: list[Batch] = field(default_factory=list)
+    results: Sequence[TrainingResult] = ()
 
 
 def prepare(example: str, folder: Path, *arguments: Path, epochs: int | None = None) -> tuple[Job, Tables]:
@@ -115,13 +117,13 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
 
     with tempfile.TemporaryDirectory() as scratch:
         views = _together(job, aligning)
-    _, passive = _together(job, learning)
+    results = _together(job, learning)
     seeds = _together(job, lambda channel, i: toss(channel, training[i].derive("toss"), first=i == 0, pins=MemoryPins()))
     schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
 
     drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels")  # as the active half has it
     labels = _labels(job, views[0], tables[0].labels, drawn)
-    kept = Overheard(*views, labels, training[1], Encoder.from_json(passive.encoder))
+    kept = Overheard(*views, labels, training[1], Encoder.from_json(results[1].encoder), results=results)
     embeddings, gradients = _tensors(heard[0], training_pb2.Embedding), _tensors(heard[1], training_pb2.Gradient)
     for repeat in range(job.evaluate.repeats):
         rows, held_out = schedule.split(repeat, job.evaluate.test_fraction)

@@ -235,7 +235,7 @@ def one_core_table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """One line an operation and key: ours, phe's, how many times as many, and what is asked."""
     found = rates(row for row in rows if row["processes"] == 1 and not math.isnan(row["multiplication_us"]))
     theirs = next((row["system"] for row in rows if row["system"].startswith("phe")), "phe: not installed")
-    yield from head("key bits", "operation", "a second", theirs, "ratio", "asked", "", "multiplications mod n²")
+    yield from head("key bits", "operation", "a second", theirs, "ratio", "goal", "", "multiplications mod n²")
     for (key_bits, system, operation, _), ours in found.items():
         if system != "vfl-node":
             continue
@@ -258,7 +258,7 @@ def one_core_table(rows: list[dict[str, Any]]) -> Iterator[str]:
 def some_cores_table(rows: list[dict[str, Any]]) -> Iterator[str]:
     """One line an operation and key: one process, two, and how many times as much."""
     found = rates(row for row in rows if math.isnan(row["multiplication_us"]))
-    yield from head("key bits", "operation", "one process, a second", "two", "ratio", "asked", "")
+    yield from head("key bits", "operation", "one process, a second", "two", "ratio", "goal", "")
     for (key_bits, _, operation, processes), one in found.items():
         if processes == 1 and (two := found.get((key_bits, "vfl-node", operation, 2))):
             ratio = statistics.median(two[repeat] / one[repeat] for repeat in one)

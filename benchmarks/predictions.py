@@ -76,7 +76,8 @@ class Served(Pair):
 
     def _start(self, role: Role, **settings: Any) -> None:
         other = {"active": "passive", "passive": "active"}[role]
-        super()._start(role, **settings | {"accept_jobs_from": [other]})
+        limits = {"min_set_size": 1, "rows_per_model": 1_000_000}  # every record is asked for
+        super()._start(role, **settings | {"accept_jobs_from": [other], "limits": limits})
 
 
 def write_table(path: Path, numbers: range, columns: int, *, labels: bool) -> None:

@@ -175,7 +175,7 @@ def markdown(files: list[Made]) -> Iterator[str]:
     rows = [row for made in files for row in made.get("rows", [])]
     asked = list(checks(rows, [made["stages"] for made in files if made.get("stages")]))
     if asked:
-        yield from head("asked", "measured", "at most", "")
+        yield from head("goal", "measured", "at most", "")
         for name, measured, most in asked:
             yield line(name, f"{measured:.2f}", f"{most:g}", "met" if measured <= most else "missed")
         yield ""

@@ -9,12 +9,46 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 
-torch.set_num_threads(1)
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")  # no test asserts a time: on a machine that does much else nothing is late
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """What a test sets of torch's threads holds in its whole process; on a busy machine many wait for each other."""
+    torch.set_num_threads(1)
+
+
+LONGEST = (
+    "test_two_processes",
+    "test_predictions",
+    "test_cli",
+    "test_simulation",
+    "test_florist",
+    "test_kill_regression",
+    "test_faults",
+    "test_resume",
+    "test_readme",
+    "test_asymmetric_examples",
+    "test_asymmetric_mnist",
+    "test_blocking_streams",
+    "test_union_end_to_end",
+    "test_examples",
+    "test_kill_alignment",
+    "test_three_parties",
+)
+"""Files that take longest. They begin first, so that no worker is alone with one at the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; otherwise in their order."""
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
 
 
 @dataclass(frozen=True)
@@ -42,11 +76,15 @@ evaluate: {test_fraction: 0.3}
 
 @pytest.fixture(scope="session")
 def trial(tmp_path_factory: pytest.TempPathFactory) -> Trial:
+    """As :func:`make_trial`."""
+    return make_trial(tmp_path_factory.mktemp("trial"))
+
+
+def make_trial(folder: Path) -> Trial:
     """200 patients of scikit-learn's breast-cancer table: the clinic has 160 of them, the lab 160, both 120."""
     from sklearn.datasets import load_breast_cancer
 
     table = load_breast_cancer()
-    folder = tmp_path_factory.mktemp("trial")
     ids = tuple(f"canary-{i:04d}-patient" for i in range(200))
 
     def write(name: str, rows: range, columns: list[int], *, labels: bool) -> Path:

@@ -32,6 +32,7 @@ def results(leakage: tuple[str, dict[str, Any]], attack: str) -> list[dict[str, 
     return [row["results"] for row in leakage[1]["tables"][0]["rows"] if row["attack"] == attack]
 
 
+@pytest.mark.slow
 def test_leakage_writes_a_table_and_json_of_the_same_rows(leakage: tuple[str, dict[str, Any]]) -> None:
     text, made = leakage
     (table,) = made["tables"]
@@ -47,6 +48,7 @@ def test_leakage_writes_a_table_and_json_of_the_same_rows(leakage: tuple[str, di
                 assert 0 <= result <= 1
 
 
+@pytest.mark.slow
 def test_a_gradient_gives_the_label_away_and_with_it_who_is_known(leakage: tuple[str, dict[str, Any]]) -> None:
     (found,) = results(leakage, "gradient direction")
     assert all(value > 0.9 for (value,) in found.values())
@@ -55,6 +57,7 @@ def test_a_gradient_gives_the_label_away_and_with_it_who_is_known(leakage: tuple
     assert all(value > 0.95 for (value,) in right.values())
 
 
+@pytest.mark.slow
 def test_fixed_draws_stay_hidden_from_one_attack_and_not_from_another(leakage: tuple[str, dict[str, Any]]) -> None:
     active, *_ = results(leakage, "longitudinal")
     assert active["whole job"][0] == pytest.approx(0.5, abs=0.1)
@@ -66,6 +69,7 @@ def test_fixed_draws_stay_hidden_from_one_attack_and_not_from_another(leakage: t
     assert held["whole job"][0] < 0.2
 
 
+@pytest.mark.slow
 def test_inversion_needs_public_weights_and_a_cut_wider_than_the_columns(leakage: tuple[str, dict[str, Any]]) -> None:
     recovered = {(tuple(row["bottom"]), row["weights"]): row["recovered"] for row in leakage[1]["inversion"]}
     assert recovered.pop(((128, 128), "public")) > 0.95
@@ -108,6 +112,7 @@ def test_align_in_memory(align: Callable[..., tuple[str, dict[str, Any]]]) -> No
     assert made["groups"][0]["hash_us"] > 0
 
 
+@pytest.mark.slow
 def test_align_between_nodes(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
     text, made = align(*TINY, *(["--wan", WAN] if WAN else ["--processes"]))
     assert WAN not in made["command"] or not WAN
@@ -130,6 +135,15 @@ def test_align_in_stages(align: Callable[..., tuple[str, dict[str, Any]]]) -> No
     assert stages["order the union"] == 750
     assert all(f" | {name} | " in text for name in stages)
     assert "peak of all stages, 500 ids, GiB" in text
+
+
+def test_audit(tmp_path: Path) -> None:
+    out = tmp_path / "audit.json"
+    text = ran("-m", "benchmarks.audit", "--rows", "1000", "--steps", "6", "--rounds", "1", "--out", out)
+    assert [line.split(" of ")[0] for line in text.splitlines()] == ["median", "mean"]
+    (found,) = json.loads(out.read_text())["rounds"]
+    assert set(found) == {f"{name} {of}" for name in ("audited", "plain") for of in ("median", "mean")}
+    assert all(seconds > 0 for seconds in found.values())
 
 
 def test_predictions() -> None:

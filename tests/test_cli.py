@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import vfl_node
+from tests.node.nodes import command
 from vfl_node import cli
-from vfl_node.errors import UsageError
+from vfl_node.cli import predictions, shared
+from vfl_node.errors import StateError, UsageError
 from vfl_node.node.live import AT_REST
+from vfl_node.node.partners import Partner
+from vfl_node.settings import load_settings
 
 TRAIN = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
-
-
-def command(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "vfl_node", *map(str, words)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @pytest.fixture
@@ -114,6 +107,14 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
         assert (folder / "report.html").exists()
     for line in result.stderr.splitlines():
         json.loads(line)  # not on a terminal: JSON lines
+
+
+def test_a_link_planted_where_a_run_or_predictions_go_is_not_followed(job: Path, trial: Any, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "elsewhere")
+    data = ["--data", f"active={trial.clinic}", "--data", f"passive={trial.lab}"]
+    refused(command("run", job, *data, "--out", tmp_path / "out"), 2, "E_FILE", "no symbolic link")
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_a_failing_run_names_the_party_and_leaves_no_process(
@@ -229,7 +230,8 @@ def with_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("COLUMNS", "80")
 
     def run(node: FakeNode, *words: str | Path) -> Result:
-        monkeypatch.setattr(cli, "_client_of", lambda settings: node)
+        for module in (shared, predictions):
+            monkeypatch.setattr(module, "client_of", lambda settings: node)
         return CliRunner().invoke(cli.app, [*map(str, words), "--config", str(tmp_path / "clinic" / "node.yaml")])
 
     return run
@@ -267,7 +269,7 @@ def test_an_answer_that_cannot_be_written_is_a_clear_message(
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(cli, "write_whole", full)
+    monkeypatch.setattr(predictions, "write_whole", full)
     result = with_node(FakeNode([]), "predict", "trial-1", "--data", tmp_path / "ids.csv", "--out", tmp_path / "p.csv")
     assert isinstance(result.exception, UsageError)
     assert result.exception.code == "E_FILE"
@@ -283,3 +285,30 @@ def test_a_job_whose_submission_was_cut_off_is_not_submitted_again_blindly(with_
     other = with_node(FakeNode([], UsageError("no column", code="E_COLUMN", hint="add it")), *words)
     assert isinstance(other.exception, UsageError)
     assert other.exception.hint == "add it"
+
+
+def test_a_loss_is_accepted_once_it_was_noticed(tmp_path: Path) -> None:
+    from vfl_node.node.setup import init
+
+    init("clinic", "active", tmp_path / "clinic", federation="trial")
+    config = str(tmp_path / "clinic" / "node.yaml")
+    written = tmp_path / "clinic" / "node.yaml"
+    written.write_text(written.read_text().replace("\npeers: {}", "\npeers: {lab: {}}"))
+
+    def accept(peer: str) -> Result:
+        return CliRunner().invoke(cli.app, ["accept-loss", peer, "--config", config])
+
+    partners = load_settings(Path(config)).state_dir / "partners"
+    lab = Partner(partners, "lab")
+    assert isinstance(accept("lab").exception, UsageError)  # nothing was noticed
+    assert isinstance(accept("../lab").exception, UsageError)
+    stranger = accept("labb").exception
+    assert isinstance(stranger, UsageError)
+    assert (stranger.code, stranger.hint) == ("E_UNKNOWN_PEER", "its peers: lab")
+    with pytest.raises(StateError):
+        lab.check_not_older(7)
+    said = accept("lab")
+    assert said.exit_code == 0
+    assert "lab has seen 7 alignments" in said.output
+    lab.check_not_older(7)  # the node that runs goes on
+    assert lab.begin() == 8

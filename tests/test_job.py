@@ -294,3 +294,11 @@ def test_a_difference_in_a_regression_is_named() -> None:
     ours, theirs = regression("mask: additive"), regression("mask: multiplicative")
     assert differing_fields(ours.field_digests(), theirs.field_digests()) == ["train.mask"]
     assert "train.algorithm" in differing_fields(ours.field_digests(), job("align: {protocol: psi}\ntrain: {}").field_digests())
+
+
+@pytest.mark.parametrize("net", ["bottom", "active_bottom", "top"])
+def test_a_network_of_very_many_layers_is_refused(net: str) -> None:
+    """Thirty thousand layers of one unit have few weights, and took half a gibibyte that no estimate foresees."""
+    job = f"name: x\nparties: {{active: clinic, passive: [lab]}}\ntrain: {{{net}: [{','.join(['1'] * 65)}]}}\n"
+    with pytest.raises(UsageError, match=rf"'train\.{net}'.*at most 64"):
+        parse(job, Job, source="job")

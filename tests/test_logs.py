@@ -6,7 +6,18 @@ import json
 import pytest
 import structlog
 
-from vfl_node.logs import configure_logs
+from vfl_node.logs import Seldom, configure_logs
+
+
+def test_a_line_is_written_again_after_a_while_only_and_of_many_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    seldom = Seldom(every_s=60, most=3)
+    assert [seldom.lets(line) for line in "aabacda"] == [True, False, True, False, True, False, False]
+    now[0] = 59
+    assert not seldom.lets("a")
+    now[0] = 60
+    assert [seldom.lets(line) for line in "ade"] == [True, True, True]
 
 
 class Terminal(io.StringIO):

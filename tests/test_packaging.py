@@ -8,10 +8,12 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points, requires, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import vfl_node
 from vfl_node.job import load_job
@@ -109,6 +111,76 @@ def dangerous(source: str) -> list[str]:
     return [f"{line}: {what}" for line, what in found]
 
 
+LIBRARY_DRAWS = re.compile(
+    r"manual_seed\w*|rand|randn|rand(int|n)?_like|randint|randperm|bernoulli_?|multinomial|\w*dropout\w*|default_rng|RandomState"
+    r"|(normal|uniform|random|exponential|cauchy|geometric|log_normal|trunc_normal|xavier_\w+|kaiming_\w+|orthogonal)_",
+    re.IGNORECASE,
+)
+"""Names under which torch and numpy draw with a generator of their own."""
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_draw_comes_from_our_stream(path: Path) -> None:
+    """torch's CPU generator keeps 32 bits of its seed, and a process has one global generator for all parties in it."""
+    assert library_draws(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.Generator(device)",
+        "from torch import Generator",
+        "generator.manual_seed(1)",
+        "torch.randn(3)",
+        "torch.normal(mean, sd)",
+        "weight.uniform_(-1, 1)",
+        "functional.dropout(x, 0.5)",
+        "nn.Dropout(0.5)",
+        "nn.init.trunc_normal_(weight)",
+        "import random",
+        "from random import shuffle",
+        "import numpy.random as r",
+        "from numpy import random",
+        "np.random.rand",
+        "np.random.normal(size=3)",
+    ],
+)
+def test_the_ban_on_other_draws_sees(code: str) -> None:
+    assert library_draws(code)
+
+
+def test_the_ban_on_other_draws_lets_pass() -> None:
+    assert library_draws("from collections.abc import Generator\nrandomness.normal(s)\nfrom vfl_node.x.random import y") == []
+
+
+def library_draws(source: str) -> list[str]:
+    """Every draw in ``source`` by a library's own generator, as ``line: what``."""
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(ast.parse(source)):
+        line = getattr(node, "lineno", 0)
+        match node:
+            case ast.Import(names=names):
+                found += [(line, name.name) for name in names if name.name in {"random", "numpy.random"}]
+            case ast.ImportFrom(module=str(module), names=names):
+                if module in {"random", "numpy.random", "torch.nn.init"}:
+                    found.append((line, module))
+                found += [(line, f"{module}.{name.name}") for name in names if LIBRARY_DRAWS.fullmatch(name.name)]
+                found += [
+                    (line, f"{module}.{name.name}")
+                    for name in names
+                    if (module, name.name) in {("torch", "Generator"), ("torch", "normal"), ("numpy", "random")}
+                ]
+            case ast.Attribute(value=ast.Name(id=("torch" | "np" | "numpy") as owner), attr=attribute) if attribute in {
+                "Generator",
+                "normal",
+                "random",
+            }:
+                found.append((line, f"{owner}.{attribute}"))
+            case ast.Attribute(attr=attribute) if LIBRARY_DRAWS.fullmatch(attribute):
+                found.append((line, attribute))
+    return [f"{line}: {what}" for line, what in found]
+
+
 def test_no_path_of_a_developers_machine() -> None:
     homes = re.compile("|".join(("/wo" + "rk/", "/ho" + r"me/\w", "/Us" + r"ers/\w", "/ro" + "ot/", "/op" + "t/(wheels|pypi)")))
     listed = subprocess.run(
@@ -126,6 +198,64 @@ def test_no_path_of_a_developers_machine() -> None:
             continue
         text = path.read_text(encoding="utf-8", errors="replace")
         assert not (found := homes.search(text)), f"{name}: {found[0] if found else ''}"
+
+
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PINS = [Requirement(line) for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+
+
+def pins(name: str, python: str) -> list[Requirement]:
+    """What the constraints say of a distribution on one Python."""
+    environment = {"python_version": python, "python_full_version": f"{python}.0"}
+    here = (pin for pin in PINS if pin.marker is None or pin.marker.evaluate(environment))
+    return [pin for pin in here if canonicalize_name(pin.name) == canonicalize_name(name)]
+
+
+def required(*extras: str) -> list[Requirement]:
+    """What pyproject.toml requires."""
+    text = (ROOT / "pyproject.toml").read_text()
+    blocks = [text.partition("\ndependencies = [\n")[2].partition("\n]")[0]]
+    optional = text.partition("[project.optional-dependencies]")[2].partition("\n[")[0]
+    blocks += [re.split(r"^\w+ = |\n\n", optional.partition(f"\n{extra} = ")[2], flags=re.M)[0] for extra in extras]
+    found = [Requirement(each) for block in blocks for each in re.findall(r'"([^"]+)"', block)]
+    return [requirement for requirement in found if requirement.name != "vfl-node"]
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_what_ci_installs_is_exact_and_within_what_the_package_allows(python: str) -> None:
+    names = {requirement.name for requirement in required("demo", "dev")}
+    assert names >= {"torch", "starlette", "scikit-learn", "pytest"}
+    for requirement in required("demo", "dev"):
+        (pin,) = pins(requirement.name, python)
+        (exact,) = pin.specifier
+        assert exact.operator == "=="
+        assert requirement.specifier.contains(exact.version), (requirement, exact.version)
+
+
+def test_everything_that_is_installed_for_the_tests_is_pinned() -> None:
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    wanted, seen = [requirement.name for requirement in required("demo", "dev")], set[str]()
+    while wanted:
+        name = canonicalize_name(wanted.pop())
+        if name in seen or name.startswith(("nvidia-", "cuda-", "triton")):
+            continue
+        seen.add(name)
+        assert len(pins(name, python)) == 1, name
+        for text in requires(name) or ():
+            needed = Requirement(text)
+            if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+                wanted.append(needed.name)
+
+
+def test_make_and_the_image_install_by_the_constraints_which_name_no_host() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "install -c constraints.txt\n" in makefile
+    stamps = re.findall(r"^\$\(VENV\)/[\w-]+\.stamp: (.*)\|", makefile, flags=re.M)
+    assert len(stamps) >= 4
+    assert all("constraints.txt" in stamp for stamp in stamps)
+    for line in re.findall(r"pip install .*", (ROOT / "deploy" / "Dockerfile").read_text()):
+        assert "-c " in line or "--no-deps" in line
+    assert not re.search(r"://|--|@", (ROOT / "constraints.txt").read_text())
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*/job.yaml")), ids=lambda path: path.parent.name)

@@ -11,10 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
+
+from vfl_node.job.training import FeatureStrategy, LabelStrategy
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -46,7 +48,7 @@ def services(tmp_path: Path, environment: dict[str, str]) -> Iterator[list[subpr
     yield started
     for process in started:
         process.terminate()
-        assert process.wait(15) == 0
+        assert process.wait(240) == 0
 
 
 def test_every_command(
@@ -62,7 +64,7 @@ def test_every_command(
     left = commands()
 
     def run(line: str) -> None:
-        done = subprocess.run(line, shell=True, cwd=work, env=environment, capture_output=True, text=True, timeout=200)
+        done = subprocess.run(line, shell=True, cwd=work, env=environment, capture_output=True, text=True, timeout=240)
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
     for line in commands():
@@ -101,7 +103,7 @@ def _serve(line: str, work: Path, environment: dict[str, str], services: list[su
     config.write_text(yaml.safe_dump(settings))
     with (work / f"{name}.log").open("wb") as log:
         services.append(subprocess.Popen(words, cwd=work, env=environment, stdout=log, stderr=log))
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 240
     while not (config.parent / "state" / "running.json").exists():
         assert time.monotonic() < limit, (work / f"{name}.log").read_text()
         time.sleep(0.05)
@@ -116,3 +118,10 @@ def test_makefile_has_the_targets_named() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"make ([a-z-]+)", README):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_it_counts_the_strategies_that_there_are() -> None:
+    said = re.search(r"\[(\w+) such strategies\]", README)
+    assert said
+    there_are = len((set(get_args(LabelStrategy)) | set(get_args(FeatureStrategy))) - {"none"})
+    assert {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}[said[1]] == there_are

@@ -119,6 +119,7 @@ def regression(*, party: str = "clinic", align: dict[str, Any] = APSI, rows: int
             features={"clinic": 8, "lab": 12} if party != "lab" else {"lab": 12},
             rounds=3,
             decryptions={"lab": 36} | ({"clinic": 24} if flow == "coordinator" and party != "lab" else {}),
+            decrypted_bits={"lab": 2232} | ({"clinic": 1488} if flow == "coordinator" and party != "lab" else {}),
             dropped=("constant", "empty") if party == "lab" else (),
             warnings=("480 shared rows are fewer than 20 for each of 40 columns.",) if party == "clinic" else (),
         ),
@@ -323,7 +324,14 @@ def test_keys_of_the_whole() -> None:
         "bytes_sent": 3000,
         "bytes_received": 4000,
     }
-    assert found["training"]["epochs"][0] == {"loss": 0.7, "auc": 0.8, "seconds": 0.1, "bytes": 1000, "attacks": {}}
+    assert found["training"]["epochs"][0] == {
+        "loss": 0.7,
+        "auc": 0.8,
+        "seconds": 0.1,
+        "bytes": 1000,
+        "attacks": {},
+        "judged": {},
+    }
     assert found["metrics"]["auc"] == 0.991
     assert found["metrics"]["population"] == "owned"
     assert found["metrics"]["intervals"]["auc"]["repeats"] == 10
@@ -398,7 +406,7 @@ def test_alignment_is_null_at_the_coordinator_and_nowhere_else() -> None:
 
 
 def test_figures_of_a_logistic_regression() -> None:
-    own = {"flow": "two-party", "rows": 480, "rounds": 3, "decryptions": {"lab": 36}}
+    own = {"flow": "two-party", "rows": 480, "rounds": 3, "decryptions": {"lab": 36}, "decrypted_bits": {"lab": 2232}}
     active, passive = (json.loads(regression(party=party).to_json())["training"] for party in ("clinic", "lab"))
     warning = "480 shared rows are fewer than 20 for each of 40 columns."
     for found, features, dropped, warnings in (
@@ -463,7 +471,7 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
 def test_hostile_text_stays_text() -> None:
     learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Learnt(HOSTILE, None, HOSTILE),))
     said = dict.fromkeys(("clinic", "lab"), (Learnt("embeddings", 1, HOSTILE),))
-    figures = LogisticFigures("two-party", 1, {}, 1, {}, dropped=(HOSTILE,), warnings=(HOSTILE,))
+    figures = LogisticFigures("two-party", 1, {}, 1, {}, {}, dropped=(HOSTILE,), warnings=(HOSTILE,))
     hostile = replace(RESULT, device=HOSTILE, learnt=said, logistic=figures)
     traffic = {"align": Traffic(), HOSTILE: Traffic(1, 2, 3, 4)}
     html = page(build(alignment=learnt, training=hostile, traffic=traffic, versions={HOSTILE: HOSTILE}))

@@ -12,6 +12,7 @@
     ├── StateError           what was stored cannot be used                        exit 1
     ├── Cancelled            the owner cancelled the job                           exit 1
     └── Paused               this node is stopping; the job goes on after a restart
+        └── GaveWay          another job goes first; this one has its turn again
 
 ``message`` and ``hint`` are for the owner of the node where the error rises. A
 peer is told ``for_peer`` and ``peer_code`` and nothing else, so that no file name, column, id or
@@ -59,14 +60,21 @@ class UsageError(VflError):
     default_code = "E_USAGE"
 
 
+UNUSABLE_DATA = "its data cannot be used for this job"
+"""What a peer is told of a table that is damaged, too small, of one class or otherwise of no use, with ``E_DATA``."""
+
+
 class DataError(VflError):
-    """The party's own table cannot be used; the message names file, line and column."""
+    """The party's own table cannot be used; the message names file, line and column.
+
+    A peer chooses the job, and could search for what the table holds by what it is told: so it is told the same of all.
+    """
 
     default_code = "E_DATA"
 
     def __init__(self, message: str, *, hint: str = "", code: str = "", for_peer: str = "", peer_code: str = "") -> None:
-        told = for_peer or "its data cannot be used for this job"
-        super().__init__(message, hint=hint, code=code, for_peer=told, peer_code=peer_code)
+        told = for_peer or UNUSABLE_DATA
+        super().__init__(message, hint=hint, code=code, for_peer=told, peer_code=peer_code or self.default_code)
 
 
 class PolicyError(VflError):
@@ -105,7 +113,7 @@ class StateError(VflError):
 
 
 class Cancelled(VflError):
-    """The owner of this node cancelled the job."""
+    """The owner of this node cancelled the job; another party's owner did where a peer's error has this code."""
 
     default_code = "E_CANCELLED"
 
@@ -114,3 +122,9 @@ class Paused(VflError):
     """This node is stopping; the job goes on when it is started again."""
 
     default_code = "E_PAUSED"
+
+
+class GaveWay(Paused):
+    """The job has let another one have its place, and goes on when it has its turn again."""
+
+    default_code = "E_GAVE_WAY"

@@ -1,32 +1,173 @@
-"""Files that survive a crash: whole or not at all."""
+"""Files that survive a crash, whole or not at all, that only their user reads, and what a node keeps under a checksum.
+
+A checked file is 4 bytes that say so, a version (2 bytes, big-endian), the SHA-256 of everything else, and the data. A disk
+that returns other bytes than were written, a file cut short or one put in the place of another kind never passes for
+what was kept.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import os
-from contextlib import suppress
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from vfl_node import failpoints
+from vfl_node.errors import StateError
+
+_MAGIC = b"VFLc"
+_HEAD_BYTES = 4 + 2 + 32
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+VERSION = 1
+"""Of checked files; raised when what they hold can no longer be read by earlier releases."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` under a temporary name, make it durable, then rename it to ``path``; a failure leaves neither."""
+    """Write ``data`` under a temporary name (0600), make it durable, then rename it to ``path``; a failure leaves neither.
+
+    A symbolic link under either name is replaced, never followed.
+    """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        failpoints.reach("write")
+        temporary.unlink(missing_ok=True)  # of a process that was killed, or planted
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        failpoints.reach("rename")
         temporary.replace(path)
-    except OSError:
+    except OSError as error:
         with suppress(OSError):
             temporary.unlink()
+        if error.errno in _FULL:
+            raise OSError(error.errno, f"{error.strerror}, {len(data)} bytes are needed", str(path)) from None
         raise
     _make_names_durable(path.parent)
+
+
+def fault(error: OSError) -> StateError:
+    """What it means that the system refused to read or write: an error after which a job may go on once that is mended."""
+    where = f" at {error.filename}" if error.filename else ""
+    if error.errno in _FULL:
+        return StateError(
+            f"the disk is full{where}: {error.strerror}",
+            code="E_DISK_FULL",
+            hint="free space, then go on: vfl-node resume JOB",
+            for_peer="its disk is full",
+        )
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return StateError(
+            f"too many files are open{where}: {error.strerror}",
+            code="E_FILES",
+            hint="raise the limit (ulimit -n, LimitNOFILE), then go on: vfl-node resume JOB",
+            for_peer="it has too many files open",
+        )
+    return StateError(
+        f"cannot read or write{where}: {error.strerror or error}",
+        hint="see to the disk of state_dir, then go on: vfl-node resume JOB",
+        for_peer="it cannot store its state",
+    )
+
+
+def write_checked(path: Path, data: bytes) -> None:
+    """As :func:`write_whole`, with a head by which :func:`read_checked` knows that ``data`` are what was written."""
+    write_whole(path, checked(data))
+
+
+def read_checked(path: Path, *, hint: str = "restore it from a backup") -> bytes:
+    """The data that :func:`write_checked` kept at ``path``.
+
+    Args:
+        path: of the file.
+        hint: for its owner, where the file cannot be used.
+
+    Raises:
+        FileNotFoundError: there is none.
+        StateError: other bytes than were written (``E_STATE_CORRUPT``), or a newer release wrote them (``E_STATE_VERSION``).
+    """
+    return verified(path.read_bytes(), str(path), hint=hint)
+
+
+def checked(data: bytes) -> bytes:
+    """``data`` behind its head."""
+    version = VERSION.to_bytes(2, "big")
+    return _MAGIC + version + _digest(version, data) + data
+
+
+def verified(file: bytes, name: str, *, hint: str) -> bytes:
+    """What :func:`checked` made ``file`` of; args as :func:`read_checked`, ``name`` for its errors. Raises StateError."""
+    head, data = file[:_HEAD_BYTES], file[_HEAD_BYTES:]
+    version = head[4:6]
+    if head[:4] != _MAGIC or head[6:] != _digest(version, data):
+        raise StateError(
+            f"{name} is damaged: it is not what was written there",
+            code="E_STATE_CORRUPT",
+            hint=hint,
+            for_peer="what it stored is damaged",
+        )
+    if int.from_bytes(version, "big") > VERSION:
+        raise StateError(
+            f"{name} was written by a newer vfl-node (version {int.from_bytes(version, 'big')} of its files, this one reads "
+            f"{VERSION})",
+            code="E_STATE_VERSION",
+            hint="start the newer release again",
+            for_peer="what it stored is of a newer release",
+        )
+    return data
+
+
+def private_folder(path: Path) -> None:
+    """Make ``path`` and what is missing above it, for this user only (0700).
+
+    Raises:
+        OSError: it is there already and is no folder, is a symbolic link, or belongs to another user.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    opened = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        about = os.fstat(opened)
+    finally:
+        os.close(opened)
+    if about.st_uid not in (os.geteuid(), 0) or (about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX):
+        raise PermissionError(errno.EACCES, "the folder is another user's, or everybody may write there", str(path))
+
+
+def private_file(path: Path) -> None:
+    """Make ``path``, if it is not there, and see that only this user reads it (0600). Raises OSError for a symbolic link."""
+    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(opened, 0o600)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def short_name(path: Path) -> Iterator[str]:
+    """Another name of ``path``, while the context lasts, that fits the 108 bytes of a Unix socket's address."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
 
 
 def remove(path: Path) -> None:
     """Remove ``path``, if it is there; when this returns it stays removed."""
     path.unlink(missing_ok=True)
     _make_names_durable(path.parent)
+
+
+def _digest(version: bytes, data: bytes) -> bytes:
+    hashed = hashlib.sha256(_MAGIC + version)
+    hashed.update(data)
+    return hashed.digest()
 
 
 def _make_names_durable(folder: Path) -> None:

@@ -8,6 +8,9 @@ from typing import Protocol
 Attacks = Mapping[str, float | None]
 """Attack → AUC with which it tells this party's synthetic rows from what the party sends; None where not defined."""
 
+Judged = Mapping[str, int]
+"""Attack → number of rows behind its newest AUC."""
+
 
 class Progress(Protocol):
     """Receives what a protocol has to tell its owner while it runs."""
@@ -18,13 +21,21 @@ class Progress(Protocol):
     def advance(self, steps: int) -> None:
         """``steps`` more of the phase are done."""
 
-    def note(self, *, loss: float | None = None, local_loss: float | None = None, attacks: Attacks | None = None) -> None:
+    def note(
+        self,
+        *,
+        loss: float | None = None,
+        local_loss: float | None = None,
+        attacks: Attacks | None = None,
+        judged: Judged | None = None,
+    ) -> None:
         """Figures of an epoch; None or none for what this party does not know.
 
         Args:
             loss: of the federated model.
             local_loss: of the active party's own model.
             attacks: of this party's own audit.
+            judged: how many rows are behind each of them.
         """
 
     def remark(self, text: str) -> None:
@@ -40,7 +51,14 @@ class Silent:
     def advance(self, steps: int) -> None:
         """Ignored."""
 
-    def note(self, *, loss: float | None = None, local_loss: float | None = None, attacks: Attacks | None = None) -> None:
+    def note(
+        self,
+        *,
+        loss: float | None = None,
+        local_loss: float | None = None,
+        attacks: Attacks | None = None,
+        judged: Judged | None = None,
+    ) -> None:
         """Ignored."""
 
     def remark(self, text: str) -> None:

@@ -21,7 +21,7 @@ import vfl_node
 from vfl_node import report_page
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import Frozen
-from vfl_node.files import write_whole
+from vfl_node.files import private_folder, write_whole
 from vfl_node.job import FeatureStrategy, Flow, Job, LabelStrategy, Name, Parties, Train
 from vfl_node.ledger import Learnt
 from vfl_node.settings import Role, role_in
@@ -90,6 +90,14 @@ class EpochFigures(Section):
     seconds: float = Field(ge=0)
     bytes: Count = Field(description="sent and received")
     attacks: Attacks = Field(description="on what this party sent in the epoch")
+    judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
+
+
+class HeldOut(Section):
+    """This party's own attacks on rows that are all embedded by the same weights."""
+
+    attacks: Attacks
+    judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
 
 
 class Strategies(Section):
@@ -110,6 +118,9 @@ class TrainingFigures(Section):
     device: str
     strategies: Strategies | None = Field(default=None, description="split: what stood in for rows that are not real")
     audit: Attacks = Field(description="moving averages over the epochs of the first repeat, at its end")
+    held_out: HeldOut | None = Field(
+        description="the attacks on the embeddings of the rows held out in the first repeat; null where this party sent none"
+    )
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
     flow: Flow | None = Field(default=None, description="logistic: who decrypts, and what the active party sees of scores")
     rows: Count | None = Field(default=None, description="logistic: shared rows trained on; null if not known to this party")
@@ -120,14 +131,19 @@ class TrainingFigures(Section):
     decryptions: dict[Name, Count] | None = Field(
         default=None, description="logistic: party → values decrypted for it, as far as this party knows"
     )
+    decrypted_bits: dict[Name, Count] | None = Field(
+        default=None, description="logistic: party → bits it was told of these, whatever they were of"
+    )
     dropped: tuple[str, ...] | None = Field(default=None, description="logistic: this party's own columns left out")
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
 
     @model_validator(mode="after")
     def _of_one_algorithm(self) -> TrainingFigures:
-        figures = (self.flow, self.features, self.rounds, self.decryptions, self.dropped)
+        figures = (self.flow, self.features, self.rounds, self.decryptions, self.decrypted_bits, self.dropped)
         if any((figure is None) == (self.algorithm == "logistic") for figure in figures):
-            raise ValueError("flow, features, rounds, decryptions and dropped are of a logistic regression, and all of them")
+            raise ValueError(
+                "flow, features, rounds, decryptions, their bits and dropped are of a logistic regression, and all of them"
+            )
         if (self.strategies is None) == (self.algorithm == "split"):
             raise ValueError("strategies are of a split network")
         return self
@@ -180,6 +196,12 @@ class Predictions(Section):
     rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
     requests: Count | None = Field(description="known: answered to this party; null at the other one, and for new rows")
     batches: Count | None = Field(description="known: batches exchanged; null for new rows")
+    told: Count | None = Field(
+        description="known: different rows of the model that this party has told the other about, in all services over it; "
+        "null for new rows"
+    )
+    audit: Attacks = Field(description="known: on all that this party has sent of the model; empty for new rows")
+    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
     records: Count | None = Field(description="new: this party's records that were predicted; null at the other one")
 
 
@@ -298,7 +320,7 @@ def build(
         local_metrics=_metrics(job, training, local=True) if training else None,
         matched_metrics=_matched(training) if training else None,
         gains=_intervals(job, training.gains) if training else None,
-        predictions=_predictions(job, role, predictions) if predictions else None,
+        predictions=_predictions(job, role, predictions, max_attack_auc) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, training.learnt if training else _learnt_by(job, predictions)),
         versions=dict(versions),
@@ -310,7 +332,7 @@ def write(report: Report, folder: Path) -> None:
 
     ``report.json`` comes last: where it is, the job has its report.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    private_folder(folder)
     write_whole(folder / "report.html", report_page.render(report.model_dump(mode="json")).encode())
     write_whole(folder / "report.json", report.to_json().encode())
 
@@ -363,6 +385,7 @@ def _training(
         device=result.device,
         strategies=None if of else _strategies(job, role, alignment),
         audit=dict(result.audit),
+        held_out=HeldOut(**asdict(result.held_out)) if result.held_out else None,
         max_attack_auc=max_attack_auc,
         **(asdict(of) | {"features": features} if of else {}),
     )
@@ -411,12 +434,12 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
     return found or None
 
 
-def _predictions(job: Job, role: Role, made: Served | Predicted) -> Predictions:
+def _predictions(job: Job, role: Role, made: Served | Predicted, max_attack_auc: float | None) -> Predictions:
     assert job.predict is not None
     asks = role == job.predict.to
-    requests = batches = records = None
+    requests = batches = told = records = None
     if isinstance(made, Served):
-        requests, batches = made.requests if asks else None, made.batches
+        requests, batches, told = made.requests if asks else None, made.batches, made.told
     elif asks:
         records = len(made.rows)
     return Predictions(
@@ -425,6 +448,9 @@ def _predictions(job: Job, role: Role, made: Served | Predicted) -> Predictions:
         rows=job.predict.rows,
         requests=requests,
         batches=batches,
+        told=told,
+        audit=dict(made.attacks) if isinstance(made, Served) else {},
+        max_attack_auc=max_attack_auc,
         records=records,
     )
 

@@ -59,8 +59,7 @@ LABELS = {
 }
 FEATURES = {
     "sampling": "columns of a random row of the party's own",
-    "interpolated": "columns between two rows of the party's own",
-    "jittered": "columns of a random row of the party's own, moved along the way to a near one",
+    "smoothed": "columns drawn from the cloud of the party's own rows around a random one",
     "gaussian": "a random embedding, as long as the longest real one of the batch",
     "random": "a random embedding with the mean and spread of real ones",
     "naive": "values drawn for each column by itself",
@@ -74,10 +73,11 @@ CALIBRATIONS = {
 """Strategy of the job → what it does, in words."""
 
 ATTACKS = {
+    "collinear": ("collinear", "how nearly a row lies between two others of the batch", "fourth"),
     "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
     "near_duplicate": ("near duplicate", "how near the nearest row of the epoch is", "alone"),
     "row_loss": ("row loss", "how large a row's gradient is", "second"),
-    "same_step_twin": ("same-step twin", "whether an equal row stands in the batch", "first"),
+    "same_step_twin": ("same-step twin", "in how many batches an equal row stands", "first"),
     "spectral": ("spectral", "how a row lies along the batch's main direction", "third"),
 }
 """Attack → (name, what it goes by, class of the style sheet)."""
@@ -122,6 +122,7 @@ def _environment() -> tuple[Environment, str]:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     environment.filters |= {
+        "attacks": attacks_told,
         "bytes": human_bytes,
         "count": human_count,
         "duration": human_seconds,
@@ -141,9 +142,13 @@ def attack_name(attack: str) -> str:
     return ATTACKS[attack][0] if attack in ATTACKS else attack.replace("_", " ")
 
 
-def attacks_told(attacks: Mapping[str, float | None]) -> str:
-    """The newest AUC of each attack in one line; empty where there is none."""
-    told = [f"{attack_name(name)} {auc:.2f}" for name, auc in attacks.items() if auc is not None]
+def attacks_told(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
+    """The newest AUC of each attack, and of how many rows, in one line; empty where there is none."""
+    told = [
+        f"{attack_name(name)} {auc:.2f}" + (f" ({judged[name]:,} rows)" if name in judged else "")
+        for name, auc in attacks.items()
+        if auc is not None
+    ]
     return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(told)}" if told else ""
 
 
@@ -215,6 +220,7 @@ def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
     curves = [Curve(ATTACKS[name][0], points[name], ATTACKS[name][2]) for name in names if points[name]]
     if not curves:
         return None
+    held_out = report["training"].get("held_out")
     means, most = report["training"]["audit"], report["training"]["max_attack_auc"]
     strongest = max((name for name in names if means.get(name) is not None), key=lambda name: folded(means[name]), default=None)
     guides = [(0.5, "chance")] + ([(most, "limit")] if most else [])
@@ -222,7 +228,11 @@ def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
         "drawing": charts.curves_chart(
             "audit", "AUC of attacks", curves, x_label=iteration, y_label="AUC", guides=guides, reach=(0.4, 0.6)
         ),
-        "attacks": [(*ATTACKS[name], epochs[-1]["attacks"].get(name), means.get(name)) for name in names],
+        "attacks": [
+            (*ATTACKS[name], epochs[-1]["attacks"].get(name), means.get(name), epochs[-1].get("judged", {}).get(name))
+            for name in names
+        ],
+        "held_out": held_out and attacks_told(held_out["attacks"], held_out["judged"]).partition(": ")[2],
         "strongest": strongest and (attack_name(strongest), round(100 * folded(means[strongest]))),
         "limit": most,
     }

@@ -20,6 +20,9 @@ Role = Literal["active", "passive", "coordinator"]
 Kind = Literal["numeric", "categorical", "ignore"]
 Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
 
+MOST_SERVICES = 16
+"""Services of predictions at once, which take no place of the jobs that run."""
+
 
 class Data(Frozen):
     """This party's table."""
@@ -74,18 +77,54 @@ class Limits(Frozen):
         description="how many different pairs of sets, this node's and a peer's, may be aligned, ever; "
         "from two that differ in a few ids either party may learn about those",
     )
+    changes_per_peer: int = Field(
+        default=4,
+        ge=0,
+        description="how often a set, this node's or a peer's, may change between alignments that hide from it how many "
+        "records are shared (dummies, obfuscated sets), ever; c changes leave about 2/(c + 2) of what dummies hide",
+    )
     trainings_per_set: int = Field(
         default=20,
         ge=1,
         description="how many trainings with synthetic rows there may be with a peer over the same records of this node, "
         "ever; such rows are drawn anew in each, real ones are not, and whoever compares a few trainings tells them apart",
     )
+    rows_per_model: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="about how many different rows of one model a peer may be told by predictions, ever: rows of whole "
+        "batches, all of which meet the same weights, so that a copy among them is equal to its source",
+    )
+    jobs_per_peer: int = Field(
+        default=1000,
+        ge=1,
+        le=1_000_000,
+        description="how many jobs that one peer submitted this node keeps, ended ones included; more are refused until "
+        "some are pruned (keep_days, keep_jobs, vfl-node prune)",
+    )
     max_attack_auc: float | None = Field(
         default=None,
         gt=0.5,
         le=1,
         description="training stops when the attacks that this node runs on what it sends tell its synthetic rows better than "
-        "this (folded: .3 counts as .7), on the average of the last epochs; None: they are shown only",
+        "this (folded: .3 counts as .7), on the average of the last epochs, and predictions before they do; None: they are "
+        "shown only",
+    )
+
+    allow_matched: bool = Field(
+        default=False,
+        description="whether a job may count, under encryption, which held-out rows both own (evaluate.matched); an active "
+        "party that departs from the protocol can read flags of single rows instead, a bit for every 8 rows",
+    )
+    max_model_parameters: int = Field(
+        default=20_000_000,
+        ge=1,
+        description="most weights that a job's networks may have at this node; each takes about 64 bytes while it is trained",
+    )
+    max_steps: int = Field(default=10_000_000, ge=1, description="most batches, or iterations, that a job may train")
+    max_memory_mib: int | None = Field(
+        default=None, ge=1, description="most memory that all jobs together may be estimated to need; None: what is free"
     )
 
     @model_validator(mode="after")
@@ -132,7 +171,22 @@ class Settings(Frozen):
     group_threads: int | None = Field(
         default=None, ge=1, le=1024, description="threads for group operations; None: one for every core this process may use"
     )
+    jobs_at_once: int = Field(default=16, ge=1, le=64, description="jobs that run; more of them wait for their turn")
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
+    keep_days: float | None = Field(
+        default=None,
+        ge=0,
+        description="how long a job that has ended stays, its report and model too; None: for ever",
+    )
+    keep_jobs: int | None = Field(default=None, ge=0, description="how many jobs that have ended stay; None: all")
+    quarantine_after: int = Field(
+        default=2, ge=1, description="how often this node's process may die in a job before it no longer begins it by itself"
+    )
+    stall_s: float = Field(
+        default=1800,
+        gt=0,
+        description="how long a connected peer may get on with nothing, neither compute nor send, while a job waits for it",
+    )
     limits: Limits = Limits()
     obfuscation: Obfuscation = Obfuscation()
 
@@ -158,6 +212,16 @@ class Settings(Frozen):
     def group_workers(self) -> int:
         """Threads for group operations: ``group_threads``, or one for every core this process may use."""
         return self.group_threads or len(os.sched_getaffinity(0))
+
+    @property
+    def streams_per_party(self) -> int:
+        """A link and a conversation a job, twice: those of a peer that was killed may stay a while beside its new ones."""
+        return 2 * (1 + self.jobs_at_once + MOST_SERVICES)
+
+    @property
+    def local(self) -> bool:
+        """Whether this node listens on and dials this machine's loopback interface only."""
+        return all(map(is_loopback, self._addresses()))
 
     def _addresses(self) -> list[str]:
         addresses = [peer.address for peer in self.peers.values()]

@@ -62,7 +62,7 @@ class Shown:
             key = (view["state"], phase, tenth, view["note"], view["remark"])
             if key != self._last:
                 self._last = key
-                names = ("id", "state", "phase", "done", "total", "unit", "loss", "attacks", "remark", "note")
+                names = ("id", "state", "phase", "done", "total", "unit", "loss", "attacks", "judged", "remark", "note")
                 line = {name: view[name] for name in names if view.get(name) not in (None, "", {})}
                 print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: T201
             return
@@ -77,6 +77,6 @@ class Shown:
                 self._bars.update(task, completed=self._bars.tasks[task].total)
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
-        self._bars.below = report_page.attacks_told(view["attacks"])
+        self._bars.below = report_page.attacks_told(view["attacks"], view["judged"])
         loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
         self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=loss)

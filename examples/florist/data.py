@@ -4,7 +4,7 @@ Every table is binary and unbalanced, as the paper's are. All columns are the pa
 labels the active one's. A category of fewer than :data:`LEAST` rows becomes ``rare``: it would
 have an embedding of its own, and be learnt by heart.
 
-``made_up`` needs no file, for the tests and for a first look (``--small``).
+``made_up`` needs no file, for the tests and for a first look (``--small``), nor does ``continuous``.
 """
 
 from __future__ import annotations
@@ -98,12 +98,24 @@ def made_up(folder: Path) -> Records:
     return Records(columns, (score > np.quantile(score, 0.8)).astype(np.float32))
 
 
+def continuous(folder: Path) -> Records:
+    """12,000 records of 16 numbers with two decimals near a surface of five dimensions, six of them skewed; 20 % positive."""
+    rng = np.random.default_rng(11)
+    hidden = rng.normal(size=(12_000, 5)) + 2.0 * rng.integers(0, 3, (12_000, 1)) * np.array([1, 0, -1, 0, 0.5])
+    x = hidden @ rng.normal(size=(5, 16)) + 0.5 * rng.normal(size=(12_000, 16))
+    x[:, 10:] = np.exp(x[:, 10:] / 3)
+    score = hidden[:, 0] - hidden[:, 1] * hidden[:, 2] + rng.logistic(size=12_000)
+    columns: dict[str, Column] = {f"x{column}": NumericColumn(np.round(x[:, column], 2)) for column in range(16)}
+    return Records(columns, (score > np.quantile(score, 0.8)).astype(np.float32))
+
+
 SOURCES: dict[str, Callable[[Path], Records]] = {
     "adult": adult,
     "default_credit": default_credit,
     "criteo": criteo,
     "talkingdata": talkingdata,
     "made_up": made_up,
+    "continuous": continuous,
 }
 """Name → its records, given the folder of shared data sets."""
 

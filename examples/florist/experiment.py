@@ -53,6 +53,9 @@ ACTIVE, PASSIVE = "bank", "bureau"
 POINTS = 12
 """How often a training is measured on its way."""
 
+AT_ONCE = ("collinear", "near_duplicate", "same_step_twin", "spectral")
+"""Attacks that need neither gradients nor a second epoch."""
+
 Bools = NDArray[np.bool_]
 
 
@@ -119,7 +122,8 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
     Returns:
         JSON. ``test``: reading → {auc, ace, nll}, where ``plain`` is the model as it was trained, ``te`` calibrated
         afterwards for what is synthetic, ``te-labels`` for the labels alone. ``attacks``: attack → AUC after each of the
-        epochs :attr:`Trial.attacked`. ``curve``: (step, training loss since the last point, test loss, test AUC).
+        epochs :attr:`Trial.attacked`; ``equal weights``: on all rows as the last weights embed them.
+        ``curve``: (step, training loss since the last point, test loss, test AUC).
         ``real``: rows that are real on both sides.
     """
     training = Training(trial, folder)
@@ -132,6 +136,7 @@ def run(trial: Trial, folder: Path) -> dict[str, Any]:
     return {
         "test": training.measure(),
         "attacks": {name: [of[name] for of in found] for name in trial.attacks if found},
+        "equal weights": training.attacked_at_once() if trial.attacked and len(trial.attacks) > 1 else {},
         "curve": curve,
         "real": training.real,
     }
@@ -214,6 +219,16 @@ class Training:
         ]
         ways = ATTACKS | ({"spectral": self._with_labels} if by_active else {})
         return {name: ways[name](transcript, secret) for name in self._trial.attacks}
+
+    def attacked_at_once(self) -> dict[str, float | None]:
+        """Attack → AUC on the rows trained on if all of them are embedded by the same weights, as predictions are."""
+        secret = self._secret[PASSIVE]
+        if not secret.any():
+            return {}
+        every = np.arange(len(secret))
+        with torch.no_grad():
+            rows = self._halves[PASSIVE]._embedding("equal weights", every, learn=False)
+        return {name: ATTACKS[name]([Batch(0, every, rows)], secret) for name in AT_ONCE}
 
     def _with_labels(self, transcript: Sequence[Batch], secret: Bools) -> float | None:
         """The spectral attack of the active party, which has labels, too, as in the paper."""

@@ -120,8 +120,8 @@ def draws_of(count: int) -> Way:
     return Way(f"{count}", {"beta": HALF, "attacked": (3,), "labels": "random-pred"} | drawn)
 
 
-def transcripts(plan: Plan) -> list[tuple[str, list[Way]]]:
-    """Every strategy, by what is made up."""
+def label_transcripts(plan: Plan) -> list[Way]:
+    """Every label strategy, to be attacked."""
     chosen = [("majority", 1), ("majority-tr", 1), ("minority", 1), ("random-pos", 1), ("random-pred", 1)]
     labels = [
         Way(name, plan.transcript | {"beta": HALF, "labels": name.removesuffix("-tr"), "draws": draws})
@@ -129,9 +129,13 @@ def transcripts(plan: Plan) -> list[tuple[str, list[Way]]]:
     ]
     labels[1].changes["calibration"] = "train"  # type: ignore[index]
     labels[5] = Way("random-pred, R = 10", labels[5].changes)
-    made = ("sampling", "interpolated", "jittered", "naive", "gaussian", "random")
-    features = [Way(name, plan.transcript | {"alpha": HALF, "features": name}) for name in made]
-    return [("labels", labels), ("features", features)]
+    return labels
+
+
+def feature_transcripts(plan: Plan) -> list[Way]:
+    """Every feature strategy, to be attacked."""
+    made = ("sampling", "smoothed", "naive", "gaussian", "random")
+    return [Way(name, plan.transcript | {"alpha": HALF, "features": name}) for name in made]
 
 
 class Results:
@@ -156,6 +160,11 @@ class Results:
     def attack(self, way: Way, data: str, name: str = "spectral", stage: int = -1) -> Floats:
         """An attack's AUC, float64[seeds]; NaN where it is not defined."""
         return np.array([outcome["attacks"][name][stage] for outcome in self.each(way, data)], np.float64)
+
+    def equal_weights(self, way: Way, data: str, name: str) -> Floats | None:
+        """An attack's AUC on all rows under the last weights, float64[seeds]; None where it was not run."""
+        found = [outcome.get("equal weights", {}).get(name) for outcome in self.each(way, data)]
+        return None if None in found else np.array(found, np.float64)
 
 
 def trials(plan: Plan, ways: Sequence[Way], *names: str) -> list[Trial]:
@@ -297,24 +306,38 @@ def rare_table(results: Results) -> Written:
     return written
 
 
-def attacks_table(results: Results) -> Written:
-    """Every strategy under every attack, after some epochs."""
+def label_attacks(results: Results) -> Written:
+    """Every label strategy under every attack, after some epochs."""
+    return _attacked(results, label_transcripts(results.plan))
+
+
+def feature_attacks(results: Results) -> Written:
+    """Every feature strategy under every attack, after some epochs, and with all rows under the last weights."""
+    return _attacked(results, feature_transcripts(results.plan))
+
+
+def _attacked(results: Results, ways: Sequence[Way]) -> Written:
     stages = results.plan.transcript["attacked"]
-    written = begun(f"after {', '.join(map(str, stages))} epochs", *ATTACKS, "furthest from .5")
+    written = begun(f"after {', '.join(map(str, stages))} epochs", *ATTACKS, "furthest from .5", "test AUC")
     for data in results.plan.names:
-        for kind, ways in transcripts(results.plan):
-            written.row(f"**{data}, {kind}**", *[""] * (1 + len(ATTACKS)))
-            for way in ways:
-                cells, distances = [], []
-                for name in ATTACKS:
-                    means = []
-                    for stage, epochs in enumerate(stages):
-                        found = written.keep(results.attack(way, data, name, stage), data, kind, way.label, name, f"{epochs}")
-                        means.append(float(found.mean()))
-                    cells.append(" ".join("–" if np.isnan(mean) else f"{mean:.2f}" for mean in means))
-                    distances.append((abs(means[-1] - 0.5), means[-1], name))
-                _, value, name = max(distances)
-                written.row(way.label, *cells, f"{value:.2f}, {name}")
+        written.row(f"**{data}**", *[""] * (2 + len(ATTACKS)))
+        for way in ways:
+            cells, distances = [], []
+            for name in ATTACKS:
+                found = [
+                    written.keep(results.attack(way, data, name, stage), data, way.label, name, f"{epochs}")
+                    for stage, epochs in enumerate(stages)
+                ]
+                equal = results.equal_weights(way, data, name)
+                if equal is not None:
+                    found.append(written.keep(equal, data, way.label, name, "equal weights"))
+                means = [float(of.mean()) for of in found]
+                told = ["–" if np.isnan(mean) else f"{mean:.2f}" for mean in means]
+                cells.append(" ".join(told[: len(stages)]) + "".join(f"; {of}" for of in told[len(stages) :]))
+                distances += [(abs(mean - 0.5), mean, name) for mean in means[len(stages) - 1 :]]
+            _, value, name = max(distances)
+            test = written.keep(results.test(way, data, "auc"), data, way.label, "test AUC")
+            written.row(way.label, *cells, f"{value:.2f}, {name}", cell(test))
     return written
 
 
@@ -406,7 +429,8 @@ OUTPUTS: dict[str, Output] = {
     "table-5": Output(lambda plan: [draws_of(count) for count in plan.draws], table_5),
     "calibration": Output(_seen, calibration_table),
     "rare": Output(lambda plan: [way for pace in PACES for way in paced(*pace)], rare_table, only=RARE),
-    "attacks": Output(lambda plan: [way for _, ways in transcripts(plan) for way in ways], attacks_table),
+    "label-attacks": Output(label_transcripts, label_attacks),
+    "feature-attacks": Output(feature_transcripts, feature_attacks),
     "figure-2": Output(_all_ratios, figure_2),
     "convergence": Output(lambda plan: [both_at(ratio)[1] for ratio in plan.ratios if ratio >= 0.25], convergence),
 }

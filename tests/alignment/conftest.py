@@ -6,12 +6,15 @@ import bisect
 import hashlib
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
 from vfl_node.crypto.randomness import Randomness
@@ -34,7 +37,7 @@ SENT = {  # lists in the order each side sends them
 }
 ROLES = ("active", "passive")
 NAMES = ("clinic", "lab")
-ANY_SIZE = Limits.model_construct(min_set_size=0, max_set_size=1_000_000, inputs_per_peer=20)
+ANY_SIZE = Limits.model_construct(min_set_size=0, max_set_size=1_000_000, inputs_per_peer=20, changes_per_peer=20)
 NO_WISH = Obfuscation()
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # syncing to a disk would take nine tenths of the time
 
@@ -47,17 +50,20 @@ class Spy(Channel):
     """A channel that records all it sends, and may send something else instead.
 
     ``change`` gives another list for a step, ``instead`` sends a step in its own way (a coroutine
-    function of channel, rows and start), ``greet`` gives another first message.
+    function of channel, rows and start), ``introduce`` gives another first message, ``greet`` another second one.
     """
 
-    def watch(self, names, change=None, instead=None, greet=None):
+    def watch(self, names, change=None, instead=None, greet=None, introduce=None):
         self.names, self.change, self.instead, self.greet = list(names), change or {}, instead or {}, greet
+        self.introduce = introduce
         self.lists, self.starts, self.messages = {}, {}, []
         return self
 
     async def send(self, message):
         if isinstance(message, alignment_pb2.SetSize) and self.greet:
             message = self.greet(message)
+        if isinstance(message, alignment_pb2.Remembered) and self.introduce:
+            message = self.introduce(message)
         if isinstance(message, alignment_pb2.Obfuscation) and message.again:
             self.names = ["step 12"]
         self.messages.append(message)
@@ -91,6 +97,19 @@ class Unshuffled(Randomness):
         return np.arange(count) if self.label in self.steps else super().permutation(count)
 
 
+class Kept(Lists):
+    """Lists whose secrets stay: those of the job, and those that last."""
+
+    def __init__(self, secrets, terms, role, *rest):
+        self.secrets = secrets
+        super().__init__(terms, role, *rest)
+
+    async def meet(self, **how):
+        count = await super().meet(**how)
+        self.secrets[self.role] = (self.secret, self.lasting)
+        return count
+
+
 class Counting(Silent):
     def __init__(self):
         self.done = self.total = 0
@@ -106,15 +125,16 @@ class Counting(Silent):
 class Run:
     """What came of one run: results (or exceptions), and all lists by name."""
 
-    def __init__(self, protocol, results, spies, progress, randomness, group, ids):
+    def __init__(self, protocol, results, spies, progress, secrets, group, ids):
         self.active, self.passive = results
-        self.protocol, self.spies, self.progress, self.randomness, self.group = protocol, spies, progress, randomness, group
+        self.protocol, self.spies, self.progress, self.secrets, self.group = protocol, spies, progress, secrets, group
         self.ids = dict(zip(ROLES, ids, strict=True))
         self.lists = {**spies[0].lists, **spies[1].lists}
 
     def scalar(self, role, name):
         """A party's secret scalar, as that party itself knows it."""
-        return self.group.draw(self.randomness[role].derive(self.protocol).derive(name))
+        job, lasting = self.secrets[role]
+        return self.group.draw((job if name == "scalar 3" else lasting).derive(name))
 
     def canonical(self, role):
         """A party's identifiers in the order that does not depend on the table."""
@@ -122,7 +142,7 @@ class Run:
 
     def order(self, role, step):
         """A party's secret order of a step, as that party itself knows it: places in its table."""
-        secret = self.randomness[role].derive(self.protocol).derive(step.removesuffix(" request"))
+        secret = self.secrets[role][1].derive(step.removesuffix(" request"))
         return self.ids[role].canonical_order[secret.permutation(len(self.lists[step]))]
 
     def power(self, rows, scalar):
@@ -202,8 +222,8 @@ def run_alignment(toy_group):
     """Run both sides in memory: ``run_alignment(protocol, ids_a, ids_p, …) -> Run``.
 
     ``folders`` and ``pins`` of an earlier run make it a resumed attempt; ``memories`` a later job with the same peer.
-    ``wish`` is the active owner's own for the obfuscated set. ``change``, ``instead`` and, by role, ``greet``: see
-    :class:`Spy`.
+    ``wish`` is the active owner's own for the obfuscated set. ``change``, ``instead`` and, by role, ``greet`` and
+    ``introduce``: see :class:`Spy`.
     """
 
     def run(
@@ -217,6 +237,7 @@ def run_alignment(toy_group):
         change=None,
         instead=None,
         greet=None,
+        introduce=None,
         pins=None,
         groups=None,
         folders=None,
@@ -231,7 +252,7 @@ def run_alignment(toy_group):
         channels = memory_channels(*NAMES, job_id=job_id)
         spies = [
             Spy(channel._pipe, peer=channel.peer, job_id=channel.job_id).watch(
-                SENT[protocol][role], change, instead, (greet or {}).get(role)
+                SENT[protocol][role], change, instead, (greet or {}).get(role), (introduce or {}).get(role)
             )
             for channel, role in zip(channels, ROLES, strict=True)
         ]
@@ -249,13 +270,15 @@ def run_alignment(toy_group):
                     pins=pins[i] if pins else MemoryPins(),
                     progress=progress[i],
                     folder=folders[i] if folders else Path(scratch, role),
-                    memory=memories[i] if memories else MemoryOfOneRun(Randomness(bytes([seed, i, 1, 1]) * 8)),
+                    memory=memories[i] if memories else MemoryOfOneRun(Unshuffled(bytes([seed, i, 1, 1]) * 8, unshuffled)),
                     limits=limits,
                     obfuscation=wish,
                 )
                 side = align(role, Align(protocol=protocol, **terms), spies[i], party, group=groups[i] if groups else group)
                 sides.append((side, spies[i]))
-            results = run_together(*sides)
-        return Run(protocol, results, spies, progress, randomness, group, ids)
+            secrets = {}
+            with mock.patch("vfl_node.alignment.protocols.Lists", partial(Kept, secrets)):
+                results = run_together(*sides)
+        return Run(protocol, results, spies, progress, secrets, group, ids)
 
     return run

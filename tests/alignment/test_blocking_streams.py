@@ -33,10 +33,10 @@ class Narrow:
     async def put(self, frame):
         data = frame.SerializeToString(deterministic=True)
         self.sent.append(data)
-        self.outbox.put(data, timeout=60)  # an exchange that blocks both ends with queue.Full
+        self.outbox.put(data, timeout=240)  # an exchange that blocks both ends with queue.Full
 
     async def get(self):
-        return session_pb2.Frame.FromString(self.inbox.get(timeout=60))
+        return session_pb2.Frame.FromString(self.inbox.get(timeout=240))
 
     def close(self):
         pass

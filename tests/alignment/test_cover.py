@@ -14,11 +14,12 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryOfOneRun
 from vfl_node.alignment.cover import covered, pads, public_bucket, shared_dummies
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers, canonical, composite
-from vfl_node.errors import UsageError
+from vfl_node.errors import PolicyError
 from vfl_node.job import Align
 from vfl_node.ledger import Learnt
 
-MARK = bytes(32)
+SETS = bytes(32)
+ROLES = ("active", "passive")
 COUNTS = st.integers(0, 10**8)
 LADDERS = st.integers(1, 16)
 IDS = st.lists(st.binary(min_size=1, max_size=1), unique=True, max_size=12)
@@ -30,7 +31,7 @@ def overlapping(n_a, n_p, shared):
 
 
 def announced(run):
-    return [next(message.count for message in spy.messages if hasattr(message, "mark")) for spy in run.spies]
+    return [next(message.count for message in spy.messages if hasattr(message, "begun")) for spy in run.spies]
 
 
 def some_memories(seed):
@@ -39,9 +40,10 @@ def some_memories(seed):
 
 def secret_numbers(ids, memories, dummies):
     """Each party's k: it depends on its own ids, and on the mark that the other one's memory gives."""
-    ids = [Identifiers.of(items) for items in ids]
-    marks = [m.secret.derive(f"input {own.digest().hex()}").bytes(32) for m, own in zip(memories, ids, strict=True)]
-    return tuple(shared_dummies(ids[i], marks[1 - i], Align(dummies=dummies), memories[i]) for i in range(2))
+    ours = [Identifiers.of(items).digest() + len(items).to_bytes(8, "big") for items in ids]
+    marks = [m.secret.derive(f"input {own.hex()}").bytes(32) for m, own in zip(memories, ours, strict=True)]
+    sets = [hashlib.sha256(ours[i] + marks[1 - i]).digest() for i in range(2)]
+    return tuple(shared_dummies(sets[i], Align(dummies=dummies), memories[i]) for i in range(2))
 
 
 def memories_with(ids, k, dummies):
@@ -265,8 +267,7 @@ def test_what_is_seen_is_the_intersection_and_both_secret_numbers(run_alignment,
 
 def test_k_is_uniform():
     """Chi-squared over 0 … 4 in 2000 memories; 4 degrees of freedom, p = 0.001 at 18.5."""
-    ids, terms = Identifiers.of([b"x", b"y"]), Align(dummies=4)
-    drawn = [shared_dummies(ids, MARK, terms, MemoryOfOneRun(Randomness(i.to_bytes(32, "big")))) for i in range(2000)]
+    drawn = [shared_dummies(SETS, Align(dummies=4), MemoryOfOneRun(Randomness(i.to_bytes(32, "big")))) for i in range(2000)]
     counts = np.bincount(drawn)
     assert len(counts) == 5
     assert 0.1 < ((counts - 400) ** 2 / 400).sum() < 18.5
@@ -283,7 +284,6 @@ def test_k_is_the_same_in_every_job_with_this_peer(run_alignment):
     first = seen(ids_a, ids_p, memories)
     assert seen(ids_a[::-1], ids_p, memories, seed=2, job_id="later") == first
     assert seen(ids_p, ids_a, memories[::-1], seed=3) == first  # with the roles exchanged
-    assert seen(ids_a, ids_p, memories, padding=2) == first
     assert len({seen(ids_a, ids_p, some_memories(seed)) for seed in range(2, 6)}) > 1
     assert len({seen([*ids_a, b"%d" % i], ids_p, memories) for i in range(4)}) > 1
 
@@ -307,23 +307,67 @@ def test_a_set_that_differs_in_one_id_draws_the_other_partys_number_anew(run_ali
 
 
 @pytest.mark.parametrize("more", [{}, {"padding": 2}])
-def test_another_number_of_dummies_over_the_same_sets_is_refused(run_alignment, more):
-    """Two windows have fewer sizes in common than each. Without dummies the size is told openly, as by other protocols."""
+def test_another_number_of_dummies_over_the_same_set_is_refused(run_alignment, more):
+    """Two windows have fewer sizes in common than each, and 0 tells the size; whatever the other party's set is by then."""
     ids, memories = overlapping(9, 8, 4), some_memories(1)
 
     def job(ids, memories, dummies):
         return run_alignment("psu", *ids, dummies=dummies, memories=memories, **more)
 
     first = job(ids, memories, 3)
-    for dummies in (2, 4):
-        for run in (job(ids, memories, dummies), job(ids[::-1], memories[::-1], dummies)):
-            assert (type(run.active), run.active.code) == (UsageError, "E_CONFIG")
-            assert "dummies: 3" in run.active.hint
+    for dummies in (0, 2, 4):
+        for run in (
+            job(ids, memories, dummies),
+            job(ids[::-1], memories[::-1], dummies),
+            job((ids[0], ids[1][1:]), memories, dummies),
+        ):
+            assert (type(run.active), run.active.code) == (PolicyError, "E_PROMISE")
+            assert "align.dummies: 3" in run.active.hint
+            assert "3" not in run.active.for_peer
             assert not run.lists
+            assert not run.spies[0].messages  # no size, no mark
     assert observed(job(ids, memories, 3)) == observed(first)
-    assert job(ids, memories, 0).active.intersection == 4
-    assert isinstance(job((ids[0], ids[1][1:]), memories, 4).active, Alignment)
+    assert isinstance(job((ids[0][1:], ids[1][1:]), memories, 4).active, Alignment)
     assert isinstance(job(ids, some_memories(2), 4).active, Alignment)
+
+
+def test_zero_dummies_are_a_promise_too(run_alignment):
+    """What is told cannot be hidden later: who sets dummies then would be told less than is true."""
+    ids, memories = overlapping(9, 8, 4), some_memories(1)
+    assert run_alignment("psu", *ids, memories=memories).active.intersection == 4
+    assert run_alignment("psu", *ids, dummies=3, memories=memories).active.code == "E_PROMISE"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "refusing"),
+    [
+        (("psu", {"dummies": 3}), ("psi", {}), {"active", "passive"}),  # tells which are shared
+        (("psu", {"dummies": 3}), ("apsi", {}), {"passive"}),  # tells the active party
+        (("apsi", {}), ("psi", {}), {"active"}),
+        (("apsi", {}), ("psu", {}), {"active"}),
+        (("psi", {}), ("apsi", {}), set()),
+        (("psu", {}), ("psi", {}), set()),  # limits.protocols are for who minds
+        (("psu", {"padding": 1}), ("apsi", {"padding": 1}), {"passive"}),  # whose size apsi tells exactly
+        (("apsi", {"padding": 1}), ("psi", {"padding": 1}), {"active"}),  # as without padding
+        (("psi", {"padding": 1}), ("psi", {}), {"active", "passive"}),
+        (("psi", {"padding": 1}), ("psu", {"padding": 2}), {"active", "passive"}),
+        (("psi", {}), ("psi", {"padding": 1}), {"active", "passive"}),
+        (("psi", {"padding": 1}), ("psu", {"padding": 1}), set()),
+        (("psu", {"dummies": 3}), ("psu", {"dummies": 3, "id_form": "nocase"}), {"active", "passive"}),
+        (("apsi", {}), ("apsi", {"id_form": "integer"}), {"active"}),
+        (("psi", {}), ("psi", {"id_form": "integer"}), set()),  # which counts as a change
+    ],
+)
+def test_no_later_job_tells_what_an_earlier_one_hid(run_alignment, first, then, refusing):
+    ids, memories = overlapping(9, 8, 4), some_memories(1)
+    (protocol, terms), (later, others) = first, then
+    assert isinstance(run_alignment(protocol, *ids, memories=memories, **terms).active, Alignment)
+    for role in ("active", "passive"):
+        alone = [memory if name == role else some_memories(2)[0] for name, memory in zip(ROLES, memories, strict=True)]
+        run = run_alignment(later, *ids, memories=alone, job_id="later", **others)
+        assert (getattr(getattr(run, role), "code", "") == "E_PROMISE") == (role in refusing), getattr(run, role)
+        if role in refusing:
+            assert not run.spies[ROLES.index(role)].messages
 
 
 def test_the_mean_of_fresh_draws_would_tell_the_intersections_size(run_alignment):
@@ -340,24 +384,22 @@ def test_the_mean_of_fresh_draws_would_tell_the_intersections_size(run_alignment
 def test_made_up_identifiers_stand_behind_the_real_ones_and_are_distinct(items, dummies, padding, role):
     ids, terms = Identifiers.of(items), Align(dummies=dummies, padding=padding)
     memory = MemoryOfOneRun(Randomness(bytes(32)))
-    own = covered(ids, MARK, terms, role, Randomness(b"s" * 32), memory)
+    own = covered(ids, SETS, terms, role, Randomness(b"s" * 32), memory)
     assert own[: len(ids)] == items
     assert len(own.repeats()) == 0
     more = own[len(ids) :]
     assert all(item.startswith(b"\0") for item in more)
     other = "passive" if role == "active" else "active"
     assert sum(item.startswith(f"\0{other}:".encode()) for item in more) == dummies
-    assert sum(item.startswith(f"\0{role}:".encode()) for item in more) == (
-        shared_dummies(ids, MARK, terms, memory) if dummies else 0
-    )
+    assert sum(item.startswith(f"\0{role}:".encode()) for item in more) == (shared_dummies(SETS, terms, memory))
     count = len(ids) + 2 * dummies
     assert len(own) == (public_bucket(count, padding) if padding else count)
 
 
-def test_random_identifiers_are_new_in_each_job_and_of_one_party_alone():
+def test_random_identifiers_are_new_for_each_two_sets_and_of_one_party_alone():
     terms, memory = Align(padding=1), MemoryOfOneRun(Randomness(bytes(32)))
     ids = Identifiers.of([b"%d" % i for i in range(5)])
-    first, second = (covered(ids, MARK, terms, "active", Randomness(bytes([seed]) * 32), memory)[5:] for seed in (1, 2))
+    first, second = (covered(ids, SETS, terms, "active", Randomness(bytes([seed]) * 32), memory)[5:] for seed in (1, 2))
     assert len(set(first) | set(second)) == 6
 
 

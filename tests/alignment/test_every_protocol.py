@@ -55,8 +55,8 @@ def test_a_list_made_in_the_tables_order_would_show_it(monkeypatch, run_alignmen
     assert all(one != other for one, other in zip(sent(first), sent(second), strict=True))
 
 
-def announcements(run):
-    return [next(m for m in spy.messages if isinstance(m, alignment_pb2.SetSize)) for spy in run.spies]
+def introductions(run):
+    return [next(m for m in spy.messages if isinstance(m, alignment_pb2.Remembered)) for spy in run.spies]
 
 
 @EVERY
@@ -64,7 +64,7 @@ def test_the_mark_stands_for_the_set_of_identifiers_and_the_peer(run_alignment, 
     """It tells that the identifiers are those of an earlier job with this peer, and nothing to another one."""
 
     def marks(ids_a, memories, **more):
-        return [message.mark for message in announcements(run_alignment(protocol, ids_a, IDS_P, memories=memories, **more))]
+        return [message.mark for message in introductions(run_alignment(protocol, ids_a, IDS_P, memories=memories, **more))]
 
     def memories(seed):
         return [MemoryOfOneRun(Randomness(bytes([seed, i]) * 16)) for i in range(2)]
@@ -81,7 +81,8 @@ def test_the_mark_stands_for_the_set_of_identifiers_and_the_peer(run_alignment, 
 @EVERY
 def test_every_message_is_of_a_known_kind_and_every_row_an_element(run_alignment, groups, protocol):
     run = run_alignment(protocol, IDS_A, IDS_P, group=groups["curve25519"])
-    allowed = {alignment_pb2.SetSize, session_pb2.Rows, session_pb2.Chunk, session_pb2.RowsEnd, session_pb2.PhaseEnd}
+    allowed = {alignment_pb2.Remembered, alignment_pb2.SetSize, session_pb2.Rows, session_pb2.Chunk, session_pb2.RowsEnd}
+    allowed.add(session_pb2.PhaseEnd)
     if protocol == "apsi":
         allowed.add(alignment_pb2.Obfuscation)
     assert {type(message) for spy in run.spies for message in spy.messages} == allowed

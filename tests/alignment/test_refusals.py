@@ -280,7 +280,7 @@ def test_a_mark_of_another_length(run_alignment, protocol, mark):
         message.mark = mark
         return message
 
-    run = run_alignment(protocol, IDS_A, IDS_P, greet={"passive": announce})
+    run = run_alignment(protocol, IDS_A, IDS_P, introduce={"passive": announce})
     assert isinstance(run.active, ProtocolError)
     assert f"a mark of {len(mark)} bytes" in run.active.message
     assert not run.spies[0].lists

@@ -11,9 +11,10 @@ from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, ProtocolError, StateError
 from vfl_node.settings import Obfuscation
-from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.generated.vfl.v1 import alignment_pb2, session_pb2
 
 IDS_A, IDS_P = [b"%d" % i for i in range(9)], [b"%d" % i for i in range(5, 12)]
+ROLES = ("active", "passive")
 LISTS = {  # each list's receiver
     "psu": {
         "step 3": "passive",
@@ -203,10 +204,32 @@ def test_dummies_of_another_memory_are_refused(attempt, loser, lose):
     np.testing.assert_array_equal(put_back.passive.rows, first.passive.rows)
 
 
-def test_without_dummies_nothing_of_the_job_depends_on_the_memory(attempt):
-    first = attempt("psu", padding=1)
-    again = attempt("psu", padding=1, memories=[MemoryOfOneRun(Randomness(bytes([7 + i]) * 32)) for i in range(2)])
-    np.testing.assert_array_equal(again.active.rows, first.active.rows)
+@EVERY
+def test_a_job_does_not_go_on_with_other_memories(attempt, protocol):
+    """What blinds a set comes from them: stored lists would be mixed with others."""
+    attempt(protocol)
+    run = attempt(protocol, memories=[MemoryOfOneRun(Randomness(bytes([7 + i]) * 32)) for i in range(2)])
+    assert {run.active.code, run.passive.code} <= {"E_STATE_LOST", "E_PEER_LOST"}
+    assert not run.lists
+    again = attempt(protocol)
+    assert isinstance(again.active, Alignment)
+
+
+@EVERY
+@pytest.mark.parametrize("loser", [0, 1], ids=ROLES)
+def test_a_lost_memory_is_noticed_before_any_size_leaves(run_alignment, protocol, loser):
+    """A new job of a node that an old backup was restored at: it would draw anew what its partner has seen the old draw of."""
+    memories = [MemoryOfOneRun(Randomness(bytes([i]) * 32)) for i in range(2)]
+    for job in ("first", "second"):
+        assert isinstance(run_alignment(protocol, IDS_A, IDS_P, memories=memories, job_id=job).active, Alignment)
+    lost = [MemoryOfOneRun(Randomness(bytes([7]) * 32)) if i == loser else memory for i, memory in enumerate(memories)]
+    run = run_alignment(protocol, IDS_A, IDS_P, memories=lost, job_id="third")
+    results = (run.active, run.passive)
+    assert (type(results[loser]), results[loser].code) == (StateError, "E_STATE_OLDER")
+    assert [type(message) for message in run.spies[loser].messages] == [alignment_pb2.Remembered]
+    assert not run.lists
+    blind = [MemoryOfOneRun(Randomness(bytes([i]) * 32)) for i in range(2)]  # both lost: nobody can know
+    assert isinstance(run_alignment(protocol, IDS_A, IDS_P, memories=blind, job_id="fourth").active, Alignment)
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -217,9 +240,8 @@ def test_a_choice_of_the_obfuscated_set_is_not_made_again_by_another_security_nu
     lose = ("folders", "memories") if lost else ("folders",)
     run = attempt("apsi", lose, obfuscation="private", wish=after)
     if lost:
-        assert (type(run.active), run.active.code) == (StateError, "E_REPLAY")
-        assert "step 7" in run.active.message
-        assert "step 8" not in run.lists
+        assert (type(run.active), run.active.code) == (StateError, "E_STATE_LOST")
+        assert not run.lists
     else:
         np.testing.assert_array_equal(run.lists["step 8"], first.lists["step 8"])
 
@@ -237,11 +259,11 @@ def test_an_extended_request_is_not_answered(attempt, stranger, protocol, step):
 
 
 @EVERY_ORACLE
-@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("pinned", ["by the job", "by the mark", "nowhere"])
 def test_a_request_with_another_end_is_not_answered_where_the_end_was_lost(
     attempt, monkeypatch, folders, stranger, protocol, step, pinned
 ):
-    """The receiver's file lost its last chunk, so the beginning it holds does not differ. The pin alone refuses."""
+    """The receiver's file lost its last chunk, so the beginning it holds does not differ. Either pin refuses alone."""
     monkeypatch.setattr("vfl_node.transport.channel.CHUNK_BYTES", 40)  # 4 elements
     attempt(protocol)
     folder = folders[("active", "passive").index(LISTS[protocol][step])]
@@ -250,9 +272,15 @@ def test_a_request_with_another_end_is_not_answered_where_the_end_was_lost(
     for answer in folder.glob(f"{step.replace(' ', '-')}-powers.*"):
         answer.unlink()
     (folder / f"{ORACLES[protocol, step].replace(' ', '-')}.rows").unlink(missing_ok=True)
-    run = attempt(protocol, () if pinned else ("pins",), change={step: last_replaced(stranger(protocol))})
+    lose = () if pinned == "by the job" else ("pins",)
+    if pinned == "nowhere":
+        monkeypatch.setattr("vfl_node.alignment.lists.Lists._first_of_this_mark", lambda self, name, digest: digest)
+    run = attempt(protocol, lose, change={step: last_replaced(stranger(protocol))})
     assert 4 <= {**run.spies[0].starts, **run.spies[1].starts}[step] < len(run.lists[step])
-    if pinned:
+    if pinned == "by the job":
         assert_replay(run, protocol, step)
+    elif pinned == "by the mark":
+        assert both(run, protocol, step)[0].code == "E_MARK"
+        assert ORACLES[protocol, step] not in run.lists
     else:
         assert ORACLES[protocol, step] in run.lists

@@ -254,7 +254,7 @@ class World:
             progress=life.progress,
             folder=self.lists(role),
             memory=self.memories[role],
-            limits=Limits.model_construct(min_set_size=0, max_set_size=100, inputs_per_peer=20),
+            limits=Limits.model_construct(min_set_size=0, max_set_size=100, inputs_per_peer=20, changes_per_peer=20),
             obfuscation=Obfuscation(),
         )
         return align(role, ALL[self.protocol], channel, party, group=life.group)
@@ -481,7 +481,7 @@ def test_another_list_is_refused(protocol, changed, tmp_path):
         result = world.attempt(seed=event)[honest]
         if held:
             assert isinstance(result, StateError)
-            assert result.code == "E_REPLAY"
+            assert result.code in ("E_REPLAY", "E_STATE_LOST")  # a mark of its own changes what we send, too
             refused += 1
     assert refused > 5
 
@@ -508,7 +508,8 @@ def test_stored_lists_are_of_the_same_identifiers(protocol, role, tmp_path):
         world = World(tmp_path / "forgotten", protocol)
         world.attempt({role: 60})
         world.memories[role] = MemoryOfOneRun(Randomness(bytes(32)))
-        assert "E_STATE_LOST" in [getattr(result, "code", "") for result in world.attempt().values()]
+        codes = {getattr(result, "code", "") for result in world.attempt().values()}
+        assert codes & {"E_STATE_LOST", "E_STATE_OLDER"}
 
 
 def test_a_peer_that_claims_to_hold_what_is_not_there_is_refused(tmp_path):

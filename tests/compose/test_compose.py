@@ -12,11 +12,14 @@ import functools
 import http.server
 import json
 import os
+import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +61,10 @@ class Compose:
     def board(self, service: str, path: str) -> Any:
         """JSON from a node's HTTP port, from this machine."""
         (published,) = self.inspect(service)["NetworkSettings"]["Ports"]["8080/tcp"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{published['HostPort']}{path}", timeout=10) as answer:
+        token = self.inside(service, "cat", "/state/token").stdout
+        address = f"http://127.0.0.1:{published['HostPort']}{path}"
+        asked = urllib.request.Request(address, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(asked, timeout=240) as answer:
             return json.load(answer)
 
     def wait(self, service: str, wanted: str) -> None:
@@ -126,7 +132,10 @@ def federation(build_environment: dict[str, str], tmp_path_factory: pytest.TempP
     on_host = {"build": {"network": "host"}}  # so that a build sees what is served on loopback
     services = dict.fromkeys(("setup", *NODES, "example", "asymmetric"), on_host)
     override.write_text(json.dumps({"services": services}))
-    compose = Compose({**build_environment, **{f"{name.upper()}_PORT": "0" for name in NODES}}, override)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        clinic = str(free.getsockname()[1])  # which the link that is printed names
+    ports = {f"{name.upper()}_PORT": "0" for name in NODES} | {"CLINIC_PORT": clinic}
+    compose = Compose({**build_environment, **ports}, override)
     try:
         compose("build")
         compose("up", "-d")
@@ -146,6 +155,20 @@ def test_example_ran_to_its_end(federation: Compose) -> None:
     assert report["alignment"]["ours"] == report["alignment"]["theirs"] == 512
     assert 512 < report["alignment"]["union"] < 569
     assert report["local_metrics"]["auc"] + 0.05 < report["metrics"]["auc"] <= 1
+
+
+def test_the_link_that_is_printed_opens_the_report_on_this_machine_once(federation: Compose) -> None:
+    printed = federation("logs", "--no-color", "example").stdout
+    (link,) = re.findall(r"its report: (http://127\.0\.0\.1:\S+)", printed)
+    door, _, fragment = link.partition("#")
+    ticket, to = fragment.removeprefix("ticket=").split("&to=")
+    with urllib.request.urlopen(door, data=ticket.encode(), timeout=240) as entered:
+        cookie = entered.headers["Set-Cookie"].partition(";")[0]
+    asked = urllib.request.Request(door.removesuffix("/login") + to, headers={"Cookie": cookie})
+    with urllib.request.urlopen(asked, timeout=240) as page:
+        assert "clinic-lab" in page.read().decode()
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(door, data=ticket.encode(), timeout=240)
 
 
 @pytest.mark.parametrize("node", NODES)

@@ -67,6 +67,9 @@ def test_the_coordinators_example_is_run_on_request_only() -> None:
     asymmetric = services["asymmetric"]
     assert asymmetric["profiles"] == ["asymmetric"]
     assert asymmetric["command"][:2] == ["submit", "/example/asymmetric.yaml"]
+    published = f"http://{services['clinic']['ports'][0].removesuffix(':8080')}"
+    for name in ("example", "asymmetric"):  # the link that is printed is the one of this machine
+        assert services[name]["command"][-2:] == ["--board", published]
     assert asymmetric["depends_on"] == {name: {"condition": "service_healthy"} for name in ROLES}
     assert services["example"]["depends_on"].keys() == {"clinic", "lab"}
 
@@ -96,7 +99,7 @@ class Setup:
 
     def __call__(self) -> dict[str, bytes]:
         """Run it as a new container would; every file in the volumes."""
-        subprocess.run(["sh", str(self._script)], env=self._environment, check=True, stdin=subprocess.DEVNULL, timeout=120)
+        subprocess.run(["sh", str(self._script)], env=self._environment, check=True, stdin=subprocess.DEVNULL, timeout=240)
         for left in (self._folder / "tmp").iterdir():
             subprocess.run(["rm", "-r", str(left)], check=True)
         files = (path for path in sorted(self.volumes.rglob("*")) if path.is_file())

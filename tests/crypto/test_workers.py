@@ -32,7 +32,7 @@ def test_the_earliest_failure_is_raised():
 
 
 def test_work_begins_at_the_call_and_runs_side_by_side():
-    meeting = threading.Barrier(2, timeout=30)
+    meeting = threading.Barrier(2, timeout=240)
 
     def meet(block):
         meeting.wait()
@@ -73,7 +73,7 @@ def test_an_abandoned_job_leaves_no_work_behind(abandon):
     done, gate = [], threading.Semaphore(2)  # the third block waits
 
     def pass_gate(block):
-        assert gate.acquire(timeout=30)
+        assert gate.acquire(timeout=240)
         done.append(1)
         return block
 
@@ -94,7 +94,7 @@ def test_a_failure_drops_the_rest():
         if block[0, 0] == 0:
             raise ValueError("first")
         done.append(1)
-        failed.wait(30)
+        failed.wait(240)
         return block
 
     workers = ThreadWorkers(2)
@@ -108,7 +108,7 @@ def test_a_failure_drops_the_rest():
 def finish(workers):
     """Return when all that was handed over before has been worked on or dropped."""
     threads = workers._pool._max_workers
-    meeting = threading.Barrier(threads, timeout=30)
+    meeting = threading.Barrier(threads, timeout=240)
 
     def meet(block):
         meeting.wait()

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from vfl_node.data import csv_file
 from vfl_node.data.identifiers import Identifiers, composite
+from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import MISSING, CategoricalColumn, NumericColumn, Table, read_table
-from vfl_node.errors import DataError
+from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 from vfl_node.job import IdForm
 from vfl_node.settings import Data
 
@@ -36,11 +37,13 @@ def read(
     id_form: IdForm | tuple[IdForm, ...] = "text",
     needs_label: bool = False,
     classes: int = 2,
+    at_least: int = 0,
     **settings: Any,
 ) -> Table:
     if content is not None:
         path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return read_table(Data(path=path, **settings), id_form=id_form, needs_label=needs_label, party="lab", classes=classes)
+    data = Data(path=path, **settings)
+    return read_table(data, id_form=id_form, needs_label=needs_label, party="lab", classes=classes, at_least=at_least)
 
 
 def numbers(table: Table, name: str) -> list[float]:
@@ -201,6 +204,28 @@ def test_a_label_beyond_the_classes_is_named_and_not_shown(file: Path, label: st
     assert caught.value.hint == "write every label as a whole number from 0 to 9; leave out rows without one"
 
 
+def test_too_few_records_are_refused_before_labels_and_columns_are_looked_at(file: Path) -> None:
+    """Else a peer would search for the rate of labels by the parts that are of one class."""
+    for content in (digits("1", "1"), digits("1", "x"), digits("0", "1")):
+        with pytest.raises(PolicyError) as caught:
+            read(file, content, needs_label=True, at_least=3)
+        assert caught.value.code == "E_TOO_FEW"
+        assert (caught.value.peer_code, caught.value.for_peer) == ("E_DATA", UNUSABLE_DATA)
+    assert len(read(file, digits("0", "1", "1"), needs_label=True, at_least=3)) == 3
+
+
+@pytest.mark.parametrize("form", ["nocase", "integer"])
+def test_a_table_is_the_same_set_of_records_in_every_form(file: Path, form: IdForm) -> None:
+    content = "id,x\n7,1\n08,2\n9,3\n"
+    first, other = read(file, content), read(file, content, id_form=form)
+    assert first.ids != other.ids
+    assert first.ids.digest() != other.ids.digest()
+    assert first.identity == other.identity == first.ids.digest()
+    assert read(file, "id,x\n9,0\n7,1\n08,2\n", id_form=form).identity == first.identity
+    assert read(file, "id,x\n7,1\n8,2\n9,3\n", id_form=form).identity != first.identity  # another spelling is another set
+    assert numbers(at_most(first, 2, b"key"), "x") == numbers(at_most(other, 2, b"key"), "x")
+
+
 @pytest.mark.parametrize(("classes", "hint"), [(2, "records of both classes"), (3, "records of two classes at least")])
 def test_one_class_alone_is_refused(file: Path, classes: int, hint: str) -> None:
     with pytest.raises(DataError) as caught:
@@ -307,6 +332,7 @@ def test_a_fault_is_named_with_its_place_and_shows_no_cell(file: Path, fault: st
     assert place in error.message
     assert error.hint or code == "E_EMPTY"
     assert "canary" not in str(error) + repr(error) + error.for_peer
+    assert (error.peer_code, error.for_peer) == ("E_DATA", UNUSABLE_DATA)  # the same of every fault
     assert str(file) not in error.for_peer
     assert error.__cause__ is None
     assert error.__context__ is None or error.__suppress_context__

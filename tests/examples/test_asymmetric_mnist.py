@@ -82,7 +82,7 @@ def results(out: Path) -> list[dict[str, Any]]:
 
 def weights(out: Path, xi: str) -> np.ndarray:
     tensors = [storage.load(out / f"xi-{xi}" / path / "model.safetensors")[0] for path in (".", "strong")]
-    return np.concatenate([tensor.numpy().ravel() for of in tensors for tensor in of.values()])
+    return np.concatenate([of[name].numpy().ravel() for of in tensors for name in sorted(of)])
 
 
 def check_curves(out: Path) -> None:

@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from typing import Any
 
 from vfl_node.cli import main
 from vfl_node.errors import DataError
-from vfl_node.node import meeting, party, preflight, service, store, work  # noqa: F401 - what a node imports once it runs
+from vfl_node.node import job_folder, meeting, party, preflight, service, store, work  # noqa: F401 - what a node imports once it runs
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
 
@@ -43,6 +44,7 @@ class Act:
     def __init__(self, folder: Path, name: str) -> None:
         self.folder = folder
         self.name = name
+        self.keeping = threading.Lock()
 
     def told(self, what: str) -> bool:
         return (self.folder / f"{self.name}-{what}").exists()
@@ -128,11 +130,15 @@ class Act:
         return part.randomness.derive("draw").bytes(8).hex()
 
     def keep(self, part: Any) -> None:
-        self.may_die("before its report")
-        part.folder.artefacts.mkdir(exist_ok=True)
-        part.folder.artefacts.joinpath("report.html").write_text("an act")
-        part.folder.artefacts.joinpath("report.json").write_text(json.dumps({"party": part.name, "drawn": self.drawn(part)}))
-        self.may_die("with its report")
+        with self.keeping:  # a coordinator's two conversations end at once
+            self.may_die("before its report")
+            part.folder.artefacts.mkdir(exist_ok=True)
+            part.folder.artefacts.joinpath("report.html").write_text("an act")
+            part.folder.artefacts.joinpath("report.json").write_text(
+                json.dumps({"party": part.name, "drawn": self.drawn(part)})
+            )
+            part.folder.seal()
+            self.may_die("with its report")
 
 
 def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
@@ -142,7 +148,7 @@ def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
     act = Act(folder, name)
     if act.told("other-version"):
         preflight.PROTOCOL_VERSION += 1
-    end, destroy = work.Work._end, store.JobFolder.destroy_secrets
+    end, destroy = work.Work._end, job_folder.JobFolder.destroy_secrets
 
     def ends(of: Any, state: Any, *error: Any) -> None:
         if state == "done":
@@ -154,6 +160,6 @@ def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
         destroy(of)
 
     work.conversations = act.conversations  # type: ignore[attr-defined]
-    work.Work._end, store.JobFolder.destroy_secrets = ends, destroys  # type: ignore[method-assign]
+    work.Work._end, job_folder.JobFolder.destroy_secrets = ends, destroys  # type: ignore[method-assign]
     sys.argv = ["vfl-node", *arguments]
     main()

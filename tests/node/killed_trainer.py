@@ -9,7 +9,6 @@ phase. Every job has the same seed at this party.
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from vfl_node.cli import main
-from vfl_node.node import service, store  # noqa: F401 - what a node imports once it runs
+from vfl_node.node import job_folder, service, store  # noqa: F401 - what a node imports once it runs
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.transport.channel import Channel
 
@@ -46,6 +45,6 @@ def run(folder: Path, arguments: list[str], log: Path) -> None:
 
     Channel.send = sends  # type: ignore[method-assign]
     FileCheckpoints.save = saves  # type: ignore[method-assign]
-    store.secrets = SimpleNamespace(token_bytes=lambda count: folder.name.encode().ljust(count), token_hex=secrets.token_hex)
+    job_folder.secrets = SimpleNamespace(token_bytes=lambda count: folder.name.encode().ljust(count))
     sys.argv = ["vfl-node", *arguments]
     main()

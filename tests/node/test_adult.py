@@ -15,6 +15,7 @@ from vfl_node.node.simulation import simulate
 EXAMPLE = Path(__file__).parents[2] / "examples" / "adult"
 
 
+@pytest.mark.slow
 @pytest.mark.data
 def test_census_income(shared_data: Path, tmp_path: Path) -> None:
     source = shared_data / "adult" / "adult.data.gz"

@@ -10,10 +10,11 @@ import pytest
 from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table, read_table
+from vfl_node.errors import PolicyError, VflError
+from vfl_node.node.job_folder import JobFolder
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part
 from vfl_node.node.simulation import simulate
-from vfl_node.node.store import JobFolder
 from vfl_node.report import Report
 from vfl_node.settings import Data, Settings
 
@@ -25,10 +26,10 @@ def table(trial: Any) -> Table:
     return read_table(Data(path=trial.lab), id_form="text", needs_label=False, party="lab")
 
 
-def part(trial: Any, table: Table, folder: Path, most: int | None, secret: bytes = b"s" * 32) -> Part:
+def part(trial: Any, table: Table, folder: Path, most: int | None, memory: MemoryOfOneRun | None = None) -> Part:
     settings = Settings(name="lab", role="passive", insecure_loopback=True, listen="127.0.0.1:0")
     job = trial.job(f"align: {{at_most: {most or 'null'}}}\n{LINES}")
-    memory = MemoryOfOneRun(Randomness(secret))
+    memory = memory or MemoryOfOneRun(Randomness(b"s" * 32))
     own = Randomness(folder.name.encode().ljust(32))
     progress = LiveProgress("job", Stop())
     return Part.on_this_machine(settings, job, "job", table, own, JobFolder(folder), progress, 1, memory)
@@ -37,7 +38,8 @@ def part(trial: Any, table: Table, folder: Path, most: int | None, secret: bytes
 def test_the_same_records_in_every_job_with_a_partner_and_the_whole_table_pinned(
     trial: Any, table: Table, tmp_path: Path
 ) -> None:
-    first, second = (part(trial, table, tmp_path / name, 100) for name in ("first", "second"))
+    memory = MemoryOfOneRun(Randomness(b"s" * 32))
+    first, second = (part(trial, table, tmp_path / name, 100, memory) for name in ("first", "second"))
     for made in (first, second):
         assert made.whole is table  # whose digest is the input's
         assert made.table is not None
@@ -45,9 +47,46 @@ def test_the_same_records_in_every_job_with_a_partner_and_the_whole_table_pinned
     assert first.table.ids == second.table.ids
     larger = part(trial, table, tmp_path / "larger", 120)
     assert set(first.table.ids) < set(larger.table.ids) < set(table.ids)
-    other = part(trial, table, tmp_path / "other", 100, b"o" * 32)
+    other = part(trial, table, tmp_path / "other", 100, MemoryOfOneRun(Randomness(b"o" * 32)))
     assert set(other.table.ids) != set(first.table.ids)
     assert part(trial, table, tmp_path / "all", None).table is table
+
+
+def test_a_partner_gets_one_part_of_a_table_whatever_jobs_say(trial: Any, table: Table, tmp_path: Path) -> None:
+    """Parts of 100, 99 and 98 lie within each other, and what two of them differ in is one record."""
+    memory = MemoryOfOneRun(Randomness(b"s" * 32))
+    part(trial, table, tmp_path / "first", 100, memory)
+    for number, most in enumerate((99, 98, 101, None)):
+        with pytest.raises(PolicyError) as caught:
+            part(trial, table, tmp_path / f"{number}", most, memory)
+        assert caught.value.code == "E_PROMISE"
+        assert "100 records of this table" in caught.value.message
+        assert "align.at_most: 100" in caught.value.hint
+        assert "100" not in caught.value.for_peer
+    assert part(trial, table, tmp_path / "again", 100, memory).table is not None
+    whole = MemoryOfOneRun(Randomness(b"s" * 32))
+    for name, most in (("none", None), ("many", 10_000), ("all", len(table))):  # three ways to say all
+        assert part(trial, table, tmp_path / name, most, whole).table is table
+
+
+def test_one_class_is_told_of_one_part_only(trial: Any, tmp_path: Path) -> None:
+    """A peer that submits one ``at_most`` after another learns of one part at most whether it is of one class."""
+    rare = read_table(Data(path=trial.clinic), id_form="text", needs_label=True, party="clinic")
+    assert rare.labels is not None
+    rare.labels[:] = 0
+    rare.labels[:2] = 1
+    memory, told = MemoryOfOneRun(Randomness(b"s" * 32)), []
+    for most in range(50, 60):
+        try:
+            taken = part(trial, rare, tmp_path / f"{most}", most, memory).table
+            told.append(taken and taken.labels is not None)
+        except VflError as error:
+            told.append((error.code, error.peer_code))
+    assert told[0] in (True, ("E_ONE_CLASS", "E_DATA"))
+    assert set(told[1:]) == {("E_PROMISE", "E_PROMISE")}
+    with pytest.raises(PolicyError, match="this node's minimum is 50") as caught:
+        part(trial, rare, tmp_path / "few", 49, MemoryOfOneRun(Randomness(b"s" * 32)))
+    assert (caught.value.code, caught.value.peer_code) == ("E_TOO_FEW", "E_DATA")
 
 
 def test_a_job_aligns_trains_and_reports_the_part(

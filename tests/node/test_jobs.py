@@ -16,11 +16,13 @@ from vfl_node.configuration import parse
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.job import Job
 from vfl_node.node import predictions, work
+from vfl_node.node.job_folder import Serving
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.predictions import FileTally
-from vfl_node.node.store import Record, Serving, Store
-from vfl_node.settings import Data, Settings
+from vfl_node.node.store import Record, Store
+from vfl_node.settings import Data, Limits, Settings
 from vfl_node.training.prediction import Served
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer
 
 ALIGN = "name: trial\nparties: {active: clinic, passive: lab}\n"
 TRAIN = ALIGN + "train: {bottom: [4], epochs: 1}\nserve: {to: active}\n"
@@ -60,6 +62,7 @@ class Node:
             listen="127.0.0.1:0",
             peers={"lab": {}},  # type: ignore[dict-item]
             insecure_loopback=True,
+            limits=Limits(min_set_size=1),
         )
         self.store = Store(folder / "state")
         self.peers = Absent()
@@ -78,6 +81,11 @@ class Node:
         assert record is not None
         return record.state
 
+    def stored(self, job_id: str) -> Record:
+        record = self.store.get(job_id)
+        assert record is not None
+        return record
+
     def trained(self) -> Record:
         """A job that says it has trained a model, of which something is missing."""
         record = self.store.update(self.store.add(self.job(TRAIN), submitter="clinic"), state="done")
@@ -86,7 +94,7 @@ class Node:
 
     @staticmethod
     def wait_until(condition: Callable[[], bool]) -> None:
-        limit = time.monotonic() + 10
+        limit = time.monotonic() + 240
         while not condition():
             assert time.monotonic() < limit, "did not happen in time"
             time.sleep(0.01)
@@ -164,7 +172,57 @@ def test_a_job_ends_though_its_report_cannot_be_written(node: Node) -> None:
     record = node.store.update(node.store.add(job, submitter="clinic"), state="failed", code="E_PEER_ABSENT")
     folder = node.store.job_folder(record)
     FileTally(folder).write(Served(256, batches=1))
-    (folder.path / "served.json").write_text("{")
+    (folder.path / "served").write_text("{")
     assert node.jobs.cancel(record.id).state == "cancelled"
     with pytest.raises(VflError, match="has already ended"):
         node.jobs.cancel(record.id)
+
+
+def test_a_job_in_which_the_process_died_twice_waits_for_its_owner(node: Node) -> None:
+    record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="running", attempt=1)
+    node.jobs.start()
+    node.wait_until(lambda: node.peers.asked == 1)  # once is not enough
+    node.wait_until(lambda: node.state(record.id) == "failed")
+    assert node.stored(record.id).deaths == 1
+    node.store.update(node.stored(record.id), state="running")
+    node.jobs = node.restarted()
+    node.jobs.start()
+    aside = node.stored(record.id)
+    assert (aside.state, aside.code, aside.resumable, aside.deaths) == ("failed", "E_QUARANTINED", True, 2)
+    offer = Notice(offer=Offer(job_id=record.id, submitter="lab", job_json=record.spec))
+    reply = node.jobs.hear("lab", offer)
+    assert reply is not None
+    assert (reply.offer_reply.accepted, reply.offer_reply.code) == (False, "E_QUARANTINED")  # a peer does not begin it either
+    assert node.peers.asked == 1
+    node.jobs.resume(record.id)
+    node.wait_until(lambda: node.peers.asked == 2)
+    assert node.stored(record.id).deaths == 0
+
+
+def test_a_pause_is_no_death(node: Node) -> None:
+    record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1, deaths=1)
+    node.jobs.start()
+    node.wait_until(lambda: node.peers.asked == 1)
+    assert node.stored(record.id).deaths == 1
+
+
+def test_a_damaged_row_is_listed_and_the_others_can_be_used(node: Node) -> None:
+    damaged, sound = (node.store.add(node.job(), submitter="clinic") for _ in range(2))
+    node.store._index._db.execute("UPDATE jobs SET spec = '{' WHERE id = ?", [damaged.id])
+    views = {view["id"]: view for view in node.jobs.views()}
+    assert views[damaged.id]["error"]["code"] == "E_STATE_CORRUPT"
+    assert views[sound.id]["state"] == "waiting"
+    for act in (node.jobs.resume, node.jobs.cancel):
+        with pytest.raises(VflError):
+            act(damaged.id)
+    node.jobs.start()
+    node.wait_until(lambda: node.peers.asked == 1)
+
+
+def test_a_pruned_job_is_not_begun_anew_by_a_peer(node: Node) -> None:
+    record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="done")
+    assert node.jobs.prune(days=None, keep=0, models=False, dry=False) == [record.id]
+    assert node.jobs.views() == []
+    reply = node.jobs.hear("lab", Notice(offer=Offer(job_id=record.id, submitter="lab", job_json=record.spec)))
+    assert reply is not None
+    assert (reply.offer_reply.accepted, reply.offer_reply.code) == (False, "E_JOB_ENDED")

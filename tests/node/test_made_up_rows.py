@@ -24,7 +24,7 @@ train:
   epochs: 4
   batch_size: 32
   learning_rate: 0.01
-  missing: {{labels: random-pos, features: jittered, calibration: train, shares: {{active: 0.6, passive: 0.6}}}}
+  missing: {{labels: random-pos, features: smoothed, calibration: train, shares: {{active: 0.6, passive: 0.6}}}}
 evaluate: {{test_fraction: 0.3}}
 """
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import shutil
 import stat
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from vfl_node.errors import PolicyError, StateError
-from vfl_node.node.partners import Partner
+from vfl_node.errors import PolicyError, StateError, UsageError
+from vfl_node.node.partners import Partner, accept_loss
 
 
 def mode(path: Path) -> int:
@@ -34,6 +36,98 @@ def test_nothing_is_readable_by_others_or_shown(tmp_path: Path) -> None:
         ("secret", "set.kept", "inputs", "trainings"), 0o600
     )
     assert repr(partner) == "Partner(lab)"
+
+
+def meet(one: Partner, other: Partner) -> None:
+    """What two nodes tell each other at the beginning of an alignment."""
+    for here, there in ((one, other), (other, one)):
+        here.check_not_older(there.seen)
+    begun = one.begin(), other.begin()
+    one.saw(begun[1])
+    other.saw(begun[0])
+
+
+@pytest.mark.parametrize("lost", [1, 3, "all"])
+def test_a_memory_that_is_older_than_the_peer_has_seen_is_noticed(tmp_path: Path, lost: int | str) -> None:
+    """As after a restored backup. Its owner accepts it, and nothing is stuck; without that, the loss stays noticed."""
+    clinic = Partner(tmp_path / "clinic", "lab")
+    for job in range(4):
+        meet(clinic, Partner(tmp_path / "lab", "clinic"))
+        if job + 1 == 4 - (lost if isinstance(lost, int) else 4):
+            shutil.copytree(tmp_path / "lab", tmp_path / "backup")
+    kept = tmp_path / "backup"
+    shutil.move(tmp_path / "lab", tmp_path / "newest")
+    if lost != "all":
+        shutil.copytree(kept, tmp_path / "lab")
+    for _ in range(2):
+        with pytest.raises(StateError) as caught:
+            meet(clinic, Partner(tmp_path / "lab", "clinic"))
+        assert caught.value.code == "E_STATE_OLDER"
+        assert "clinic has seen 4 alignments" in caught.value.message
+        assert "state/partners/clinic" in caught.value.hint
+        assert "vfl-node accept-loss clinic" in caught.value.hint
+        assert "4" not in caught.value.for_peer
+    shutil.copytree(tmp_path / "newest", tmp_path / "put back")
+    meet(clinic, Partner(tmp_path / "put back", "clinic"))  # the clinic has seen 5 by now
+    lab = Partner(tmp_path / "lab", "clinic")
+    with pytest.raises(StateError):
+        meet(clinic, lab)
+    assert accept_loss(tmp_path / "lab", "clinic") == 5
+    for _ in range(3):
+        meet(clinic, lab)
+    with pytest.raises(PolicyError):  # the loss counts as a changed set
+        lab.count_changes(b"first", 0)
+    lab.count_changes(b"first", 1)
+    with pytest.raises(UsageError, match="has not seen more"):
+        accept_loss(tmp_path / "lab", "clinic")
+
+
+def test_a_peer_that_claims_too_much_keeps_only_itself_away(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "clinic")
+    lab.begin()
+    for claim in (2, 2**62):
+        with pytest.raises(StateError):
+            lab.check_not_older(claim)
+        assert accept_loss(tmp_path, "clinic") == claim
+        lab.check_not_older(claim)
+        assert lab.begin() == claim + 1
+    Partner(tmp_path, "shop").check_not_older(0)
+    lab.check_not_older(2**62)
+
+
+def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    partner.keep("set", b"ids")
+    partner.begin()
+    partner.count_inputs(b"a", 1)
+    partner.count_changes(b"a", 1)
+    partner.count_trainings(b"a", "job", 1)
+    for path in (tmp_path / "lab").iterdir():
+        path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
+    again: list[Callable[[], object]] = [
+        lambda: partner.recall("set"),
+        partner.begin,
+        lambda: partner.count_inputs(b"b", 2),
+        lambda: partner.count_changes(b"b", 2),
+        lambda: partner.count_trainings(b"a", "other", 2),
+        lambda: Partner(tmp_path, "lab"),
+    ]
+    for read in again:
+        with pytest.raises(StateError) as caught:
+            read()
+        assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_changes_are_counted_from_the_first_pair_on(tmp_path: Path) -> None:
+    partner = Partner(tmp_path, "lab")
+    for digest in (b"one", b"two", b"one", b"three", b"two"):
+        partner.count_changes(digest, 2)
+    with pytest.raises(PolicyError) as caught:
+        Partner(tmp_path, "lab").count_changes(b"four", 2)
+    assert caught.value.code == "E_BUDGET"
+    assert "changed 2 times" in caught.value.message
+    assert "limits.changes_per_peer" in caught.value.hint
+    assert "2" not in caught.value.for_peer
 
 
 def test_a_damaged_secret_is_not_replaced(tmp_path: Path) -> None:
@@ -132,3 +226,12 @@ def test_trainings_over_a_set_are_counted_and_the_same_job_is_free(tmp_path: Pat
     assert Partner(tmp_path, "shop").count_trainings(b"set", "on", 1) == 1
     assert again.count_trainings(b"set", "on", 3) == 3
     assert again.count_trainings(b"another", "on", 3) == 2
+
+
+def test_a_memory_without_checksums_is_said_to_be_of_an_earlier_version(tmp_path: Path) -> None:
+    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "secret").write_bytes(b"s" * 32)
+    with pytest.raises(StateError, match="earlier vfl-node") as caught:
+        Partner(tmp_path, "lab")
+    assert caught.value.code == "E_STATE_VERSION"
+    assert (tmp_path / "lab" / "secret").read_bytes() == b"s" * 32

@@ -15,10 +15,11 @@ from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost, StateError, VflError
+from vfl_node.node import partners, party
+from vfl_node.node.job_folder import JobFolder
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.partners import Partner
 from vfl_node.node.party import Part, conversations
-from vfl_node.node.store import JobFolder
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -58,6 +59,7 @@ def small_chunks() -> Iterator[None]:
     """Lists in several chunks each."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Curve25519, "chunk_rows", 50)
+        patch.setattr(partners, "secrets", SimpleNamespace(token_bytes=lambda count: b"p" * count))  # so that runs compare
         yield
 
 
@@ -175,3 +177,23 @@ def test_another_table_is_refused_in_the_middle_of_an_alignment(trial: Any, ram:
     results = dict(zip(ROLES, attempt(other, ram, 2, job=JOBS["psu"])[0], strict=True))
     assert results[victim].code == "E_INPUT_CHANGED"
     assert isinstance(next(result for name, result in results.items() if name != victim), PeerLost)
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_a_job_goes_on_upon_the_device_where_it_began(
+    trial: Any, clean: tuple[list[Any], int], ram: Path, victim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that is not there any more, or another one, is never replaced silently: the result would have other bits."""
+    expected, frames = clean
+    with monkeypatch.context() as patch:
+        patch.setattr(party, "device_name", lambda _: "NVIDIA H200")
+        attempt(trial, ram, 1, victim, int(0.6 * frames))
+    results = dict(zip(ROLES, attempt(trial, ram, 2)[0], strict=True))
+    refusal = results["clinic"] if results["clinic"].code == "E_DEVICE" else results["lab"]
+    assert isinstance(refusal, StateError)
+    assert refusal.code == "E_DEVICE"
+    assert "computes on cpu" in refusal.message
+    assert "H200" not in refusal.for_peer
+    monkeypatch.setattr(party, "device_name", lambda _: "NVIDIA H200")
+    assert attempt(trial, ram, 3)[0] == [None, None]
+    assert outcome(ram) == expected

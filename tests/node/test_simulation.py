@@ -14,10 +14,10 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.job import Job
+from vfl_node.node.job_folder import JobFolder
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, conversations
 from vfl_node.node.simulation import simulate
-from vfl_node.node.store import JobFolder
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.grpc_channel import Dialer, NodeServer
@@ -67,7 +67,7 @@ def over_grpc(trial: Any, seeds: dict[str, Randomness], out: Path) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(240)
     dialer.close()
     server.stop()
     assert not failures

@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import stat
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +20,11 @@ from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.ledger import Learnt
 from vfl_node.models import storage
-from vfl_node.node.store import JobFolder, Record, Serving, Store
+from vfl_node.node import index
+from vfl_node.node.job_folder import SUMS, JobFolder, Serving
+from vfl_node.node.predictions import FileTally
+from vfl_node.node.store import Record, Store, now
+from vfl_node.training.prediction import Served
 from vfl_node.transport.channel import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
@@ -35,6 +43,31 @@ def test_a_reopened_store_knows_its_jobs(tmp_path: Path) -> None:
     assert again.get(record.id).job == JOB  # type: ignore[union-attr]
     assert again.get("none") is None
     again.close()
+
+
+def test_jobs_of_one_second_keep_their_order_whichever_changes(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    records = [store.add(JOB, submitter="clinic") for _ in range(3)]
+    for record in (records[1], records[0]):
+        store.update(record, state="paused", submitted=records[2].submitted)
+    assert [record.id for record in store.unfinished()] == [record.id for record in records]
+    store.close()
+
+
+def test_the_index_is_for_its_user_only_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        store = Store(tmp_path / "s")
+        store.add(JOB, submitter="clinic")
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "s").glob("jobs.sqlite*")}
+        assert modes == dict.fromkeys(("jobs.sqlite", "jobs.sqlite-wal", "jobs.sqlite-shm"), 0o600)
+        store.close()
+        (tmp_path / "s" / "jobs.sqlite").chmod(0o644)  # as an earlier release left it
+        store = Store(tmp_path / "s")
+        assert stat.S_IMODE((tmp_path / "s" / "jobs.sqlite").stat().st_mode) == 0o600
+        store.close()
+    finally:
+        os.umask(before)
 
 
 def test_a_record_names_every_party(tmp_path: Path) -> None:
@@ -57,6 +90,113 @@ def test_two_nodes_cannot_share_a_state_folder(tmp_path: Path) -> None:
     assert caught.value.code == "E_STATE_LOCKED"
     store.close()
     Store(tmp_path).close()
+
+
+def test_a_store_of_an_earlier_release_is_brought_up_to_date(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as old:
+        old.execute(index.MIGRATIONS[0][0])
+        row = ("old-1", "ötr", "clinic", JOB.canonical(), "done", 3, "then", None, None, "said é", None)
+        old.execute("INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        old.commit()
+    for _ in range(2):
+        store = Store(tmp_path)
+        (record,) = store.all()
+        assert (record.id, record.name, record.attempt, record.deaths, record.damaged) == ("old-1", "ötr", 3, 0, False)
+        assert record.job == JOB
+        store.close()
+
+
+def test_what_an_earlier_release_kept_without_checksums_is_said_to_be_of_it_and_never_removed(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    record = store.update(store.add(JOB, submitter="clinic"), state="done")
+    folder = store.job_folder(record)
+    folder.artefacts.mkdir()
+    for name in ("seed", "pins.json", "serving.json", "alignment.safetensors"):
+        (folder.path / name).write_bytes(bytes(32))
+    with pytest.raises(StateError, match="earlier vfl-node") as caught:
+        folder.seed(first=False)
+    assert caught.value.code == "E_STATE_VERSION"
+    store.destroy_secrets(record)  # as whenever the node starts
+    assert {path.name for path in folder.path.iterdir()} == {"artefacts", "serving.json", "alignment.safetensors"}
+    assert store.prune(days=None, keep=0, dry=True) == []
+    with pytest.raises(StateError, match="kept by an earlier") as caught:
+        _ = folder.serving
+    assert caught.value.code == "E_STATE_VERSION"
+    folder.serve_no_more()
+    assert folder.serving is None
+    store.close()
+
+
+def test_a_store_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path).close()
+    with closing(sqlite3.connect(tmp_path / "jobs.sqlite")) as db:
+        db.execute(f"PRAGMA user_version = {index.VERSION + 1}")
+    with pytest.raises(StateError, match="newer release") as caught:
+        Store(tmp_path)
+    assert caught.value.code == "E_STATE_VERSION"
+
+
+@pytest.mark.parametrize("change", ["state = 'done'", "attempt = attempt + 1", "spec = x'ff00'", "submitted = NULL || ''"])
+def test_a_row_that_is_damaged_is_shown_as_such_and_hides_no_other(tmp_path: Path, change: str) -> None:
+    store = Store(tmp_path)
+    first, second = (store.add(JOB, submitter="clinic") for _ in range(2))
+    folder = store.job_folder(first)
+    folder.seed()
+    with suppress(sqlite3.IntegrityError):
+        store._index._db.execute(f"UPDATE jobs SET {change} WHERE id = ?", [first.id])
+    if "NULL" in change:
+        store._index._db.execute("UPDATE jobs SET sha256 = 'x' WHERE id = ?", [first.id])
+    shown = {record.id: record for record in store.all()}
+    assert shown[second.id] == second
+    damaged = shown[first.id]
+    assert (damaged.state, damaged.code, damaged.damaged, damaged.parties) == ("failed", "E_STATE_CORRUPT", True, [])
+    assert not damaged.over  # what its folder holds stays for the owner to restore
+    assert not damaged.resumable
+    assert store.unfinished() == [second]
+    store.close()
+
+
+def test_any_byte_of_the_index_that_changes_is_named_or_does_no_harm(tmp_path: Path) -> None:
+    store = Store(tmp_path / "whole")
+    records = [store.add(JOB, submitter="clinic") for _ in range(3)]
+    expected = store.all()
+    store.close()
+    whole = (tmp_path / "whole" / "jobs.sqlite").read_bytes()
+    named, codes = 0, set()
+    for place in range(0, len(whole), 211):
+        data = bytearray(whole)
+        data[place] ^= 0x10
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        (folder / "jobs.sqlite").write_bytes(data)
+        try:
+            store = Store(folder)
+        except StateError as error:
+            codes.add(error.code)
+            named += 1
+            continue
+        found = store.all()
+        store.close()
+        if found != expected:
+            named += 1
+            assert any(record.damaged for record in found)
+            assert {record for record in found if not record.damaged} <= set(records)
+    assert named > 5
+    assert codes <= {"E_STATE_CORRUPT", "E_STATE_VERSION"}
+
+
+def test_a_state_folder_that_goes_away_is_noticed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state")
+    record = store.add(JOB, submitter="clinic")
+    (tmp_path / "state").rename(tmp_path / "elsewhere")
+    for act in (store.check_there, lambda: store.add(JOB, submitter="clinic"), lambda: store.update(record, state="running")):
+        with pytest.raises(StateError, match="is gone") as caught:
+            act()
+        assert caught.value.code == "E_STATE_LOST"
+    assert not (tmp_path / "state").exists()  # nor is it begun anew
+    (tmp_path / "elsewhere").rename(tmp_path / "state")
+    store.check_there()
+    store.close()
 
 
 def test_a_damaged_index_is_reported(tmp_path: Path) -> None:
@@ -122,42 +262,66 @@ def test_alignment_is_kept(tmp_path: Path) -> None:
 def test_an_alignment_of_another_version_is_refused(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     head = {"protocol": "psu", "group": "curve25519", "ours": 1, "theirs": 1, "intersection": 1, "learnt": ["in words"]}
-    about = {"alignment": json.dumps(head), "seconds": "1.0", "traffic": "{}"}
-    storage.save(folder.path / "alignment.safetensors", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
-    with pytest.raises(StateError, match="another version"):
-        folder.load_alignment()
+    for about in ({"alignment": json.dumps(head), "seconds": "1.0", "traffic": "{}"}, {}, {"alignment": "{"}):
+        storage.keep(folder.path / "alignment", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
+        with pytest.raises(StateError, match="another version") as caught:
+            folder.load_alignment()
+        assert caught.value.code == "E_STATE_VERSION"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        "null",
-        "\xff",
-        '{"input": 1, "encoder": "", "serving": ""}',
-        '{"input": "", "encoder": "", "serving": ""}',
-    ],
-)
-def test_what_predictions_need_is_read_whole_or_not_at_all(tmp_path: Path, text: str) -> None:
+def kept_files(folder: JobFolder) -> dict[str, Any]:
+    """Everything a job keeps for itself, by the name of its file: how it is read back."""
+    serving = Serving(input="0f" * 32, encoder="e", serving="s")
+    folder.seed()
+    folder.check("step", b"x")
+    folder.serve(serving)
+    folder.keep_request(b"id\na\n")
+    alignment = Alignment("psu", "curve25519", np.arange(3), 3, 3, 3, False, (), ())
+    folder.save_alignment(alignment, 1.0, Traffic())
+    FileTally(folder).write(Served(256, batches=1))
+    folder.artefacts.mkdir()
+    (folder.artefacts / "model.safetensors").write_bytes(b"weights")
+    folder.seal()
+    model = lambda: folder.artefact("model.safetensors")  # noqa: E731
+    return {
+        "seed": folder.seed,
+        "pins": lambda: folder.check("step", b"x"),
+        "serving": lambda: folder.serving,
+        "request": lambda: folder.request,
+        "alignment": folder.load_alignment,
+        "served": FileTally(folder).read,
+        "artefacts/model.safetensors": model,
+        f"artefacts/{SUMS}": model,
+    }
+
+
+def test_a_bit_that_flips_in_any_file_is_named(tmp_path: Path) -> None:
+    folder = JobFolder(tmp_path / "job")
+    readers = kept_files(folder)
+    assert {str(path.relative_to(folder.path)) for path in folder.path.rglob("*") if path.is_file()} == set(readers)
+    for name, read in readers.items():
+        read()
+        path = folder.path / name
+        whole = path.read_bytes()
+        for place in range(0, 8 * len(whole) - 8, 7):  # but for a line's end
+            damaged = bytearray(whole)
+            damaged[place // 8] ^= 1 << place % 8
+            path.write_bytes(damaged)
+            with pytest.raises(StateError) as caught:
+                read()
+            assert caught.value.code == "E_STATE_CORRUPT", name
+            assert str(tmp_path) not in caught.value.for_peer
+        path.write_bytes(whole)
+        read()
+
+
+def test_what_predictions_need_is_kept_or_not(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
     assert folder.serving is None
+    assert folder.request is None
     serving = Serving(input="0f" * 32, encoder="e", serving="s")
     folder.serve(serving)
     assert folder.serving == serving
-    (folder.path / "serving.json").write_text(text, encoding="latin-1")
-    with pytest.raises(StateError, match="is damaged") as caught:
-        _ = folder.serving
-    assert caught.value.code == "E_STATE_CORRUPT"
-
-
-def test_a_damaged_alignment_is_refused(tmp_path: Path) -> None:
-    folder = JobFolder(tmp_path / "job")
-    for about in ({}, {"alignment": "{"}):
-        storage.save(folder.path / "alignment.safetensors", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
-        with pytest.raises(StateError):
-            folder.load_alignment()
 
 
 def test_a_wish_to_cancel_lasts_until_the_job_has_ended(tmp_path: Path) -> None:
@@ -203,3 +367,55 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
 def test_what_may_go_on(state: str, code: str, resumable: bool) -> None:
     record = Record(id="a", name="a", submitter="a", spec="{}", state=state, code=code)  # type: ignore[arg-type]
     assert record.resumable is resumable
+
+
+def test_the_state_folder_becomes_private(tmp_path: Path) -> None:
+    """Also one that an owner made, with the mode that folders have by default."""
+    folder = tmp_path / "state"
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    Store(folder).close()
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+
+
+def test_jobs_that_have_ended_are_pruned_by_age_and_number(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    long_ago = "2020-01-01T00:00:00+00:00"
+
+    def job(state: str, **changes: Any) -> Record:
+        record = store.update(store.add(JOB, submitter="clinic"), state=state, **changes)
+        store.job_folder(record).artefacts.mkdir()
+        return record
+
+    old = job("done", finished=long_ago)
+    served = job("done", finished=long_ago)
+    store.job_folder(served).serve(Serving(input="0f" * 32, encoder="e", serving="s"))
+    resumable = job("failed", finished=long_ago, code="E_DISK_FULL")
+    running = job("running", submitted=long_ago)
+    newest = job("cancelled", finished=now())
+    assert store.prune(days=1, keep=None, dry=True) == [old.id]
+    assert len(store.all()) == 5
+    assert store.prune(days=1, keep=None) == [old.id]
+    assert not (tmp_path / "jobs" / old.id).exists()
+    assert {record.id for record in store.all()} == {served.id, resumable.id, running.id, newest.id}
+    assert store.pruned(old.id)
+    assert not store.pruned(newest.id)
+    assert store.prune(days=None, keep=0) == [newest.id]
+    assert store.prune(days=None, keep=0, models=True) == [served.id]
+    store.close()
+    again = Store(tmp_path)
+    assert {record.id for record in again.all()} == {resumable.id, running.id}
+    assert again.pruned(served.id)
+    again.close()
+
+
+def test_a_job_at_rest_is_small(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    record = store.add(JOB, submitter="clinic")
+    folder = store.job_folder(record)
+    kept_files(folder)
+    folder.serve_no_more()
+    store.end(replace(record, state="done"))
+    beside = [path for path in folder.path.rglob("*") if path.is_file() and folder.artefacts not in path.parents]
+    assert sum(path.stat().st_size for path in beside) < 20_000
+    store.close()

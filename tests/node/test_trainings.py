@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost, PolicyError
+from vfl_node.files import read_checked
+from vfl_node.node.job_folder import JobFolder
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.partners import Partner
 from vfl_node.node.party import Part, conversations
-from vfl_node.node.store import JobFolder
+from vfl_node.node.predictions import read_input
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -51,7 +52,7 @@ class Trainings:
                 settings,
                 self.trial.job(text),
                 job_id,
-                read_table(data, id_form="text", needs_label=name == "clinic", party=name),
+                read_input(settings, self.trial.job(text)),
                 Randomness(f"{job_id} {name}".encode().ljust(32)),
                 self.job_folder(job_id, name),
                 LiveProgress(job_id, Stop()),
@@ -67,7 +68,7 @@ class Trainings:
     def counted(self, name: str) -> int:
         """How many trainings ``name`` remembers with the other."""
         found = list((self.folder / "partners" / name).glob("*/trainings"))
-        return len(found[0].read_text().splitlines()) if found else 0
+        return len(read_checked(found[0]).splitlines()) if found else 0
 
     def said(self, job_id: str, name: str) -> str:
         """What its report says that anyone learnt of membership by training."""
@@ -167,6 +168,40 @@ def test_a_peer_that_changes_its_set_begins_no_new_count_and_who_changes_its_own
     trainings.files["lab"] = tmp_path / "lab.csv"
     trainings.files["lab"].write_text("".join(table.read_text().splitlines(keepends=True)[:-1]))
     assert trainings.run("third", trainings_per_set=1) == [None, None]
+
+
+def test_another_form_or_part_of_the_same_table_begins_no_new_count(trainings: Trainings) -> None:
+    """Three forms of id gave three trainings where one was allowed."""
+    for job_id, align in (("first", "{}"), ("second", "{id_form: nocase}"), ("third", "{at_most: 10000}")):
+        refused = trainings.run(job_id, f"align: {align}\n{TRAIN}", trainings_per_set=1)[1]
+        assert (getattr(refused, "code", None) == "E_BUDGET") == (job_id != "first"), refused
+        assert trainings.counted("lab") == 1
+
+
+def test_another_form_of_the_same_table_gets_no_other_obfuscated_set(trainings: Trainings) -> None:
+    """Three forms drew three sets, which had 90 of 160 records in common where 80 are shared."""
+    for job_id, form in (("first", "text"), ("second", "nocase"), ("third", "text")):
+        align = f"align: {{protocol: apsi, obfuscation: {{fraction: 0.9}}, id_form: {form}}}\n"
+        ended = trainings.run(job_id, align)
+        assert (getattr(ended[0], "code", None) == "E_PROMISE") == (form != "text"), ended
+    drawn = list((trainings.folder / "partners" / "clinic").glob("*/obfuscated-*.kept"))
+    assert len([path for path in drawn if not path.stem.endswith("-size")]) == 1
+    rows = [trainings.job_folder(job_id, "lab").load_alignment()[0].rows.tolist() for job_id in ("first", "third")]  # type: ignore[index]
+    assert rows[0] == rows[1]
+
+
+def test_dummies_are_the_same_in_every_form_and_never_less(trainings: Trainings) -> None:
+    assert trainings.run("first", "align: {protocol: psu, dummies: 100}\n") == [None, None]
+    for job_id, align in (
+        ("none", "{protocol: psu, dummies: 0}"),
+        ("form", "{protocol: psu, dummies: 100, id_form: nocase}"),
+        ("psi", "{protocol: psi}"),
+    ):
+        trainings.sent.clear()
+        refused = trainings.run(job_id, f"align: {align}\n")
+        assert [getattr(error, "code", None) for error in refused].count("E_PROMISE") >= 1
+        assert "SetSize" not in trainings.sent  # no size
+    assert trainings.run("again", "align: {protocol: psu, dummies: 100}\n") == [None, None]
 
 
 @pytest.mark.parametrize(

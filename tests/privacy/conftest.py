@@ -108,13 +108,12 @@ class Split:
         of the same distribution, a copy of nobody, the same every epoch.
         """
         randomness = Randomness(b"t" * 32)
-        world = randomness.torch()
-        x = torch.randn(self.rows, 6, generator=world)
-        y = (x[:, 0] > 0 if self.fits else torch.rand(self.rows, generator=world) < 0.3).float()
+        x = torch.from_numpy(randomness.derive("columns").normal((self.rows, 6)))
+        y = (x[:, 0] > 0 if self.fits else torch.from_numpy(randomness.derive("labels").uniform((self.rows,))) < 0.3).float()
         bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False)
         top = nn.utils.skip_init(nn.Linear, 16, 1)
         for part in (bottom, top):
-            initialise(part, randomness.derive("weights").torch())
+            initialise(part, randomness.derive("weights"))
         optimizer = torch.optim.Adam([*bottom.parameters(), *top.parameters()], lr=self.learning_rate)
         own = np.arange(self.rows)
         transcript = []
@@ -134,12 +133,12 @@ class Split:
 
     def gaussian(self, transcript: list[Batch]) -> list[Batch]:
         """FLORIST's weaker strategy: synthetic embeddings are normal, of variance (1/d)·max‖f(x)‖² over the real ones."""
-        noise = Randomness(b"n" * 32).torch()
+        noise = Randomness(b"n" * 32)
         replaced = []
         for batch in transcript:
             synthetic = torch.from_numpy(self.synthetic[batch.positions])
             sd = (batch.rows[~synthetic].square().sum(dim=1).max() / batch.rows.shape[1]).sqrt()
-            drawn = sd * torch.randn(batch.rows.shape, generator=noise)
+            drawn = sd * torch.from_numpy(noise.normal(tuple(batch.rows.shape)))
             rows: Tensor = torch.where(synthetic[:, None], drawn, batch.rows)
             replaced.append(Batch(batch.epoch, batch.positions, rows, batch.gradients))
         return replaced

@@ -23,7 +23,7 @@ def _one_thread() -> None:
 
 def bottom(seed: bytes, sizes: tuple[int, ...] = (64, 64), *, wide: bool = False) -> Bottom:
     network = Bottom(numeric=COLUMNS, cardinalities=(), embedding_size=1, sizes=sizes, wide=int(wide))
-    initialise(network, Randomness(seed).torch())
+    initialise(network, Randomness(seed))
     return network
 
 
@@ -33,7 +33,7 @@ def embed(network: Bottom, x: Tensor) -> Tensor:
 
 def attack(secret: Bottom, believed: Bottom, *, starts: int = 4) -> tuple[Tensor, Tensor]:
     """Largest error of a feature in each row, and the error the attacker sees."""
-    x = torch.randn(ROWS, COLUMNS, generator=Randomness(b"x" * 32).torch())
+    x = torch.from_numpy(Randomness(b"x" * 32).normal((ROWS, COLUMNS)))
     with torch.no_grad():
         received = embed(secret, x).double()
     network = believed.double()
@@ -41,7 +41,7 @@ def attack(secret: Bottom, believed: Bottom, *, starts: int = 4) -> tuple[Tensor
         lambda row: embed(network, row),
         received,
         width=COLUMNS,
-        generator=Randomness(b"a" * 32).torch(),
+        randomness=Randomness(b"a" * 32),
         starts=starts,
         iterations=30,
     )
@@ -67,15 +67,15 @@ def test_a_cut_layer_narrower_than_the_columns_does_not_determine_them() -> None
     assert (worst < 0.1).sum() <= 0.05 * ROWS
 
 
-def test_the_same_generator_gives_the_same_guess() -> None:
-    received = torch.rand(5, 16, dtype=torch.float64, generator=Randomness(b"x" * 32).torch())
+def test_the_same_randomness_gives_the_same_guess() -> None:
+    received = torch.from_numpy(Randomness(b"x" * 32).uniform((5, 16)))
     network = bottom(PUBLIC, (16,)).double()
     guesses = [
         invert(
             lambda row: embed(network, row),
             received,
             width=COLUMNS,
-            generator=Randomness(b"a" * 32).torch(),
+            randomness=Randomness(b"a" * 32),
             starts=2,
             iterations=5,
         )[0]

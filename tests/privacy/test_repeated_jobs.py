@@ -31,11 +31,11 @@ def job(number: int, *, same: bool) -> tuple[NDArray[np.int64], Randomness]:
 def twins(number: int, *, same: bool) -> NDArray[np.bool_]:
     """bool[OWN]: which of its records have an exact twin among the embeddings of one evaluation with nothing held out."""
     records, draws = job(number, same=same)
-    columns = torch.randn(OWN, 6, generator=Randomness(b"columns".ljust(32)).torch())
+    columns = torch.from_numpy(Randomness(b"columns".ljust(32)).normal((OWN, 6)))
     real = np.flatnonzero(~SYNTHETIC)
     source = np.where(SYNTHETIC[records], real[sampling(len(real), OWN, draws)], records)
     bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False)
-    initialise(bottom, Randomness(b"weights".ljust(32)).derive(str(number)).torch())  # secret, and others in each job
+    initialise(bottom, Randomness(b"weights".ljust(32)).derive(str(number)))  # secret, and others in each job
     with torch.no_grad():
         embedding = bottom(columns[source], torch.empty(OWN, 0, dtype=torch.int64))
     found = np.empty(OWN, dtype=np.bool_)

@@ -17,16 +17,16 @@ from vfl_node.training.costs import cost
 @pytest.mark.parametrize(
     ("align", "train", "evaluate"),
     [
-        ("psu", "epochs: 3", "{test_fraction: 0.3}"),
+        ("psu", "epochs: 3, bottom: [64]", "{test_fraction: 0.3}"),
         ("psi", "epochs: 2, model: wide_deep, bottom: [24]", "{test_fraction: 0.3, repeats: 2}"),
-        ("psu", "epochs: 2", "{test_fraction: 0}"),
+        ("psu", "epochs: 2, bottom: [64]", "{test_fraction: 0}"),
     ],
 )
 def test_bytes_and_batches_are_those_of_a_run(
     align: str, train: str, evaluate: str, trial: Any, tmp_path: Path, seeds: dict[str, Randomness]
 ) -> None:
     job = trial.job(
-        f"align: {{protocol: {align}}}\ntrain: {{bottom: [64], active_bottom: [4], top: [8], batch_size: 32, {train}}}\n"
+        f"align: {{protocol: {align}}}\ntrain: {{active_bottom: [4], top: [8], batch_size: 32, {train}}}\n"
         f"evaluate: {evaluate}"
     )
     simulate(job, trial.files, tmp_path, randomness=seeds)
@@ -55,7 +55,8 @@ def test_by_hand() -> None:
 def test_matched_metrics_cost_a_ciphertext_a_row_of_a_union() -> None:
     train, evaluate = Train(epochs=1), Evaluate(test_fraction=0.2)
     matched = evaluate.model_copy(update={"matched": True})
-    assert cost(train, matched, 1000, "psu").bytes - cost(train, evaluate, 1000, "psu").bytes == 200 * 768
+    assert cost(train, matched, 5000, "psu").bytes - cost(train, evaluate, 5000, "psu").bytes == 1000 * 768
+    assert cost(train, matched, 1000, "psu") == cost(train, evaluate, 1000, "psu")  # too few rows
     assert cost(train, matched, 1000, "psi") == cost(train, evaluate, 1000, "psi")
 
 

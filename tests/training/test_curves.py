@@ -29,7 +29,7 @@ def test_while_weights_stand_still_it_is_the_auc_that_evaluating_on_the_training
 
 
 def test_it_rises_as_the_model_learns_and_lies_above_chance(synthetic: Make, run: Any) -> None:
-    active, _ = run()(synthetic(600))
+    active, _ = run()(synthetic(1500))
     aucs = [epoch.auc for epoch in active.epochs]
     assert aucs == sorted(aucs)
     assert aucs[-1] > 0.75

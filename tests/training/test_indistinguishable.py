@@ -15,8 +15,8 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 STRATEGIES = [
     ("majority", "sampling"),
-    ("minority", "interpolated"),
-    ("random-pos", "jittered"),
+    ("minority", "smoothed"),
+    ("random-pos", "smoothed"),
     ("random-pred", "gaussian"),
     ("neighbors", "random"),
     ("majority", "naive"),
@@ -60,7 +60,7 @@ def test_the_form_of_the_conversation_does_not_depend_on_who_owns_what(
     assert steps[: 2 * trained] == ["Embedding", "Gradient"] * trained
 
 
-@pytest.mark.parametrize("features", ["sampling", "interpolated", "jittered"])
+@pytest.mark.parametrize("features", ["sampling", "smoothed"])
 def test_synthetic_rows_of_an_embedding_have_as_many_zeros_as_real_ones(
     synthetic: Callable[..., Any], run: Any, features: str
 ) -> None:

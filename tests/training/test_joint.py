@@ -35,8 +35,8 @@ def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
     model = Classifier(
         own.bottom(train, train.active_bottom) if own.width else None, architecture.top(widths=widths, sizes=train.top)
     )
-    initialise(model, ours.derive("weights/0").torch())
-    initialise(bottom, theirs.derive("weights/0").torch())
+    initialise(model, ours.derive("weights/0"))
+    initialise(bottom, theirs.derive("weights/0"))
     optimizer = OPTIMIZERS[train.optimizer]([*model.parameters(), *bottom.parameters()], lr=train.learning_rate)
     labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
     losses, aucs = [], []

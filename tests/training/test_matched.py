@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -26,22 +27,33 @@ from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.training import matched
-from vfl_node.training.matched import BINS, CELLS, LEAST, Matched, cells_of, least_rows, matched_active, matched_passive
+from vfl_node.training.matched import (
+    BINS,
+    LEAST,
+    Matched,
+    bins_of,
+    cells_of,
+    least_rows,
+    matched_active,
+    matched_passive,
+)
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, matched_pb2, session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
 
 NAMES = ("auc", "nll", "accuracy", "ace")
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
-ROWS = 400
+ROWS, CELLS = 400, 2 * BINS
 
 
 KEY_BITS = matched.KEY_BITS
 
 
 @pytest.fixture(autouse=True)
-def _small_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key that protects nothing, and all cells for few rows: the same arithmetic, and much quicker."""
     monkeypatch.setattr(matched, "KEY_BITS", 512)
+    monkeypatch.setattr(matched, "bins_of", lambda rows: BINS if rows else 0)
 
 
 @dataclass(frozen=True)
@@ -140,7 +152,7 @@ def in_the_clear(data: HeldOut, cells: NDArray[np.int64]) -> tuple[NDArray[np.fl
 def test_what_comes_out_is_what_counting_in_the_clear_gives() -> None:
     data = held_out()
     _, result = ran(data)
-    w, _ = in_the_clear(data, cells_of(data.labels, data.scores, data.clinic, LEAST))
+    w, _ = in_the_clear(data, cells_of(data.labels, data.scores, data.clinic, LEAST, BINS))
     own = w > 0
     y, p, w = data.labels[own], data.scores[own], w[own]
     assert result.rows == np.count_nonzero(data.both)
@@ -160,7 +172,7 @@ def test_with_a_key_of_the_size_that_is_used(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_estimate_is_that_of_the_matched_rows_and_not_of_all_owned_ones() -> None:
     """By the cells alone. Over 100 draws the bias was −.0006 (AUC) and +.003 (NLL), with a sd below .002."""
     data = held_out(10_000, owned=1)
-    w, _ = in_the_clear(data, cells_of(data.labels, data.scores, data.clinic, LEAST))
+    w, _ = in_the_clear(data, cells_of(data.labels, data.scores, data.clinic, LEAST, BINS))
     exact = metrics.compute(NAMES, data.labels[data.lab], data.scores[data.lab], data.scores[data.lab])
     everywhere = metrics.compute(NAMES, data.labels, data.scores, data.scores)
     for name, margin in {"auc": 0.005, "nll": 0.015, "accuracy": 0.005, "ace": 0.01}.items():
@@ -211,7 +223,7 @@ def test_cells_are_ranges_of_one_label_and_never_small(seed: int, rows: int, lea
     rng = np.random.default_rng(seed)
     labels = (rng.random(rows) < rng.random()).astype(np.float32)
     scores, owned = rng.integers(0, distinct, rows) / distinct, rng.random(rows) < 0.8
-    cells = cells_of(labels, scores, owned, least)
+    cells = cells_of(labels, scores, owned, least, BINS)
     enough = min(np.count_nonzero(owned & (labels == label)) for label in (0, 1)) >= least
     assert np.array_equal(cells < CELLS, owned & enough)
     for label in (0, 1) if enough else ():
@@ -247,7 +259,7 @@ def uniformity(opened: list[int], modulus: int) -> float:
 
 def test_what_the_passive_party_decrypts_are_counts_only_without_the_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     data = held_out()
-    _, counts = in_the_clear(data, cells_of(data.labels, data.scores, data.clinic, LEAST))
+    _, counts = in_the_clear(data, cells_of(data.labels, data.scores, data.clinic, LEAST, BINS))
     run, _ = ran(data)
     opened = run.opened()
     assert uniformity(opened, run.private.public.n) < 1.95
@@ -307,7 +319,7 @@ def test_sums_are_recognised_by_their_ciphertexts_only_without_noise(blinded: bo
     run, _ = ran(data)
     public = run.private.public
     flags = run.column("lab")
-    cells = cells_of(data.labels, data.scores, data.clinic, LEAST)
+    cells = cells_of(data.labels, data.scores, data.clinic, LEAST, BINS)
     guesses = {int(public.integers(homomorphic.total(public, flags[cells == cell]))[0] % public.n) for cell in np.unique(cells)}
     seen = {int(number % public.n) for number in public.integers(run.column("clinic"))}
     used = len(np.unique(cells[cells < CELLS]))
@@ -386,6 +398,47 @@ def test_an_answer_has_no_more_bits_than_a_count() -> None:
     spelling = [[(row, 1 << row) for row in range(ROWS)]] * CELLS  # every flag, as a bit of one number
     answer, _ = ask(data, spelling, MemoryPins())
     assert set(answer) == {sum(int(flag) << row for row, flag in enumerate(data.lab)) % (ROWS + 1)}
+
+
+def flags_read(data: HeldOut) -> int:
+    """How many of the lab's flags an active party reads that departs from the protocol as far as it can."""
+    rows = len(data.lab)
+    cells, each = 2 * matched.bins_of(rows), (rows + 1).bit_length() - 1
+    if not cells:
+        _, result = ran(data)
+        assert result == Matched(dict.fromkeys(NAMES), None)
+        return 0
+    chosen = [[(row, 1 << bit) for bit, row in enumerate(range(cell * each, (cell + 1) * each))] for cell in range(cells)]
+    answer, problem = ask(data, [[(row, factor) for row, factor in cell if row < rows] for cell in chosen], MemoryPins())
+    assert problem is None
+    found = np.array([value >> bit & 1 for value in answer for bit in range(each)][:rows])
+    assert (found == data.lab[: len(found)]).all()
+    return len(found)
+
+
+def test_a_party_that_departs_from_the_protocol_reads_an_eighth_of_the_flags_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, more = held_out(170), held_out(1000)
+    assert (flags_read(few), flags_read(more)) == (170, 540)  # with 60 cells whatever the rows
+    monkeypatch.setattr(matched, "bins_of", bins_of)
+    assert (flags_read(few), flags_read(more)) == (0, 108)
+
+
+@given(st.integers(0, 10**6))
+def test_cells_hold_a_bit_for_eight_rows_at_most(rows: int) -> None:
+    cells = 2 * bins_of(rows)
+    assert cells * math.log2(rows + 1) <= rows / 8
+    assert (cells == 0) == (rows < 800)
+    assert cells == 0 or 10 <= cells <= 60
+
+
+def test_too_few_rows_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matched, "bins_of", bins_of)
+    run, result = ran(held_out(799))
+    assert result == Matched(dict.fromkeys(NAMES), None)
+    assert run.sent == {"clinic": [], "lab": []}
+    run, result = ran(held_out(800, owned=1))
+    assert len(run.column("clinic")) == 10
+    assert result.rows == np.count_nonzero(held_out(800, owned=1).lab)
 
 
 def test_another_request_in_a_later_attempt_is_refused() -> None:
@@ -490,10 +543,14 @@ def test_another_number_of_cells_is_refused(cells: list[Any]) -> None:
 # --- the ledger ---
 
 
-def test_the_ledger_says_what_each_party_learns() -> None:
-    counts, flags = matched.active_learns("lab", 400)
-    assert (counts.what, counts.count) == ("matched rows", CELLS)
-    assert (flags.what, flags.count) == ("encrypted membership", 400)
+def test_the_ledger_says_what_each_party_learns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matched, "bins_of", bins_of)
+    counts, flags = matched.active_learns("lab", 1000)
+    assert (counts.what, counts.count) == ("matched rows", 12)
+    assert "it could have learnt 119 bits instead: of so many of the 1000 held-out records" in counts.text
+    assert (flags.what, flags.count) == ("encrypted membership", 1000)
+    (none,) = matched.active_learns("lab", 400)
+    assert (none.what, none.count) == ("matched rows", 0)
     (nothing,) = matched.passive_learns("clinic")
     assert (nothing.what, nothing.count) == ("matched rows", 0)
     assert all("lab" in entry.text for entry in (counts, flags))

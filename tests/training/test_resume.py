@@ -69,7 +69,7 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
         assert getattr(ours, name) == getattr(theirs, name), name
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("sgd", marks=pytest.mark.slow)])
 def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
     synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], optimizer: str
 ) -> None:
@@ -89,7 +89,7 @@ def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
 
 
 @pytest.mark.parametrize(
-    ("labels", "features"), [("random-pred", "random"), ("neighbors", "gaussian"), ("random-pos", "interpolated")]
+    ("labels", "features"), [("random-pred", "random"), ("neighbors", "gaussian"), ("random-pos", "smoothed")]
 )
 def test_what_is_drawn_in_every_step_or_averaged_over_steps_goes_on_as_well(
     synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], labels: str, features: str

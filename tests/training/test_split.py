@@ -60,7 +60,7 @@ def test_training_leaves_the_global_generators_alone(synthetic: Make, run: Any) 
 
 
 def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
-    parties = synthetic(400)
+    parties = synthetic(1000)
     both = run()
     active, passive = both(parties)
     training, testing = both.schedule(parties).split(0, 0.2)

@@ -63,7 +63,7 @@ def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Al
     return run
 
 
-@pytest.mark.parametrize("protocol", ["psu", "psi"])
+@pytest.mark.parametrize("protocol", ["psu", pytest.param("psi", marks=pytest.mark.slow)])
 def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, protocol: str) -> None:
     parties = clinic_and_lab
     views = aligned(protocol, parties.clinic, parties.lab)
@@ -81,7 +81,7 @@ def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, p
 
 
 @pytest.mark.parametrize("told", [True, False])
-@pytest.mark.parametrize("protocol", ["psu", "psi"])
+@pytest.mark.parametrize("protocol", ["psu", pytest.param("psi", marks=pytest.mark.slow)])
 def test_both_parties_reports_say_the_same_of_each(
     synthetic: Callable[..., Any], run: Any, aligned: Any, protocol: str, told: bool
 ) -> None:

@@ -167,7 +167,7 @@ def node(serve: Serve, clinic: tls.Credentials) -> Node:
 def pipes(node: Node, lab: tls.Credentials) -> Iterator[tuple[StreamPipe, StreamPipe]]:
     """Both ends of one conversation: the dialling lab's, the serving clinic's."""
     dialling = node.dialer(lab).converse("job-1")
-    serving = node.pipes.get(timeout=5)
+    serving = node.pipes.get(timeout=240)
     yield dialling, serving
     dialling.cancel(VflError("the test is over"))
     dialling.close()
@@ -200,7 +200,7 @@ class World:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(240)
             assert not thread.is_alive(), "a party hangs"
         return results
 

@@ -12,9 +12,11 @@ import pytest
 from vfl_node.errors import DataError, Paused, PeerError, PeerLost, ProtocolError, StateError, UsageError
 from vfl_node.transport import channel as contract
 from vfl_node.transport import memory
+from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
+from vfl_node.transport.generated.vfl.v1.alignment_pb2 import Held, SetSize
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, Frame, PhaseEnd, Rows, RowsEnd
+from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Tensor
 
 
 def rows_of(count: int, width: int = 32) -> np.ndarray:
@@ -122,6 +124,13 @@ def test_a_body_that_does_not_parse_is_refused(world) -> None:
 
 def column(*messages: Any) -> list[Frame]:
     return [frame(message, sequence=index) for index, message in enumerate(messages)]
+
+
+def test_a_message_larger_than_its_type_may_be_is_refused(world) -> None:
+    bloated = frame(SetSize(count=5, held=[Held()] * 33))
+    error = world.play(put(world.first, bloated), receive_size(world.second))[1]
+    assert isinstance(error, ProtocolError)
+    assert error.code == "E_SIZE"
 
 
 def test_a_column_goes_on_where_an_earlier_attempt_stopped(world) -> None:
@@ -241,7 +250,7 @@ def test_the_reason_of_a_peer_that_left_reaches_one_that_only_sends(world) -> No
 
 def test_a_message_larger_than_allowed_is_not_sent(world) -> None:
     async def send(channel: Channel) -> None:
-        await channel.send(Chunk(rows=bytes(contract.MAX_FRAME_BYTES)))
+        await channel.send(Embedding(tensor=Tensor(data=bytes(MAX_FRAME_BYTES))))
 
     error, other = world.play(send(world.first), swap(world.second, 4))
     assert isinstance(error, UsageError)
@@ -250,15 +259,15 @@ def test_a_message_larger_than_allowed_is_not_sent(world) -> None:
 
 
 def test_the_largest_message_arrives(world) -> None:
-    size = contract.MAX_FRAME_BYTES - 200
+    size = MAX_FRAME_BYTES - 200
 
     async def send(channel: Channel) -> None:
         async with channel.phase("size"):
-            await channel.send(Chunk(rows=bytes(size)))
+            await channel.send(Embedding(tensor=Tensor(data=bytes(size))))
 
     async def receive(channel: Channel) -> int:
         async with channel.phase("size"):
-            return len((await channel.receive(Chunk)).rows)
+            return len((await channel.receive(Embedding)).tensor.data)
 
     assert world.play(send(world.first), receive(world.second))[1] == size
 

@@ -21,8 +21,7 @@ DTYPES = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
     seed=st.binary(min_size=32, max_size=32),
 )
 def test_round_trip(dtype: torch.dtype, shape: list[int], seed: bytes) -> None:
-    generator = Randomness(seed).torch()
-    tensor = (torch.randn(shape, generator=generator, dtype=torch.float64) * 1e6).to(dtype)
+    tensor = (torch.from_numpy(Randomness(seed).normal(tuple(shape))).double() * 1e6).to(dtype)
     message = training_pb2.Tensor.FromString(encode(tensor).SerializeToString())
     found = decode(message, dtype=dtype, shape=shape)
     assert found.dtype == dtype

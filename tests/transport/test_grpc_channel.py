@@ -19,11 +19,12 @@ import grpc
 import pytest
 from cryptography import x509
 
-from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, PolicyError, UsageError, VflError
+from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.transport import grpc_channel, streams, tls
-from vfl_node.transport.channel import MAX_FRAME_BYTES, Channel, run
+from vfl_node.transport.bounds import MAX_FRAME_BYTES
+from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Frame, Notice
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Frame, Notice, Offer
 from vfl_node.transport.grpc_channel import Dialer, NodeServer, StreamPipe
 
 NOW = datetime.now(timezone.utc)
@@ -43,7 +44,7 @@ def put(pipe: StreamPipe, frame: Frame) -> None:
 
 def test_both_ends_know_each_other_by_certificate(node, lab) -> None:
     pipe = node.dialer(lab, own="bank").converse("job-1")  # what a caller says of itself does not count
-    serving = node.pipes.get(timeout=5)
+    serving = node.pipes.get(timeout=240)
     assert serving.peer == "lab"
     put(pipe, Frame(sequence=7))
     assert get(serving).sequence == 7
@@ -54,7 +55,7 @@ def test_both_ends_know_each_other_by_certificate(node, lab) -> None:
 
 def test_a_link_carries_notices_both_ways(node, lab) -> None:
     link = node.dialer(lab).link()
-    serving = node.links.get(timeout=5)
+    serving = node.links.get(timeout=240)
     link.send(Notice(beat=Beat()))
     assert serving.receive(5) == Notice(beat=Beat())
     serving.send(Notice(cancel=Cancel(job_id="job-1")))
@@ -121,7 +122,7 @@ def test_a_server_whose_certificate_does_not_hold_is_not_spoken_to(serve, certif
 def test_a_caller_without_a_certificate_gets_nowhere(node, certificates) -> None:
     options = [("grpc.ssl_target_name_override", "clinic.trial.vfl")]
     with grpc.secure_channel(node.address, grpc.ssl_channel_credentials(certificates.authority), options) as channel:
-        call = channel.stream_stream(METHOD)(iter([b""]), metadata=[("vfl-party", "lab"), ("vfl-job", "job-1")], timeout=5)
+        call = channel.stream_stream(METHOD)(iter([b""]), metadata=[("vfl-party", "lab"), ("vfl-job", "job-1")], timeout=240)
         with pytest.raises(grpc.RpcError):
             next(call)
     assert node.pipes.empty()
@@ -151,7 +152,7 @@ def test_tls_1_2_is_denied(node, lab, version: ssl.TLSVersion) -> None:
     host, _, port = node.address.rpartition(":")
     answer = b""
     with (
-        socket.create_connection((host, int(port)), timeout=5) as plain,
+        socket.create_connection((host, int(port)), timeout=240) as plain,
         context.wrap_socket(plain, server_hostname="clinic.trial.vfl") as secure,
     ):
         secure.sendall(hello + headers)
@@ -173,7 +174,7 @@ def test_a_renewed_certificate_is_shown_without_a_restart(serve, certificates, l
         context.load_cert_chain(lab.files.certificate, lab.files.key)
         host, _, port = node.address.rpartition(":")
         with (
-            socket.create_connection((host, int(port)), timeout=5) as plain,
+            socket.create_connection((host, int(port)), timeout=240) as plain,
             context.wrap_socket(plain, server_hostname="clinic.trial.vfl") as secure,
         ):
             return x509.load_der_x509_certificate(secure.getpeercert(binary_form=True) or b"").serial_number
@@ -202,7 +203,7 @@ def test_a_renewed_certificate_is_used_for_the_next_call(node, certificates) -> 
 def test_plaintext_on_loopback_goes_by_the_callers_word(serve) -> None:
     node = serve(None)
     pipe = node.dialer(None).converse("job-1")
-    assert node.pipes.get(timeout=5).peer == "lab"
+    assert node.pipes.get(timeout=240).peer == "lab"
     pipe.close()
     with pytest.raises(PeerError, match="expected a peer of clinic, got spiffe://trial/party/eve"):
         node.dialer(None, own="eve").converse("job-1")
@@ -266,7 +267,41 @@ def test_a_defect_of_the_owner_is_told_without_its_text(monkeypatch, node, lab) 
         node.dialer(lab).converse("job-1")
     assert caught.value.code == "E_INTERNAL"
     assert "canary" not in str(caught.value)
-    assert shown.get(timeout=5).exc_type is RuntimeError  # this side sees it
+    assert shown.get(timeout=240).exc_type is RuntimeError  # this side sees it
+
+
+def test_refused_calls_on_one_connection_wedge_nothing_and_become_slow(monkeypatch, node, lab, certificates) -> None:
+    """A peer's and a stranger's: none hangs, each holds a place of its own party only, and others are answered at once."""
+    monkeypatch.setattr(grpc_channel, "REFUSED_PAUSE_S", 0.01)
+    monkeypatch.setattr(grpc_channel, "REFUSED_WITHIN_S", 1000.0)
+    held: list[str] = []
+    slow_down = node.server._stopping.wait
+    monkeypatch.setattr(node.server._stopping, "wait", lambda seconds: held.append("held") or slow_down(seconds))
+    node.refuse = [PolicyError("no", code="E_NOT_WAITING", for_peer="not now")]
+    stranger = certificates.good("eve")
+    for who, told in ((lab, grpc.StatusCode.FAILED_PRECONDITION), (stranger, grpc.StatusCode.PERMISSION_DENIED)):
+        held.clear()
+        channel = node.dialer(who)._channel(20)
+        statuses = [refused_call(channel) for _ in range(2 * grpc_channel.REFUSED_FREELY)]
+        # Some few meet the library before it is done with the last; none waits for a collection of garbage.
+        assert set(statuses) <= {told, grpc.StatusCode.UNAVAILABLE}
+        assert statuses.count(told) >= 1.5 * grpc_channel.REFUSED_FREELY, statuses
+        assert len(held) >= statuses.count(told) - grpc_channel.REFUSED_FREELY
+        channel.close()
+    node.refuse = []
+    for own in ("lab", "bank"):
+        node.dialer(certificates.good(own)).converse("job-1").close()
+    assert all(count == 0 for party, count in node.server._streams.items() if party not in ("lab", "bank"))
+
+
+def refused_call(channel: Any) -> Any:
+    """The status of a call whose caller says nothing and never hangs up by itself."""
+    never = threading.Event()
+    call = channel.stream_stream(METHOD)(iter(lambda: never.wait() and b"", b"x"), metadata=[("vfl-job", "job-1")], timeout=240)
+    with pytest.raises(grpc.RpcError) as caught:
+        next(call)
+    never.set()
+    return caught.value.code()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("job_id", ["", "../x", "/etc/passwd", "C:x", "JOB", "a" * 64])
@@ -323,7 +358,7 @@ def test_a_restarted_peer_is_reached_at_once(serve, clinic, lab) -> None:
         dialer.converse("job-1")
     again = serve(clinic, address=node.address)
     dialer.converse("job-1").close()
-    assert again.pipes.get(timeout=5).peer == "lab"
+    assert again.pipes.get(timeout=240).peer == "lab"
 
 
 # Bounds.
@@ -333,7 +368,7 @@ def test_put_waits_when_the_peer_does_not_read(monkeypatch, node, lab) -> None:
     """What is under way stays within the two queues and gRPC's own windows."""
     monkeypatch.setattr(streams, "QUEUE_BYTES", 4 << 20)
     pipe = node.dialer(lab).converse("job-1")
-    serving = node.pipes.get(timeout=5)
+    serving = node.pipes.get(timeout=240)
     frame = Frame(body=bytes(1 << 20))
     sent = 0
 
@@ -358,14 +393,14 @@ def test_put_waits_when_the_peer_does_not_read(monkeypatch, node, lab) -> None:
         assert len(get(serving).body) == 1 << 20
     assert sent > seen
     pipe.cancel(Cancelled("enough"))
-    thread.join(5)
+    thread.join(240)
     assert not thread.is_alive()
     serving.close()
     pipe.close()
 
 
 def test_one_party_cannot_take_every_stream(monkeypatch, node, certificates, lab) -> None:
-    monkeypatch.setattr(grpc_channel, "STREAMS_PER_PARTY", 2)
+    monkeypatch.setattr(node.server, "_streams_per_party", 2)
     dialer = node.dialer(lab)
     pipes = [dialer.converse("job-1"), dialer.converse("job-2")]
     with pytest.raises(PeerError, match="2 streams") as caught:
@@ -392,19 +427,80 @@ def raw_call(node: Any, credentials: tls.Credentials, data: bytes, **options: An
         yield data
         hold.wait(10)
 
-    call = channel.stream_stream(METHOD)(requests(), metadata=[("vfl-job", "job-9"), ("vfl-party", "lab")], timeout=20)
+    call = channel.stream_stream(METHOD)(requests(), metadata=[("vfl-job", "job-9"), ("vfl-party", "lab")], timeout=240)
     return call, hold, channel
 
 
 def test_an_oversize_message_ends_only_its_own_conversation(node, lab, pipes) -> None:
-    _call, hold, channel = raw_call(node, lab, bytes(MAX_FRAME_BYTES + 1))
-    victim = node.pipes.get(timeout=5)
+    _call, hold, channel = raw_call(node, lab, bytes(streams.PIECE_BYTES + 1))
+    victim = node.pipes.get(timeout=240)
     with pytest.raises(PeerLost):
         get(victim)
     hold.set()
     channel.close()
     put(pipes[0], Frame(sequence=5))
     assert get(pipes[1]).sequence == 5
+
+
+def test_a_frame_that_would_be_too_large_is_refused_by_its_first_piece(node, lab) -> None:
+    frame = Frame(body=bytes(MAX_FRAME_BYTES)).SerializeToString()
+    _call, hold, channel = raw_call(node, lab, frame[: streams.PIECE_BYTES])
+    with pytest.raises(ProtocolError) as caught:
+        get(node.pipes.get(timeout=240))
+    assert caught.value.code == "E_SIZE"
+    hold.set()
+    channel.close()
+
+
+def test_a_large_frame_arrives_in_pieces(pipes) -> None:
+    dialling, serving = pipes
+    body = bytes(range(256)) * (20 << 12)  # more than may wait at either end
+    thread = threading.Thread(target=put, args=(dialling, Frame(body=body, sequence=3)))
+    thread.start()
+    arrived = get(serving)
+    thread.join()
+    assert (arrived.sequence, arrived.body) == (3, body)
+    put(dialling, Frame(sequence=4))
+    assert get(serving).sequence == 4
+
+
+def test_nothing_is_read_before_a_conversation_is_wanted(serve, clinic, lab) -> None:
+    """What a caller sends waits in the windows of its connection, not in this node's memory."""
+    node = serve(clinic)
+    wanted, asked = threading.Event(), threading.Event()
+
+    waiting: list[StreamPipe] = []
+
+    def hold(_party: str, _job: str, pipe: StreamPipe) -> None:
+        waiting.append(pipe)
+        asked.set()
+        assert wanted.wait(10)
+        node.pipes.put(pipe)
+
+    node.server._on_converse = hold
+    _call, end, channel = raw_call(node, lab, Frame(body=bytes(1 << 10)).SerializeToString())
+    assert asked.wait(5)
+    time.sleep(0.05)
+    assert not waiting[0]._inbox
+    wanted.set()
+    assert len(get(node.pipes.get(timeout=240)).body) == 1 << 10
+    end.set()
+    channel.close()
+
+
+def test_a_notice_larger_than_any_ends_the_link(node, lab) -> None:
+    link = node.dialer(lab).link
+    opened: queue.Queue[Any] = queue.Queue()
+    threading.Thread(target=lambda: opened.put(link()), daemon=True).start()
+    served = node.links.get(timeout=240)
+    served.send(Notice(beat=Beat()))
+    dialling = opened.get(timeout=240)
+    dialling.send(Notice(offer=Offer(job_json="x" * (2 << 16))))
+    with pytest.raises(ProtocolError) as caught:
+        served.receive(5)
+    assert caught.value.code == "E_SIZE"
+    dialling.close()
+    served.close()
 
 
 def test_a_compressed_message_is_not_unpacked(node, lab) -> None:
@@ -422,7 +518,7 @@ def test_a_compressed_message_is_not_unpacked(node, lab) -> None:
 def test_bytes_that_are_no_frame_are_refused(node, lab) -> None:
     _, hold, channel = raw_call(node, lab, b"\xff\xff")
     with pytest.raises(VflError) as caught:
-        get(node.pipes.get(timeout=5))
+        get(node.pipes.get(timeout=240))
     assert caught.value.code == "E_PROTOCOL"
     hold.set()
     channel.close()
@@ -440,16 +536,18 @@ def long_close(monkeypatch) -> None:
 @pytest.mark.parametrize("closing", [0, 1])
 def test_close_lets_the_last_message_arrive(long_close, pipes, closing: int) -> None:
     ending, reading = pipes[closing], pipes[1 - closing]
-    for sequence in range(40):
-        put(ending, Frame(sequence=sequence, body=bytes(1 << 20)))
+    frames = [Frame(sequence=sequence, body=bytes(1 << 20)) for sequence in range(24)]  # the queues of both ends hold them
+    assert sum(frame.ByteSize() + 64 for frame in frames) < 2 * streams.QUEUE_BYTES
+    for frame in frames:
+        put(ending, frame)
     thread = threading.Thread(target=ending.close)
     thread.start()
-    assert [get(reading).sequence for _ in range(40)] == list(range(40))
+    assert [get(reading).sequence for _ in frames] == [frame.sequence for frame in frames]
     with pytest.raises(PeerLost, match=reading.peer):
         get(reading)
     with pytest.raises(PeerLost):
         put(reading, Frame())
-    thread.join(30)
+    thread.join(240)
     assert not thread.is_alive()
     reading.close()
 
@@ -461,7 +559,7 @@ def test_both_may_close_at_once(long_close, pipes) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(240)
         assert not thread.is_alive()
 
 
@@ -490,7 +588,7 @@ def test_a_cancelled_party_wakes_and_can_still_tell_its_peer(pipes, cancelled: i
     pipes[cancelled].cancel(Paused("stopping", for_peer="its node is stopping and will come back"))
     with pytest.raises(PeerLost, match="its node is stopping and will come back"):
         run(wait(other))
-    thread.join(10)
+    thread.join(240)
     assert isinstance(woken[0], Paused)
 
 
@@ -499,7 +597,7 @@ def test_nothing_is_left_running(node, lab) -> None:
     dialer = node.dialer(lab)
     for _ in range(20):
         pipe = dialer.converse("job-1")
-        serving = node.pipes.get(timeout=5)
+        serving = node.pipes.get(timeout=240)
         put(pipe, Frame(sequence=1))
         get(serving)
         pipe.close()
@@ -507,7 +605,7 @@ def test_nothing_is_left_running(node, lab) -> None:
     names = ("read-", "serve-")
     for thread in threading.enumerate():
         if thread.name.startswith(names):
-            thread.join(5)
+            thread.join(240)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith(names)]
 
 
@@ -549,7 +647,7 @@ def child(request, node, clinic, lab) -> Iterator[tuple[subprocess.Popen[str], S
         try:
             line = process.stdout.readline().strip() if process.stdout else ""
             dialer = Dialer(line, own="lab", peer="clinic", federation="trial", credentials=lab)
-            pipe = node.pipes.get(timeout=20) if dials else dialer.converse("job-1")
+            pipe = node.pipes.get(timeout=240) if dials else dialer.converse("job-1")
             assert [get(pipe).sequence for _ in range(3)] == [0, 1, 2]
             yield process, pipe
         finally:
@@ -605,14 +703,14 @@ def test_a_slow_line_breaks_nothing_off(node, lab) -> None:
         pipe = Dialer(address, own="lab", peer="clinic", federation="trial", credentials=lab).converse("job-1")
         for sequence in range(6):
             put(pipe, Frame(sequence=sequence, body=bytes(1 << 16)))
-        serving = node.pipes.get(timeout=5)
+        serving = node.pipes.get(timeout=240)
         assert [get(serving).sequence for _ in range(6)] == list(range(6))
         pipe.close()
 
 
 def test_a_server_that_stops_ends_what_is_open(node, lab) -> None:
     pipe = node.dialer(lab).converse("job-1")
-    serving = node.pipes.get(timeout=5)
+    serving = node.pipes.get(timeout=240)
     node.server.stop(0.1)
     for end in (pipe, serving):
         with pytest.raises(PeerLost):

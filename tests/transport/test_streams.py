@@ -9,8 +9,8 @@ import pytest
 
 from vfl_node.errors import Cancelled, PeerLost, ProtocolError
 from vfl_node.transport.channel import run
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, Frame
-from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Chunk, Frame, Notice
+from vfl_node.transport.streams import PIECE_BYTES, LinkStream, Stream, StreamPipe
 
 
 def small(limit_bytes: int = 1000) -> Stream[Chunk]:
@@ -49,7 +49,7 @@ def test_put_waits_while_the_queue_is_full_and_goes_on_when_it_drains() -> None:
     thread, errors = blocked(lambda: stream._put(Chunk(rows=bytes(100))))
     leaving = stream.outgoing()
     next(leaving)
-    thread.join(5)
+    thread.join(240)
     assert not thread.is_alive()
     assert not errors
 
@@ -65,7 +65,7 @@ def test_a_flood_of_empty_messages_is_bounded_too() -> None:
     thread, _ = blocked(lambda: stream.arrive(b"" for _ in range(10**6)))
     assert len(stream._inbox) == 1000 // 64
     stream.cancel(Cancelled("enough"))
-    thread.join(10)
+    thread.join(240)
     assert not thread.is_alive()
 
 
@@ -100,7 +100,7 @@ def test_a_loss_wakes_a_blocked_put() -> None:
     fill(stream)
     thread, errors = blocked(lambda: stream._put(Chunk(rows=bytes(100))))
     stream.finish()
-    thread.join(5)
+    thread.join(240)
     assert isinstance(errors[0], PeerLost)
     assert "lab" in str(errors[0])
 
@@ -110,7 +110,7 @@ def test_cancel_wakes_a_blocked_get_for_good() -> None:
     thread, errors = blocked(lambda: run(pipe.get()))
     pipe.cancel(Cancelled("stop"))
     pipe.cancel(Cancelled("a later wish"))
-    thread.join(5)
+    thread.join(240)
     assert str(errors[0]) == "stop [E_CANCELLED]"
     with pytest.raises(Cancelled, match="stop"):
         run(pipe.get())
@@ -134,7 +134,7 @@ def test_cancel_wakes_a_blocked_put_and_leaves_room_for_a_last_word() -> None:
     fill(stream)
     thread, errors = blocked(lambda: stream._put(Chunk(rows=bytes(100))))
     stream.cancel(Cancelled("stop"))
-    thread.join(5)
+    thread.join(240)
     assert isinstance(errors[0], Cancelled)
     stream._put(Chunk(offset=9))
     assert Chunk.FromString(next(stream.outgoing())).offset == 9
@@ -175,3 +175,28 @@ def test_what_is_put_is_a_copy() -> None:
     run(pipe.put(frame))
     frame.sequence = 2
     assert Frame.FromString(next(pipe.outgoing())).sequence == 1
+
+
+@pytest.mark.parametrize("cut", [64, PIECE_BYTES - 1])
+def test_a_message_in_pieces_smaller_than_they_may_be_is_refused_at_the_first(cut: int) -> None:
+    """A Python object for every few bytes would take forty times the memory that the message may have."""
+    data = Frame(job_id="j", body=bytes(PIECE_BYTES + 100)).SerializeToString()
+    pipe = StreamPipe("lab")
+    pipe.arrive([data[:cut], *(data[at : at + 2] for at in range(cut, cut + 200, 2))])
+    with pytest.raises(ProtocolError, match="do not fit together"):
+        run(pipe.get())
+    assert len(pipe._inbox) == 100  # the next one was not asked for
+    whole = StreamPipe("lab")
+    whole.arrive([data[:PIECE_BYTES], data[PIECE_BYTES:]])
+    assert len(run(whole.get()).body) == PIECE_BYTES + 100
+
+
+def test_a_peer_that_reads_no_notice_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vfl_node.transport.streams.LINK_SEND_S", 0.05)
+    link = LinkStream("lab")
+    beat = Notice(beat=Beat(progress=1))
+    while link._outgoing.has_room(beat.SerializeToString()):
+        link.send(beat)
+    with pytest.raises(PeerLost, match="lab: it does not read"):
+        link.send(beat)
+    assert link.ended is not None  # whoever serves the link hears of it

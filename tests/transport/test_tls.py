@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import shutil
 import subprocess
 from datetime import datetime, timedelta, timezone
@@ -226,3 +228,67 @@ def test_a_private_file_is_private_and_never_overwritten(tmp_path: Path) -> None
     with pytest.raises(UsageError, match="exists already"):
         tls.write_private(path, b"other")
     assert path.read_bytes() == b"secret"
+
+
+def reversioned(pem: bytes) -> bytes:
+    """The same certificate of X.509 version 6, which does not exist."""
+    der = x509.load_pem_x509_certificate(pem).public_bytes(serialization.Encoding.DER)
+    assert der.count(V3) == 1
+    return as_pem(der.replace(V3, V3[:-1] + b"\x05"))
+
+
+def as_pem(der: bytes) -> bytes:
+    return b"-----BEGIN CERTIFICATE-----\n" + base64.encodebytes(der) + b"-----END CERTIFICATE-----\n"
+
+
+V3 = bytes.fromhex("a003020102")  # DER of [0] EXPLICIT INTEGER 2, which stands for version 3
+
+
+def test_a_certificate_of_a_version_that_is_none_is_a_coded_error(certificates) -> None:
+    good = load(certificates).certificate
+    with pytest.raises(PolicyError) as peer:
+        tls.party_of(reversioned(good), "trial")
+    assert peer.value.code == "E_IDENTITY"
+    for changes in ({"certificate": reversioned(good)}, {"certificate": good + reversioned(good)}):
+        with pytest.raises(UsageError) as own:
+            load(certificates, **changes)
+        assert own.value.code == "E_CERTIFICATE"
+    with pytest.raises(UsageError) as own:
+        load(certificates, ca=reversioned(certificates.authority))
+    assert own.value.code == "E_CERTIFICATE"
+    _, request = tls.make_key_and_request("lab", "trial")
+    with pytest.raises(UsageError) as signing:
+        tls.sign(reversioned(certificates.authority), certificates.authority_key, request)
+    assert signing.value.code == "E_CERTIFICATE"
+
+
+def test_whatever_byte_of_a_certificate_is_another_the_error_is_coded(certificates) -> None:
+    """A peer's, its own, its authority's, a request: read, or refused by code; never an error of the library's own."""
+    key, request = tls.make_key_and_request("lab", "trial")
+    good = tls.sign(certificates.authority, certificates.authority_key, request)
+    der = x509.load_pem_x509_certificate(good).public_bytes(serialization.Encoding.DER)
+    authority = x509.load_pem_x509_certificate(certificates.authority).public_bytes(serialization.Encoding.DER)
+    refused = 0
+    for place in range(len(der)):
+        for flip in (0x01, 0x80, 0xFF):
+            changed = bytearray(der)
+            changed[place] ^= flip
+            try:
+                tls.party_of(as_pem(bytes(changed)), "trial")
+            except PolicyError:
+                refused += 1
+    assert refused > 500
+    for whose, size in (("certificate", len(der)), ("ca", len(authority))):
+        for place in range(size):
+            changed = bytearray(der if whose == "certificate" else authority)
+            changed[place] ^= 0x81
+            with contextlib.suppress(UsageError):
+                tls.load(
+                    certificates.files(
+                        as_pem(bytes(changed)) if whose == "ca" else certificates.authority,
+                        as_pem(bytes(changed)) if whose == "certificate" else good,
+                        key,
+                    ),
+                    name="lab",
+                    federation="trial",
+                )

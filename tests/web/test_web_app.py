@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 from vfl_node import report_page
 from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
 from vfl_node.web import app
+from vfl_node.web.access import MOST_TICKETS, TICKET_S, Access, OwnersSocket
 from vfl_node.web.app import MAX_JOB_BYTES, create_app
 from vfl_node.web.guards import SECURITY
 
@@ -136,8 +137,16 @@ def view(tmp_path: Path) -> View:
     return View(tmp_path)
 
 
-def browser(view: View, *, token: str | None = TOKEN, base_url: str = "http://127.0.0.1:8080", **options: Any) -> TestClient:
-    return TestClient(create_app(view, token=token, **options), base_url=base_url, raise_server_exceptions=False)
+def browser(
+    view: View,
+    *,
+    token: Any = TOKEN,
+    headers: Any = AUTHORISED,
+    base_url: str = "http://127.0.0.1:8080",
+    **options: Any,
+) -> TestClient:
+    app = create_app(view, token=token, **options)
+    return TestClient(app, base_url=base_url, headers=dict(headers), raise_server_exceptions=False)
 
 
 def test_health_and_jobs_are_json(view: View) -> None:
@@ -188,7 +197,8 @@ def test_new_records_make_a_job_whose_predictions_are_fetched_from_it(view: View
     (view.folder / "done-1/predictions.csv").write_bytes(b"id,probability\na,0.5\n")
     answer = client.get(PREDICTIONS, headers=AUTHORISED)
     assert (answer.status_code, answer.content) == (200, b"id,probability\na,0.5\n")
-    assert client.get(PREDICTIONS).status_code == 401  # unlike what else is read: it holds ids
+    stranger = browser(view, headers={})
+    assert stranger.get(PREDICTIONS).status_code == 401
 
 
 def test_a_request_that_is_too_large_is_not_read(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,16 +214,108 @@ def test_a_request_that_is_too_large_is_not_read(view: View, monkeypatch: pytest
 )
 def test_without_the_token_nothing_is_done(view: View, path: str, given: str | None) -> None:
     headers = {} if given is None else {"Authorization": given.encode("latin-1")}
-    answer = browser(view).post(path, content="name: x", headers=headers)
+    answer = browser(view, headers={}).post(path, content="name: x", headers=headers)
     assert (answer.status_code, answer.json()["code"]) == (401, "E_TOKEN")
     assert answer.headers["www-authenticate"] == "Bearer"
     assert TOKEN not in answer.text
     assert view.submitted == view.cancelled == []
 
 
-def test_a_node_without_token_only_shows(view: View) -> None:
-    answer = browser(view, token=None).post("/api/jobs", content="name: x", headers={"Authorization": "Bearer None"})
-    assert (answer.status_code, answer.json()["code"], view.submitted) == (403, "E_READ_ONLY", [])
+def test_a_node_without_token_lets_nobody_in(view: View) -> None:
+    for given in ("Bearer None", "Bearer ", "Bearer"):
+        client = browser(view, token=None, headers={"Authorization": given})
+        answer = client.post("/api/jobs", content="name: x")
+        assert (answer.status_code, answer.json()["code"], view.submitted) == (403, "E_READ_ONLY", [])
+        assert client.get("/api/jobs").status_code == 401
+
+
+SHOWN = [
+    "/",
+    "/metrics",
+    "/api/jobs",
+    "/api/jobs/done-1",
+    "/jobs/done-1",
+    "/jobs/done-1/report.html",
+    "/jobs/done-1/report.json",
+]
+
+
+@pytest.mark.parametrize("path", SHOWN)
+@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "vfl-board-node=9999999999."}])
+def test_a_stranger_learns_nothing_but_that_the_node_lives(view: View, path: str, headers: dict[str, str]) -> None:
+    stranger = browser(view, headers=headers)
+    answer = stranger.get(path, follow_redirects=False)
+    assert (answer.status_code, answer.json()["code"]) == (401, "E_TOKEN")
+    page = stranger.get(path, headers={"Accept": "text/html"}, follow_redirects=False)
+    assert page.status_code == 401
+    for text in (answer.text, page.text):
+        assert not [secret for secret in ("running-1", "clinic", "vfl_jobs", TOKEN) if secret in text]
+    assert stranger.get("/health").json() == {"status": "ok"}
+    assert stranger.get("/api/jobs/none-such").status_code == 401  # nor which jobs there are
+
+
+def test_a_link_lets_one_browser_look_and_do_nothing(view: View) -> None:
+    access = Access(TOKEN, party="clinic")
+    client = browser(view, token=access, headers={})
+    assert client.post("/api/tickets").status_code == 401
+    made = client.post("/api/tickets", headers=AUTHORISED)
+    assert made.status_code == 201
+    ticket = made.json()["ticket"]
+    door = client.get("/login")
+    assert (door.status_code, "script-src 'sha256-" in door.headers["content-security-policy"]) == (200, True)
+    assert door.headers["referrer-policy"] == "no-referrer"
+    entered = client.post("/login", content=ticket)
+    cookie = entered.headers["set-cookie"]
+    assert cookie.startswith("vfl-board-clinic=")
+    for attribute in ("HttpOnly", "SameSite=strict", "Path=/"):
+        assert attribute in cookie
+    assert TOKEN not in cookie
+    assert ticket not in cookie
+    for path in SHOWN:
+        assert client.get(path).status_code == 200, path
+    assert client.get("/health").json()["party"] == "clinic"
+    for path in ("/api/jobs", "/api/jobs/running-1/cancel", "/api/jobs/failed-1/resume", "/api/tickets", PREDICTIONS):
+        assert client.post(path, content="name: x").status_code == 401, path
+    assert client.get(PREDICTIONS).status_code == 401
+    other = browser(view, token=access, headers={})
+    for used in (ticket, "", "x" * 1000, "é"):
+        refused = other.post("/login", content=used.encode())
+        assert (refused.status_code, refused.json()["code"]) == (403, "E_TICKET")
+    assert other.get("/").status_code == 401
+
+
+def test_tickets_and_cookies_end_and_are_of_one_token(view: View) -> None:
+    now = [1000.0]
+    access = Access(TOKEN, clock=lambda: now[0])
+    ticket, late = access.ticket(), access.ticket()
+    cookie = access.redeem(ticket)
+    now[0] += TICKET_S + 1
+    assert cookie
+    assert access.redeem(late) is None
+
+    def seen(cookie: str, of: Access = access) -> int:
+        return browser(view, token=of, headers={"Cookie": f"{access.cookie}={cookie}".encode("latin-1")}).get("/").status_code
+
+    until, _, proof = cookie.partition(".")
+    assert seen(cookie) == 200
+    for forged in (f"{int(until) + 1}.{proof}", f"{until}.{proof[:-1]}", f"{until}.", ".", "é.é", proof):
+        assert seen(forged) == 401
+    assert seen(cookie, Access("another", clock=lambda: now[0])) == 401
+    now[0] = float(until)
+    assert seen(cookie) == 401
+    first = access.ticket()
+    for _ in range(MOST_TICKETS):
+        access.ticket()
+    assert access.redeem(first) is None
+
+
+def test_over_the_owners_socket_nothing_is_asked_for(view: View) -> None:
+    access = Access(TOKEN)
+    owner = browser(view, token=OwnersSocket(access), headers={})
+    for path in (*SHOWN, "/health"):
+        assert owner.get(path).status_code == 200
+    assert owner.post("/api/jobs", content="name: x").status_code == 201
+    assert access.redeem(owner.post("/api/tickets").json()["ticket"])
 
 
 @pytest.mark.parametrize(
@@ -224,9 +326,12 @@ def test_a_node_without_token_only_shows(view: View) -> None:
         (UsageError("u", code="E_JOB_ENDED"), 409),
         (PolicyError("p"), 403),
         (PolicyError("p", code="E_BUSY"), 429),
+        (StateError("s", code="E_DISK_FULL"), 507),
+        (StateError("s", code="E_FILES"), 503),
         (DataError("d"), 422),
         (PeerError("p"), 502),
-        (StateError("s"), 409),
+        (StateError("s"), 503),
+        (StateError("s", code="E_INPUT_CHANGED"), 409),
         (VflError("v"), 500),
     ],
 )
@@ -339,7 +444,7 @@ def test_every_answer_has_the_security_headers_and_no_cors(view: View, path: str
     assert "server" not in headers
 
 
-@pytest.mark.parametrize("path", ["/", "/jobs/failed-1", "/jobs/running-1"])
+@pytest.mark.parametrize("path", ["/", "/jobs/failed-1", "/jobs/running-1", "/login"])
 def test_pages_run_only_their_own_script_and_style(view: View, path: str) -> None:
     answer = browser(view).get(path)
     scripts = re.findall(r"<script>(.*?)</script>", answer.text, flags=re.S)

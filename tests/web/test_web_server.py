@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import http.client
+import os
 import signal
 import socket
+import stat
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,10 +17,13 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from vfl_node.errors import UsageError
+from vfl_node.node.client import Client, _OverSocket
+from vfl_node.web import connections
 from vfl_node.web.app import create_app, serve
 from vfl_node.web.server import Server
 
 HANG = threading.Event()
+HANGS = threading.Semaphore(0)
 
 
 def answer(request: Any) -> PlainTextResponse:
@@ -25,6 +31,7 @@ def answer(request: Any) -> PlainTextResponse:
 
 
 def hang(request: Any) -> PlainTextResponse:
+    HANGS.release()
     HANG.wait(20)
     return PlainTextResponse("late")
 
@@ -41,7 +48,7 @@ def server() -> Iterator[Server]:
 
 
 def get(port: int, path: str = "/", *, host: str = "127.0.0.1") -> tuple[int, bytes, dict[str, str]]:
-    with closing(http.client.HTTPConnection(host, port, timeout=10)) as connection:
+    with closing(http.client.HTTPConnection(host, port, timeout=240)) as connection:
         connection.request("GET", path)
         response = connection.getresponse()
         return response.status, response.read(), {name.lower(): value for name, value in response.getheaders()}
@@ -116,6 +123,102 @@ def test_it_serves_over_ipv6() -> None:
     running.stop()
 
 
+def half_open(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=10)
+    connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ")
+    return connection
+
+
+def test_half_open_requests_keep_nobody_out(server: Server, tmp_path: Path) -> None:
+    """800 of them, and the port and the owner's socket answer; no more than the bound stay."""
+    own = Server(APP, tmp_path / "owner.sock")
+    own.start()
+    try:
+        with ExitStack() as stack:
+            many = [stack.enter_context(closing(half_open(server.port))) for _ in range(800)]
+            assert get(server.port)[0] == 200
+            assert over(tmp_path / "owner.sock") == 200
+            assert sum(1 for connection in many if is_open(connection)) <= connections.MOST_PER_ADDRESS
+            assert get(server.port)[0] == 200
+    finally:
+        own.stop()
+    assert not (tmp_path / "owner.sock").exists()
+
+
+def test_a_request_under_way_is_not_what_makes_room(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "MOST_PER_ADDRESS", 3)
+    HANG.clear()
+    while HANGS.acquire(blocking=False):
+        pass
+    with ExitStack() as stack:
+        hanging = [stack.enter_context(closing(socket.create_connection(("127.0.0.1", server.port)))) for _ in range(3)]
+        for connection in hanging:
+            connection.sendall(b"GET /hang HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection.settimeout(10)
+        for _ in hanging:
+            assert HANGS.acquire(timeout=10)
+        late = stack.enter_context(closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)))
+        assert late.recv(1) == b""  # all places are taken by requests under way
+        HANG.set()
+        for connection in hanging:
+            assert connection.recv(15).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\nGET /"])
+def test_a_head_that_does_not_end_in_time_ends_the_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Also the next one of a connection that was answered once."""
+    monkeypatch.setattr(connections, "HEAD_S", 0.2)
+    with closing(socket.create_connection(("127.0.0.1", server.port), timeout=10)) as connection:
+        connection.sendall(sent)
+        with suppress(ConnectionResetError):
+            while connection.recv(1000):
+                pass
+
+
+def test_the_owners_socket_is_for_its_user_only_wherever_it_lies(tmp_path: Path) -> None:
+    folder = tmp_path / ("long" * 40)  # a socket's address has 108 bytes
+    folder.mkdir()
+    path = folder / "owner.sock"
+    path.write_text("of a node that was killed")
+    before = os.umask(0)
+    running = Server(APP, path)
+    try:
+        running.start()
+    finally:
+        os.umask(before)
+    try:
+        assert stat.S_ISSOCK(path.stat().st_mode)
+        assert path.stat().st_mode & 0o777 == 0o600
+        assert over(path) == 200
+        with pytest.raises(UsageError, match="no node answers") as caught:
+            Client("", owners=folder / "none.sock").health()
+        assert caught.value.code == "E_NOT_RUNNING"
+    finally:
+        running.stop()
+    with pytest.raises(UsageError) as caught:
+        Server(APP, tmp_path / "nowhere" / "owner.sock").start()
+    assert caught.value.code == "E_PORT"
+
+
+def is_open(connection: socket.socket) -> bool:
+    connection.settimeout(0)
+    try:
+        return bool(connection.recv(1))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+def over(path: Path) -> int:
+    """The status of the answer that a client of the owner's socket gets."""
+    with closing(_OverSocket(path)) as connection:
+        connection.request("GET", "/")
+        return connection.getresponse().status
+
+
 class Waits:
     """A node with one job, whose predictions never come."""
 
@@ -140,9 +243,9 @@ def test_who_hangs_up_withdraws_a_request() -> None:
     running = serve(create_app(view, token="t"), "127.0.0.1", 0)  # type: ignore[arg-type]
     running.start()
     try:
-        with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=10)) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=240)) as connection:
             connection.request("POST", "/api/jobs/a/predictions", body=b"id\n1\n", headers={"Authorization": "Bearer t"})
             assert not view.withdrawn.wait(0.3)
-        assert view.withdrawn.wait(10)
+        assert view.withdrawn.wait(240)
     finally:
         running.stop()

@@ -80,6 +80,7 @@ class Party:
     Attributes:
         name: what others call it.
         ids: its distinct canonical identifiers; row i of its table has ``ids[i]``.
+        identity: stands for all records of its table, in whatever form and of whatever part ``ids`` are; empty: for ``ids``.
         randomness: its own for this job; the same again on a resumed attempt.
         workers: who computes group operations.
         pins: digests of what the peer sent in earlier attempts.
@@ -100,6 +101,7 @@ class Party:
     memory: Memory
     limits: Limits
     obfuscation: Obfuscation
+    identity: bytes = b""
 
 
 class Memory(Protocol):
@@ -119,6 +121,23 @@ class Memory(Protocol):
     def keep(self, name: str, data: bytes) -> bytes:
         """Keep ``data`` under ``name``, unless something is kept there already; what is kept from now on."""
 
+    @property
+    def seen(self) -> int:
+        """How many alignments the peer has begun with this node, by its own count, as far as it was heard."""
+
+    def check_not_older(self, peer_has_seen: int) -> None:
+        """Refuse to go on with less memory than the peer has seen of this node.
+
+        Raises:
+            StateError: the peer has seen alignments that are not remembered (``E_STATE_OLDER``).
+        """
+
+    def begin(self) -> int:
+        """Count an alignment that begins with this peer; how many there were, this one included."""
+
+    def saw(self, begun: int) -> None:
+        """Remember how many alignments the peer says that it has begun."""
+
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """Remember that two sets, ours and the peer's, were aligned; ``digest`` is of both.
 
@@ -126,6 +145,15 @@ class Memory(Protocol):
 
         Raises:
             PolicyError: it would be one more than ``limit`` different pairs (``E_BUDGET``).
+        """
+
+    def count_changes(self, digest: bytes, limit: int) -> None:
+        """Remember that two sets were aligned in a job that hides how many of them are shared; ``digest`` is of both.
+
+        What hides it is drawn anew when a set changes, and every draw narrows what it can be.
+
+        Raises:
+            PolicyError: it would be more than ``limit`` changes of the first pair (``E_BUDGET``).
         """
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
@@ -138,6 +166,18 @@ class Memory(Protocol):
         """
 
 
+def older(peer: str, seen: int, begun: int) -> StateError:
+    """The error of a node that remembers less of ``peer`` than that has seen of it."""
+    return StateError(
+        f"{peer} has seen {seen} alignments of this node with it, and this node remembers {begun}: what it remembers of {peer} "
+        "is older than that, or gone, as after a backup was restored",
+        code="E_STATE_OLDER",
+        hint=f"put the newest copy of state/partners/{peer} back; if there is none: vfl-node accept-loss {peer}, which counts "
+        f"as a changed set, since {peer} can compare what is drawn from now on with what is lost",
+        for_peer="what it remembers of earlier jobs with this node is older than they are, or gone; its owner has to decide",
+    )
+
+
 class MemoryOfOneRun:
     """A memory that lives as long as the object.
 
@@ -148,6 +188,7 @@ class MemoryOfOneRun:
     def __init__(self, secret: Randomness) -> None:
         self._secret = secret
         self._kept: dict[str, bytes] = {}
+        self._begun = self._seen = 0
 
     @property
     def secret(self) -> Randomness:
@@ -162,8 +203,30 @@ class MemoryOfOneRun:
         """As :meth:`Memory.keep`."""
         return self._kept.setdefault(name, data)
 
+    @property
+    def seen(self) -> int:
+        """As :attr:`Memory.seen`."""
+        return self._seen
+
+    def check_not_older(self, peer_has_seen: int) -> None:
+        """As :meth:`Memory.check_not_older`."""
+        if peer_has_seen > self._begun:
+            raise older("the peer", peer_has_seen, self._begun)
+
+    def begin(self) -> int:
+        """As :meth:`Memory.begin`."""
+        self._begun += 1
+        return self._begun
+
+    def saw(self, begun: int) -> None:
+        """As :meth:`Memory.saw`."""
+        self._seen = max(self._seen, begun)
+
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """Nothing is counted: the object ends with the run."""
+
+    def count_changes(self, digest: bytes, limit: int) -> None:
+        """As :meth:`count_inputs`."""
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
         """The first, always: the object ends with the run."""

@@ -5,7 +5,8 @@ Runs between the weak party w (active: records I_w, the labels) and the strong p
 (passive: records I_s), who follow the protocol but look at all they receive. Ĩ holds the
 intersection I and m − |I| other records of s: I ⊆ Ĩ ⊆ I_s.
 
-Each draws secret scalars, k_s, and k_w and k_w2, fresh for the job. E_k(x) = x^k.
+Each draws secret scalars, k_s, and k_w and k_w2, for the two sets: what is announced again is sent as the same lists, and
+what was chosen once is chosen again. E_k(x) = x^k.
 
 ====  =======  ==========================================  ==============
 step  sent by  list (elements)                             order
@@ -68,8 +69,8 @@ async def active(lists: Lists) -> Alignment:
             earlier attempt was another one (``E_REPLAY``).
     """
     _check_wish(lists.terms, lists.party.obfuscation)
-    k_w, k_w2 = lists.draw("k_w"), lists.draw("k_w2")
     n_s = await lists.meet(receives=("step 3", "step 6", "step 10"))
+    k_w, k_w2 = lists.draw_lasting("k_w"), lists.draw_lasting("k_w2")
     name = _name(lists)
     stored, stamp = lists.party.memory.recall(name), _stamp(lists)
     if stored is not None:
@@ -83,7 +84,7 @@ async def active(lists: Lists) -> Alignment:
     skipped = 3 * n_s  # group operations of the longest run that this one does without
     if stored is None or not again:
         # 3, 4, 6. s's reply is shuffled: which of our own are shared shows in step 12 only.
-        i_s = await lists.receive("step 3", count=n_s, distinct=False)
+        i_s = await lists.receive("step 3", count=n_s, distinct=False, lasting=True)
         await lists.send("step 4", i_w)
         i_s_ws = lists.distinct("step 3", lists.powers("step 3 powers", i_s, k_w).whole())  # while s computes step 6
         i_w_sw = await lists.receive("step 6", count=len(lists.own), distinct=False)
@@ -93,8 +94,8 @@ async def active(lists: Lists) -> Alignment:
         m, same_size = _remembered_size(lists, name, int(np.count_nonzero(genuine)), n_s)
         drawn_size = 0 if same_size else m
         others = np.flatnonzero(~genuine)
-        others = others[lists.secret.derive("step 7").permutation(len(others))][: m - np.count_nonzero(genuine)]
-        places = np.concatenate([np.flatnonzero(genuine), others])[lists.secret.derive("step 8").permutation(m)]
+        others = others[lists.lasting.derive("step 7").permutation(len(others))][: m - np.count_nonzero(genuine)]
+        places = np.concatenate([np.flatnonzero(genuine), others])[lists.lasting.derive("step 8").permutation(m)]
         lists.party.pins.check("apsi choice of step 7", hashlib.sha256(places.tobytes()).digest())
 
         skipped = 2 * (n_s - m)
@@ -125,8 +126,8 @@ async def passive(lists: Lists) -> Alignment:
 
     Leaks: n_s to w, which of its own records s holds, and the hashes of the rest of Ĩ.
     """
-    k_s = lists.draw("k_s")
     n_w = await lists.meet(receives=("step 4", "step 8", "step 12"))
+    k_s = lists.draw_lasting("k_s")
     n_s = len(lists.own)
     again = (await lists.channel.receive(alignment_pb2.Obfuscation)).again
 
@@ -135,12 +136,12 @@ async def passive(lists: Lists) -> Alignment:
     drawn_size, skipped = 0, n_w + n_s
     if not again:
         await lists.send("step 3", i_s)  # 3
-        i_w = await lists.receive("step 4", count=n_w, distinct=False)  # 4
+        i_w = await lists.receive("step 4", count=n_w, distinct=False, lasting=True)  # 4
         i_w_sw = lists.distinct("step 4", lists.powers("step 4 powers", i_w, k_s).whole())
-        await lists.send("step 6", lists.chosen([i_w_sw], lists.secret.derive("step 6").permutation(n_w)))  # 6
+        await lists.send("step 6", lists.chosen([i_w_sw], lists.lasting.derive("step 6").permutation(n_w)))  # 6
         least = least_size(lists.terms, n_s)
         same_size = (await lists.channel.receive(alignment_pb2.Obfuscation)).same_size
-        stripped = await lists.receive_powers("step 8", lists.group.inverse(k_s), at_least=least, at_most=n_s)
+        stripped = await lists.receive_powers("step 8", lists.group.inverse(k_s), at_least=least, at_most=n_s, lasting=True)
         await lists.send("step 10", stripped)
         drawn_size = 0 if same_size else len(stripped)
         skipped = n_s - len(stripped)
@@ -209,8 +210,7 @@ def _check_wish(terms: Align, wish: Obfuscation) -> None:
 
 def _name(lists: Lists) -> str:
     """Under which the obfuscated set of this peer and both inputs is remembered."""
-    parts = (lists.party.ids.digest(), lists.peer_mark)
-    return f"obfuscated-{hashlib.sha256(b''.join(hashlib.sha256(part).digest() for part in parts)).hexdigest()[:40]}"
+    return f"obfuscated-{lists.sets.hex()[:40]}"
 
 
 def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[int, bool]:

@@ -19,6 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node import failpoints
 from vfl_node.crypto.rows import Rows
 
 _MARK_BYTES = 8 + 32
@@ -64,6 +65,7 @@ class Column:
     def append(self, rows: Rows) -> None:
         """Add one chunk, uint8[k, width]; it is finished when this returns."""
         data = np.ascontiguousarray(rows).tobytes()
+        failpoints.reach("align-store")
         self._count += len(rows)
         _write_all(self._rows_fd, data)
         _write_all(self._marks_fd, self._count.to_bytes(8, "big") + hashlib.sha256(data).digest())

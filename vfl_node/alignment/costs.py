@@ -14,6 +14,9 @@ from enum import Enum
 
 from vfl_node.settings import Role
 
+ROW_BYTES = 128
+"""Memory for each element that either party announces (docs/estimate.md)."""
+
 _OTHER: dict[Role, Role] = {"active": "passive", "passive": "active"}
 
 

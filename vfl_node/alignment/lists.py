@@ -6,6 +6,11 @@ sends only what the other end does not hold. Hashing, powers, sending and receiv
 
 A list received has the right count, valid and distinct elements, and never changes once it has
 arrived: an answer under the same secret scalars to another list would be an oracle.
+
+A party's own set is blinded by scalars that are the same in every job over the same two sets on the
+same terms. So it is the same list, byte for byte, and the peer's mark proves itself: who says that its records
+are those of an earlier job sends that job's list or is refused (``E_MARK``). Who announces a mark that is not known has
+changed its set, and that counts. Lists of other sets are blinded by unrelated scalars.
 """
 
 from __future__ import annotations
@@ -18,20 +23,24 @@ from contextlib import contextmanager
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment import costs
+from vfl_node import failpoints
+from vfl_node.alignment import costs, promises
 from vfl_node.alignment.alignment import NOT_MINE, Party
 from vfl_node.alignment.columns import Chosen, Column, Columns, Given, Source
 from vfl_node.alignment.cover import announced, covered
 from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
+from vfl_node.data.tables import check_enough
 from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError
 from vfl_node.job import Align
+from vfl_node.machine import free_bytes
 from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 _MARK_BYTES = 32
+_MOST_BEGUN = 2**62  # of alignments; a peer may claim more than there is time for
 _AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent
 
 
@@ -80,8 +89,9 @@ class Lists:
         party: what this party brings.
         group: where the elements live.
         secret: this party's randomness for this protocol.
+        lasting: the same in every job on these terms over the same records of both; given once the parties have met.
         own: this party's identifiers; once the parties have met, behind them those that stand for no record.
-        peer_mark: stands for the peer's identifiers, by its own word; the same in every job.
+        sets: stands for the records of both that take part, the peer's by the mark that it announces.
 
     Raises:
         DataError: an identifier occurs twice (``E_DUP_IDS``).
@@ -99,62 +109,86 @@ class Lists:
         self.own = party.ids
         self._columns = Columns(party.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{terms.protocol}-{group.name}".encode()
-        self.peer_mark = b""
+        self.identity = party.identity or party.ids.digest()
+        self.lasting = self.secret
+        self.sets = self._agreed = b""
         self._held_by_peer: dict[str, int] = {}
 
     # Before the first list.
 
     async def meet(self, *, receives: Sequence[str]) -> int:
-        """Exchange sizes, and what each side holds from earlier attempts; the number of the peer's elements.
+        """Exchange marks, then sizes and what each side holds from earlier attempts; the number of the peer's elements.
 
-        Leaks: whether our identifiers are those of an earlier job with this peer.
+        Before a size leaves, the owner's limits and what earlier jobs over these records promised are looked at.
+
+        Leaks: whether our records are those of an earlier job with this peer; how many alignments there were with it.
 
         Args:
             receives: the lists that the peer will send.
 
         Raises:
-            PolicyError: a set is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this
-                owner, or was changed too often (``E_BUDGET``).
+            PolicyError: a set is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this owner, or was
+                changed too often (``E_BUDGET``), or an earlier job hid what this one would tell (``E_PROMISE``).
             StateError: the peer's set has another size than in an earlier attempt (``E_REPLAY``), the
-                disk has no room for the lists (``E_DISK_FULL``), or what this node remembered of
-                the peer is gone (``E_STATE_LOST``).
-            UsageError: other dummies than in an earlier job over the same sets (``E_CONFIG``).
+                disk or the memory has no room for the lists (``E_DISK_FULL``, ``E_MEMORY``), or what this node remembered of
+                the peer is gone (``E_STATE_LOST``) or older than what the peer has seen (``E_STATE_OLDER``).
         """
         party, limits, peer = self.party, self.party.limits, self.channel.peer
         ours = announced(len(party.ids), self.terms, self.role)
-        if len(party.ids) < limits.min_set_size:
-            raise _too_few(f"this party has {len(party.ids)} identifiers", limits.min_set_size)
+        check_enough(len(party.ids), limits.min_set_size, party.name)
         if ours > limits.max_set_size:
             raise _too_many(f"with padding and dummies this party would announce {ours} identifiers", limits.max_set_size)
+        await self._meet_again()
+
         held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in self._columns.held(receives).items()]
-        mark = party.memory.secret.derive(f"input {party.ids.digest().hex()}").bytes(_MARK_BYTES)
-        await self.channel.send(alignment_pb2.SetSize(count=ours, mark=mark, held=held))
+        failpoints.reach("align-size")
+        await self.channel.send(alignment_pb2.SetSize(count=ours, begun=party.memory.begin(), held=held))
         answer = await self.channel.receive(alignment_pb2.SetSize)
-        theirs, self.peer_mark = int(answer.count), answer.mark
+        theirs = int(answer.count)
         self._held_by_peer = {item.list: item.rows for item in answer.held}
+        party.memory.saw(min(answer.begun, _MOST_BEGUN))
         if theirs - 2 * self.terms.dummies < limits.min_set_size:
             raise _too_few(f"{peer} announces {theirs - 2 * self.terms.dummies} identifiers", limits.min_set_size)
         if theirs > limits.max_set_size:
             raise _too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
-        if len(self.peer_mark) != _MARK_BYTES:
-            raise ProtocolError(f"{peer} announces a mark of {len(self.peer_mark)} bytes, expected {_MARK_BYTES}")
         party.pins.check(f"{self.terms.protocol} size", theirs.to_bytes(8, "big"))
-        party.memory.count_inputs(hashlib.sha256(party.ids.digest() + self.peer_mark).digest(), limits.inputs_per_peer)
         most = costs.most(self.terms.protocol, *((ours, theirs) if self.role == "active" else (theirs, ours)))
         self._need_room(most.spilled[self.role])
-        self.own = covered(party.ids, self.peer_mark, self.terms, self.role, self.secret, party.memory)
+        self._need_memory(ours + theirs)
+        self.own = covered(party.ids, self.sets, self.terms, self.role, self.lasting, party.memory)
         self._same_own_elements()
         party.progress.phase("align", most.powers[self.role], "group operations")
         return theirs
 
+    async def _meet_again(self) -> None:
+        """Say which records take part, hear which of the peer's do, and count both, before any size is told."""
+        memory, limits, peer = self.party.memory, self.party.limits, self.channel.peer
+        promises.hold(memory, self.identity, self.terms, self.role, made=False)
+        ours = self.identity + len(self.party.ids).to_bytes(8, "big")  # predictions of new records take all of a table
+        mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
+        await self.channel.send(alignment_pb2.Remembered(mark=mark, seen=memory.seen))
+        answer = await self.channel.receive(alignment_pb2.Remembered)
+        if len(answer.mark) != _MARK_BYTES:
+            raise ProtocolError(f"{peer} announces a mark of {len(answer.mark)} bytes, expected {_MARK_BYTES}")
+        memory.check_not_older(min(answer.seen, _MOST_BEGUN))
+        self.sets = hashlib.sha256(ours + answer.mark).digest()
+        terms = {name: getattr(self.terms, name) for name in ("protocol", "id_form", "padding", "dummies")}
+        self._agreed = hashlib.sha256(self.sets + f"{terms} {self.group.name}".encode()).digest()
+        self.lasting = memory.secret.derive(f"lists {self._agreed.hex()}")
+        memory.count_inputs(self._agreed, limits.inputs_per_peer)
+        if promises.hides_intersection(self.terms, self.role):
+            memory.count_changes(self.sets, limits.changes_per_peer)
+        promises.hold(memory, self.identity, self.terms, self.role, made=True)
+
     def _same_own_elements(self) -> None:
-        """Stored lists are of the same identifiers, those of no record included, which this node's memory gives.
+        """Stored lists are of the same identifiers and scalars, which this node's memory gives.
 
         Raises:
             StateError: they are not (``E_STATE_LOST``).
         """
         try:
-            self.party.pins.check("own elements", self.own.digest())
+            own = self.own.digest() + self.lasting.derive("own elements").bytes(32)
+            self.party.pins.check("own elements", hashlib.sha256(own).digest())
         except StateError:
             raise StateError(
                 f"what this node or {self.peer} remembered of the other when the job began is gone",
@@ -164,12 +198,16 @@ class Lists:
             ) from None
 
     def order(self, step: str) -> NDArray[np.int64]:
-        """A secret order of our own elements, int64[n]; whatever the order in the table."""
-        return self.own.canonical_order[self.secret.derive(step).permutation(len(self.own))]
+        """A secret order of our own elements, int64[n], in every job the same; whatever the order in the table."""
+        return self.own.canonical_order[self.lasting.derive(step).permutation(len(self.own))]
 
     def draw(self, name: str) -> Scalar:
         """A secret scalar of this job."""
         return self.group.draw(self.secret.derive(name))
+
+    def draw_lasting(self, name: str) -> Scalar:
+        """A secret scalar for these sets: the list that it blinds is the same in every job, so a mark can be held to it."""
+        return self.group.draw(self.lasting.derive(name))
 
     # Lists of our own making.
 
@@ -204,21 +242,23 @@ class Lists:
         start = self._held_by_peer.get(name, 0)
         if start > len(source):
             raise ProtocolError(f"{self.channel.peer} claims {start} elements of {name}, of {len(source)}", code="E_COUNT")
+        failpoints.reach("align-list")
         await self.channel.send_rows(source.chunks(), count=len(source), width=self.group.width, start=start)
 
     # Lists of the peer's.
 
-    async def receive(self, name: str, *, count: int, distinct: bool = True) -> Column:
+    async def receive(self, name: str, *, count: int, distinct: bool = True, lasting: bool = False) -> Column:
         """The list ``name`` of exactly ``count`` elements.
 
         Args:
             name: as the peer sends it.
             count: its length.
             distinct: whether two equal elements are refused here; else :meth:`distinct` does it on their powers.
+            lasting: whether it must be the one that came with the peer's mark in an earlier job.
 
         Raises:
             ProtocolError: another count (``E_COUNT``), an invalid element (``E_ELEMENT``)
-                or two equal ones (``E_DUPLICATE``).
+                or two equal ones (``E_DUPLICATE``), or not the list of this mark (``E_MARK``).
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
         column = self._columns.column(name)
@@ -227,15 +267,15 @@ class Lists:
                 width=self.group.width, count=count, start=len(column), digest=column.digest
             ):
                 column.append(self.group.decode(chunk))
-        self._arrived(name, column)
+        self._arrived(name, column, lasting)
         return self.distinct(name, column) if distinct else column
 
-    async def receive_powers(self, name: str, scalar: Scalar, *, at_least: int, at_most: int) -> Column:
+    async def receive_powers(self, name: str, scalar: Scalar, *, at_least: int, at_most: int, lasting: bool = False) -> Column:
         """``x^scalar`` for the list ``name``, computed while the rest still arrives.
 
         Raises:
             ProtocolError: a count outside the bounds (``E_COUNT``), an invalid element
-                (``E_ELEMENT``) or two equal ones (``E_DUPLICATE``).
+                (``E_ELEMENT``) or two equal ones (``E_DUPLICATE``), or as :meth:`receive` (``E_MARK``).
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
         column, powers = self._columns.column(name), self._columns.column(f"{name} powers")
@@ -255,7 +295,7 @@ class Lists:
                 powers.append(self._gathered(started.popleft()))
         if len(column) < at_least:
             raise ProtocolError(f"{self._from(name)}: {len(column)} elements, expected at least {at_least}", code="E_COUNT")
-        self._arrived(name, column)
+        self._arrived(name, column, lasting)
         return self.distinct(name, powers)
 
     def distinct(self, name: str, column: Column) -> Column:
@@ -336,10 +376,19 @@ class Lists:
             gathered.append(block)
         return np.concatenate(gathered)
 
-    def _arrived(self, name: str, column: Column) -> None:
+    def _arrived(self, name: str, column: Column, lasting: bool) -> None:
         """The list is whole: nothing computed from it leaves before it would outlive a loss of power."""
         column.sync()
-        self.party.pins.check(f"{self.terms.protocol} {name}", column.digest.digest())
+        failpoints.reach("align-synced")
+        digest = column.digest.digest()
+        self.party.pins.check(f"{self.terms.protocol} {name}", digest)
+        if lasting and self._first_of_this_mark(name, digest) != digest:
+            raise ProtocolError(f"{self._from(name)}: announced as of an earlier job, and it is another list", code="E_MARK")
+        failpoints.reach("align-stored")
+
+    def _first_of_this_mark(self, name: str, digest: bytes) -> bytes:
+        named = hashlib.sha256(self._agreed + name.encode()).hexdigest()
+        return self.party.memory.keep(f"list-{named[:40]}", digest)
 
     @contextmanager
     def _elements_of(self, name: str) -> Iterator[None]:
@@ -362,6 +411,16 @@ class Lists:
                 code="E_DISK_FULL",
                 hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
                 for_peer="its disk is too small",
+            )
+
+    def _need_memory(self, elements: int) -> None:
+        needed, free = costs.ROW_BYTES * elements, free_bytes()
+        if needed > free:
+            raise StateError(
+                f"the alignment needs about {needed / 2**30:.3g} GiB of memory; {free / 2**30:.3g} GiB are free",
+                code="E_MEMORY",
+                hint="free memory, or align fewer records (align.at_most), then go on: vfl-node resume JOB",
+                for_peer="it has too little memory free for sets as large",
             )
 
 

@@ -2,7 +2,8 @@
 
 Source: Meadows 1986; Huberman, Franklin and Hogg 1999. Runs between the active party A and
 the passive party P, who follow the protocol but look at all they receive. Each draws one
-secret scalar, a and b, fresh for the job; x ↦ x^{ab} is the same whoever goes first.
+secret scalar, a and b, for the two sets: a set announced again is sent as the same list.
+x ↦ x^{ab} is the same whoever goes first.
 
 ====  =======  =====================================  ===========
 step  sent by  list (elements)                        order
@@ -37,11 +38,11 @@ async def active(lists: Lists) -> Alignment:
 
     Leaks: n_a, and to P which of its own records A holds.
     """
-    a = lists.draw("scalar")
     n_p = await lists.meet(receives=("step 2", "step 3"))
+    a = lists.draw_lasting("scalar")
     order = lists.order("step 1")
     await lists.send("step 1", lists.blinded("step 1", order, a))
-    i_p_ab = await lists.receive_powers("step 2", a, at_least=n_p, at_most=n_p)  # while P computes step 3
+    i_p_ab = await lists.receive_powers("step 2", a, at_least=n_p, at_most=n_p, lasting=True)  # while P computes step 3
     i_a_ab = await lists.receive("step 3", count=len(lists.own))
     await lists.send("step 4", i_p_ab)
     return _alignment(lists, i_a_ab, i_p_ab, order)
@@ -52,11 +53,11 @@ async def passive(lists: Lists) -> Alignment:
 
     Leaks: n_p, and to A which of its own records P holds.
     """
-    b = lists.draw("scalar")
     n_a = await lists.meet(receives=("step 1", "step 4"))
+    b = lists.draw_lasting("scalar")
     order = lists.order("step 2")
     i_p_b = lists.blinded("step 2", order, b).whole()  # while A computes step 1
-    i_a_a = await lists.receive("step 1", count=n_a, distinct=False)
+    i_a_a = await lists.receive("step 1", count=n_a, distinct=False, lasting=True)
     await lists.send("step 2", i_p_b)
     i_a_ab = lists.powers("step 3", i_a_a, b).whole()
     await lists.send("step 3", lists.distinct("step 1", i_a_ab))

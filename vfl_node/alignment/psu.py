@@ -3,7 +3,8 @@
 Source: FLORIST (arXiv 2106.05508), Algorithm 1. Runs between the active party Pa (records
 I_a) and the passive party Pp (I_p), who follow the protocol but look at all they receive.
 
-Each party draws three secret scalars, s1 s2 s3 and t1 t2 t3, fresh for the job, and blinds
+Each party draws three secret scalars, s1 s2 s3 and t1 t2 t3: the last ones fresh for the job, so that pseudonyms of two jobs
+cannot be linked, the others for the two sets, so that a set announced again is sent as the same list. It blinds
 hashed identifiers x with them. Round one (steps 3 to 7) lets Pa form the union without
 knowing whose element is whose; round two (8 to 10) turns it into pseudonyms
 UID(x) = x^{s1 s2 s3 t1 t2 t3}; round three (11, 12) gives each party the UIDs of its own
@@ -62,16 +63,16 @@ async def active(lists: Lists) -> Alignment:
 
     Leaks: n_a and the union's size to Pp.
     """
-    s1, s2, s3 = (lists.draw(f"scalar {i}") for i in (1, 2, 3))
-    times = lists.group.product
     n_p = await lists.meet(receives=("step 5", "step 4", "step 9", "step 12 request", "step 11 reply"))
+    s1, s2, s3 = lists.draw_lasting("scalar 1"), lists.draw_lasting("scalar 2"), lists.draw("scalar 3")
+    times = lists.group.product
     n_a = len(lists.own)
 
     # 3. Pp may not learn from the order which of our rows are which.
     await lists.send("step 3", lists.blinded("step 3", lists.order("step 3"), s1))
 
     # 5, 4. Pp computes step 4 while we compute the powers of step 5.
-    i_p_s1t1 = await lists.receive_powers("step 5", s1, at_least=n_p, at_most=n_p)
+    i_p_s1t1 = await lists.receive_powers("step 5", s1, at_least=n_p, at_most=n_p, lasting=True)
     i_a_s1t1 = await lists.receive("step 4", count=n_a, distinct=False)
 
     # 7. L: I_a^{s1 t1}, and behind it what is new in I_p^{s1 t1}.
@@ -96,7 +97,7 @@ async def active(lists: Lists) -> Alignment:
         raise ProtocolError(f"psu step 9 from {lists.peer}: the union is not sorted and distinct", code="E_UNION")
 
     # 12, and the reply of 11 before ours: one long list at a time.
-    reply = await lists.receive_powers("step 12 request", times(s1, s2, s3), at_least=n_p, at_most=n_p)
+    reply = await lists.receive_powers("step 12 request", times(s1, s2, s3), at_least=n_p, at_most=n_p, lasting=True)
     answered = await lists.receive("step 11 reply", count=n_a)
     await lists.send("step 12 reply", reply)
     own = lists.powers("own", answered, times(s1, s3)).whole()
@@ -108,14 +109,14 @@ async def passive(lists: Lists) -> Alignment:
 
     Leaks: n_p and the union's size to Pa.
     """
-    t1, t2, t3 = (lists.draw(f"scalar {i}") for i in (1, 2, 3))
-    times = lists.group.product
     n_a = await lists.meet(receives=("step 3", "step 8", "step 11 request", "step 12 reply"))
+    t1, t2, t3 = lists.draw_lasting("scalar 1"), lists.draw_lasting("scalar 2"), lists.draw("scalar 3")
+    times = lists.group.product
     n_p = len(lists.own)
 
     # 3, 5. Both parties compute their own list first.
     i_p_t1 = lists.blinded("step 5", lists.order("step 5"), t1).whole()
-    i_a_s1 = await lists.receive("step 3", count=n_a, distinct=False)
+    i_a_s1 = await lists.receive("step 3", count=n_a, distinct=False, lasting=True)
     await lists.send("step 5", i_p_t1)
 
     # 4. Without the shuffle Pa would know its rows by position, and which of them step 5 contains.
@@ -130,7 +131,7 @@ async def passive(lists: Lists) -> Alignment:
     # 12, request: computed while Pa computes its own of step 11.
     order = lists.order("step 12")
     our_request = lists.blinded("step 12 request", order, t2).whole()
-    their_request = await lists.receive("step 11 request", count=n_a, distinct=False)
+    their_request = await lists.receive("step 11 request", count=n_a, distinct=False, lasting=True)
     await lists.send("step 9", lists.chosen([unsorted], ascending))
     await lists.send("step 12 request", our_request)
 
@@ -154,7 +155,7 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
         raise ProtocolError(f"psu: the union that {lists.peer} helped to build lacks records of ours", code="E_UNION")
     terms, party, ours = lists.terms, lists.party, len(lists.own)
     common = ours + theirs - len(rows)  # |I|, and dummies that both hold
-    known = common - shared_dummies(party.ids, lists.peer_mark, terms, party.memory)
+    known = common - shared_dummies(lists.sets, terms, party.memory)
     ours, theirs = ours - 2 * terms.dummies, theirs - 2 * terms.dummies
     return Alignment(
         protocol="psu",

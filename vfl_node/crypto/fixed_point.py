@@ -87,19 +87,17 @@ class Bound:
     """How large a sum of products can become.
 
     Attributes:
-        terms: at most so many products are added.
         factor: most of a factor's magnitude, as an integer at its scale: a feature's, say.
-        value: the same of the other: a residual's.
+        total: most that the magnitudes of the other factors add up to: residuals, say.
     """
 
-    terms: int
     factor: int
-    value: int
+    total: int
 
     @property
     def largest(self) -> int:
         """The sum's largest magnitude."""
-        return self.terms * self.factor * self.value
+        return self.factor * self.total
 
     @property
     def bits(self) -> int:
@@ -115,11 +113,11 @@ class Bound:
         slot, room = slot_bits(self.bits), key_bits - SPARE_BITS
         if slot > room:
             raise UsageError(
-                f"a sum of {self.terms} products of numbers of {self.factor.bit_length()} and {self.value.bit_length()} bits "
-                f"has up to {self.bits}; with a mask {MASK_BITS} bits wider it takes {slot}, and a key of {key_bits} bits "
-                f"has room for {room}",
+                f"a sum of products of numbers of {self.factor.bit_length()} bits with others that add up to "
+                f"{self.total.bit_length()} has up to {self.bits}; with a mask {MASK_BITS} bits wider it takes {slot}, and a "
+                f"key of {key_bits} bits has room for {room}",
                 code="E_OVERFLOW",
-                hint="choose a larger train.key_bits or a smaller train.batch_size",
+                hint="choose a larger train.key_bits",
                 for_peer="the job's values do not fit its key",
             )
         return slot

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vfl_node.errors import DataError
+from vfl_node.files import fault
 
 BLOCK_ROWS = 1 << 14
 
@@ -64,15 +65,18 @@ def read_columns(path: Path, *, party: str) -> TextColumns:
         DataError: it cannot be read (``E_FILE``), is not CSV in UTF-8 with a name for every
             column and one cell a column in every row (``E_CSV``), or has no rows (``E_EMPTY``).
             The text names file and line, and never holds a cell.
+        StateError: the machine refuses, not the file (:func:`vfl_node.files.fault`).
     """
     source = f"{party}: {path}"
     try:
         with path.open("rb") as file:
             return _columns(_decoded(file, source), source)
-    except OSError as error:
+    except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:
         raise DataError(
             f"{source}: cannot be read ({error.strerror})", code="E_FILE", hint="set data.path to a CSV file this user can read"
         ) from None
+    except OSError as error:
+        raise fault(error) from None
 
 
 def _decoded(file: Iterable[bytes], source: str) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """A fixed part of a party's records, where the job sets how many may take part (``align.at_most``).
 
 Training on a union costs every row of either party. The larger one may take part with fewer.
-Those records take part whose keyed hashes are the smallest. So the part is the same in every job
-with that partner, and a table with one record more differs in one member at most: it joins and
-another leaves, or neither. Parts drawn anew would tell other records in each job.
+Those records take part whose keyed hashes are the smallest, of identifiers in the form ``text``, whichever the
+job names. So the part is the same in every job with that partner, and a table with one record more differs in one member
+at most: it joins and another leaves, or neither. Parts drawn anew would tell other records in each job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
     """
     if most is None or len(table) <= most:
         return table
-    marks = _marks(table.ids, key)
+    marks = _marks(table.plain or table.ids, key)
     rows = np.sort(np.lexsort((marks[:, 1], marks[:, 0]))[:most])
     labels = None if table.labels is None else table.labels[rows]
     if labels is not None and labels.min() == labels.max():

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vfl_node.data.csv_file import TextColumns, read_columns
 from vfl_node.data.identifiers import Identifiers, canonical, composite
-from vfl_node.errors import DataError
+from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 from vfl_node.job import IdForm
 from vfl_node.settings import Data, Kind
 
@@ -62,11 +62,13 @@ class Table:
             :func:`~vfl_node.data.identifiers.composite` of several columns), distinct.
         columns: name → column, in the order of the file.
         labels: float32[n] of 0 and 1, or of 0 to classes − 1; None where they are not needed.
+        plain: the same identifiers in the form ``text``, whichever the job names; None where ``ids`` are those.
     """
 
     ids: Identifiers
     columns: Mapping[str, Column]
     labels: NDArray[np.float32] | None = None
+    plain: Identifiers | None = None
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
@@ -81,6 +83,14 @@ class Table:
 
     def __repr__(self) -> str:
         return f"Table({len(self)} records, {len(self.columns)} columns, {'no ' if self.labels is None else ''}labels)"
+
+    @property
+    def identity(self) -> bytes:
+        """32 bytes that stand for the set of records, in whatever form a job compares their identifiers; not for other columns.
+
+        Leaks: as :meth:`~vfl_node.data.identifiers.Identifiers.digest`.
+        """
+        return (self.plain or self.ids).digest()
 
     def digest(self) -> bytes:
         """SHA-256 over all of it, in order: what a restarted job must find unchanged."""
@@ -107,7 +117,31 @@ class Table:
         return state.digest()
 
 
-def read_table(data: Data, *, id_form: IdForm | tuple[IdForm, ...], needs_label: bool, party: str, classes: int = 2) -> Table:
+def check_enough(records: int, least: int, party: str) -> None:
+    """Refuse a set of so few records: before anything else of the table is looked at, so that a refusal tells nothing of it.
+
+    Raises:
+        PolicyError: fewer than ``least`` (``E_TOO_FEW``); the peer is told the same as of a table that cannot be used.
+    """
+    if records < least:
+        raise PolicyError(
+            f"{party} takes part with {records} records, and this node's minimum is {least} (limits.min_set_size)",
+            code="E_TOO_FEW",
+            hint="the sizes of small sets betray who is in them; limits.min_set_size is this owner's choice",
+            for_peer=UNUSABLE_DATA,
+            peer_code=DataError.default_code,
+        )
+
+
+def read_table(
+    data: Data,
+    *,
+    id_form: IdForm | tuple[IdForm, ...],
+    needs_label: bool,
+    party: str,
+    classes: int = 2,
+    at_least: int = 0,
+) -> Table:
     """Read this party's table (see docs/data.md).
 
     Args:
@@ -118,6 +152,7 @@ def read_table(data: Data, *, id_form: IdForm | tuple[IdForm, ...], needs_label:
             are not, a column named by ``data.label`` is left out: it is no feature either.
         party: this party's name, for errors.
         classes: labels are 0 to ``classes`` − 1, of which two at least occur.
+        at_least: fewer records are refused before their labels and columns are looked at.
 
     Cost: 5 s and 131 MB at the peak for a million rows of five columns, 33 MB; 1 s of it orders
     the ids, once for all (one core of a small server).
@@ -125,6 +160,7 @@ def read_table(data: Data, *, id_form: IdForm | tuple[IdForm, ...], needs_label:
     Raises:
         DataError: ``E_FILE``, ``E_CSV``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
             ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC`` or ``E_CONFIG``; docs/data.md explains each.
+        PolicyError: as :func:`check_enough`.
     """
     id_columns = _each(data.id)
     forms: tuple[IdForm, ...] = _each(id_form)
@@ -140,10 +176,13 @@ def read_table(data: Data, *, id_form: IdForm | tuple[IdForm, ...], needs_label:
     set_apart = dict.fromkeys(id_columns, "id") | ({label: "label"} if needs_label or data.label else {})
     _check_names(text, data, id_columns, label if needs_label else None, set_apart)
     ids = _ids(text, id_columns, forms)
+    check_enough(len(ids), at_least, party)
+    as_text: tuple[IdForm, ...] = tuple("text" for _ in forms)
+    plain = None if forms == as_text else _joined(text, id_columns, as_text)
     labels = _labels(text, label, classes) if needs_label else None
     kinds = {name: data.columns.get(name) for name in text.names if name not in set_apart}
     columns = {name: _column(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
-    return Table(ids, columns, labels)
+    return Table(ids, columns, labels, plain)
 
 
 def _check_names(
@@ -186,8 +225,7 @@ def _names_hint(text: TextColumns, name: str, wanted: Mapping[str, str]) -> str:
 
 
 def _ids(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
-    parts = [_canonical_cells(text, name, form) for name, form in zip(names, forms, strict=True)]
-    ids = Identifiers.of(parts[0] if len(parts) == 1 else map(composite, zip(*parts, strict=True)))
+    ids = _joined(text, names, forms)
     repeats = ids.repeats()
     if len(repeats):
         shown = repeats[:_PAIRS_SHOWN]
@@ -200,6 +238,11 @@ def _ids(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -
             hint="keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled",
         )
     return ids
+
+
+def _joined(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
+    parts = [_canonical_cells(text, name, form) for name, form in zip(names, forms, strict=True)]
+    return Identifiers.of(parts[0] if len(parts) == 1 else map(composite, zip(*parts, strict=True)))
 
 
 def _canonical_cells(text: TextColumns, name: str, form: IdForm) -> Iterator[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from vfl_node.configuration import Frozen, leaves, load, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, Protocol
-from vfl_node.job.prediction import JobId, Predict, Serve
+from vfl_node.job.prediction import SERVED_FEATURES, JobId, Predict, Serve
 from vfl_node.job.training import (
     Evaluate,
     FeatureStrategy,
@@ -74,6 +75,17 @@ class Job(Frozen):
     evaluate: Evaluate = Evaluate()
     serve: Serve | None = None
     predict: Predict | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rows_for_predictions(cls, value: object) -> object:
+        """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise."""
+        if not isinstance(value, Mapping) or not value.get("serve") or not isinstance(value.get("train"), Mapping):
+            return value
+        missing = value["train"].get("missing", {})
+        if not isinstance(missing, Mapping) or "features" in missing or value["train"].get("algorithm", "split") != "split":
+            return value
+        return {**value, "train": {**value["train"], "missing": {**missing, "features": SERVED_FEATURES}}}
 
     @model_validator(mode="after")
     def _built(self) -> Job:
@@ -226,6 +238,7 @@ def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[s
 
 
 __all__ = [
+    "SERVED_FEATURES",
     "Align",
     "Evaluate",
     "FeatureStrategy",

@@ -10,11 +10,11 @@ from pydantic import Discriminator, Field, Tag, model_validator
 from vfl_node.configuration import Frozen
 
 Metric = Literal["auc", "ace", "nll", "accuracy"]
-Sizes = tuple[Annotated[int, Field(ge=1, le=65536)], ...]
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
 Flow = Literal["two-party", "coordinator", "coordinator-clear"]
 Scaling = Literal["standard", "unit", "none"]
 LabelStrategy = Literal["majority", "minority", "random-pos", "random-pred", "neighbors", "none"]
-FeatureStrategy = Literal["sampling", "interpolated", "jittered", "gaussian", "random", "naive", "none"]
+FeatureStrategy = Literal["sampling", "smoothed", "gaussian", "random", "naive", "none"]
 
 
 class OwnedShares(Frozen):

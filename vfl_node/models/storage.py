@@ -1,4 +1,4 @@
-"""Named tensors in a safetensors file: models and checkpoints. Nothing is ever pickled."""
+"""Named tensors as safetensors: models in plain files, what a node keeps for itself in checked ones. Never a pickle."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load as parse
 from safetensors.torch import save as serialise
 from torch import Tensor, contiguous_format
 
 from vfl_node.errors import StateError
-from vfl_node.files import write_whole
+from vfl_node.files import read_checked, write_checked, write_whole
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
-    """Write ``tensors`` to ``path`` (mode 0600), whole or not at all.
+    """Write ``tensors`` to ``path`` (mode 0600), whole or not at all, so that any tool can read them.
 
     Args:
         path: file to create or replace.
@@ -25,24 +26,50 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
     Returns:
         The bytes of the file.
     """
-    # one entry, since safetensors writes several in no fixed order, and equal models must have equal bytes
-    about = {"about": json.dumps(metadata, sort_keys=True)} if metadata else None
-    # safetensors refuses tensors that share memory or are not contiguous
-    copies = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
-    data = serialise(copies, about)
+    data = _serialised(tensors, metadata)
     write_whole(path, data)
     return data
 
 
 def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors (on the CPU) and the metadata of the file at ``path``.
+    """The tensors (on the CPU) and the metadata of the file that :func:`save` wrote; its owner keeps a checksum elsewhere.
 
     Raises:
         StateError: the file is missing or damaged (``E_STATE_CORRUPT``).
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            return tensors, json.loads((file.metadata() or {}).get("about", "{}"))
-    except (OSError, SafetensorError, ValueError):
-        raise StateError(f"{path} is missing or is not a whole safetensors file", code="E_STATE_CORRUPT") from None
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise _damaged(f"{path} is missing") from None
+    return _parsed(data, path)
+
+
+def keep(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write ``tensors`` to ``path`` as a checked file (:mod:`vfl_node.files`); args as :func:`save`."""
+    write_checked(path, _serialised(tensors, metadata))
+
+
+def recall(path: Path, *, hint: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """What :func:`keep` kept. Raises as :func:`vfl_node.files.read_checked`."""
+    return _parsed(read_checked(path, hint=hint), path)
+
+
+def _serialised(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None) -> bytes:
+    # one entry, since safetensors writes several in no fixed order, and equal models must have equal bytes
+    about = {"about": json.dumps(metadata, sort_keys=True)} if metadata else None
+    # safetensors refuses tensors that share memory or are not contiguous
+    copies = {name: tensor.detach().cpu().clone(memory_format=contiguous_format) for name, tensor in tensors.items()}
+    return serialise(copies, about)
+
+
+def _parsed(data: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        tensors = parse(data)
+        head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return tensors, json.loads(head.get("__metadata__", {}).get("about", "{}"))
+    except (SafetensorError, ValueError, AttributeError):
+        raise _damaged(f"{path} is not a whole safetensors file") from None
+
+
+def _damaged(what: str) -> StateError:
+    return StateError(what, code="E_STATE_CORRUPT", for_peer="what it stored is damaged")

@@ -1,15 +1,19 @@
-"""Talk to a running node over its HTTP port, as the command line does."""
+"""Talk to a running node over its owner's socket or its HTTP port, as the command line does."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import select
+import socket
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from vfl_node.errors import UsageError, VflError
+from vfl_node.files import short_name
 from vfl_node.node.store import UNFINISHED
 from vfl_node.settings import Settings
 
@@ -24,30 +28,41 @@ class Client:
     """One node's HTTP interface.
 
     Args:
-        address: ``host:port``.
-        token: secret of the node, needed to submit and cancel; read from its state folder.
+        address: ``host:port``; empty where there is none but the socket.
+        token: secret of the node, which lies in its state folder; the socket needs none.
+        owners: the owner's socket, used instead of the address.
     """
 
-    def __init__(self, address: str, token: str = "") -> None:
+    def __init__(self, address: str, token: str = "", *, owners: Path | None = None) -> None:
         self.address = address
         self._token = token
+        self._owners = owners
 
     @classmethod
     def of(cls, settings: Settings) -> Client:
         """The client of the running node with these settings. Raises UsageError (``E_NOT_RUNNING``)."""
-        from vfl_node.node.service import running
+        from vfl_node.node.service import OWNERS_SOCKET, running
 
-        address = running(settings)["http"]
-        if address is None:
-            raise UsageError(
-                f"node {settings.name} has no HTTP port", code="E_NOT_RUNNING", hint="set http in its configuration"
-            )
-        token = settings.state_dir / "token"
-        return cls(address, token.read_text() if token.exists() else "")
+        return cls(running(settings)["http"] or "", owners=settings.state_dir / OWNERS_SOCKET)
 
     def health(self) -> dict[str, Any]:
         """The node's health."""
         return self._call("GET", "/health")
+
+    def link(self, path: str = "/", *, board: str = "") -> str:
+        """An address that opens the board in a browser, once.
+
+        Args:
+            path: the page.
+            board: how the browser reaches the port, ``http://host:port``, where that is not the address the node has.
+
+        Raises:
+            UsageError: there is no HTTP port (``E_NOT_RUNNING``).
+        """
+        if not (board or self.address):
+            raise UsageError("this node has no HTTP port", code="E_NOT_RUNNING", hint="set http in its configuration")
+        ticket = self._call("POST", "/api/tickets")["ticket"]
+        return f"{board.rstrip('/') or f'http://{self.address}'}/login#ticket={ticket}&to={path}"
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job of the node, newest first."""
@@ -68,6 +83,12 @@ class Client:
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost."""
         return self._call("POST", f"/api/jobs/{job_id}/resume")
+
+    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+        """Remove jobs that have ended; their ids (:meth:`vfl_node.node.store.Store.prune`)."""
+        asked = {"days": days, "keep": keep, "models": models or None, "dry": dry or None}
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        return self._call("POST", f"/api/prune?{query}")["jobs"]
 
     def predict(self, model: str, request: bytes, waiting: Callable[[], None]) -> bytes:
         """Predictions of known records by the model of job ``model``, as CSV.
@@ -106,7 +127,7 @@ class Client:
     def _fetch(self, method: str, path: str, body: bytes | None = None, waiting: Callable[[], None] | None = None) -> bytes:
         """The body of the answer; with ``waiting``, whenever it comes."""
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        connection = http.client.HTTPConnection(self.address, timeout=ANSWER_S)
+        connection = _OverSocket(self._owners) if self._owners else http.client.HTTPConnection(self.address, timeout=ANSWER_S)
         try:
             connection.request(method, path, body=body, headers=headers)
             while waiting and not select.select([connection.sock], [], [], LOOK_S)[0]:
@@ -115,9 +136,9 @@ class Client:
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
             raise UsageError(
-                f"no node answers at http://{self.address}: {getattr(error, 'strerror', None) or error}",
+                f"no node answers at {self._place}: {getattr(error, 'strerror', None) or error}",
                 code="E_NOT_RUNNING",
-                hint="is it running? name it by --config FILE or --node HOST:PORT",
+                hint="is it running? name it by --config FILE, or --node HOST:PORT and --token-file FILE",
             ) from None
         finally:
             connection.close()
@@ -134,4 +155,23 @@ class Client:
         return kind(answer.get("message", "refused"), code=answer.get("code", "E_HTTP"), hint=answer.get("hint", ""))
 
     def _stranger(self) -> UsageError:
-        return UsageError(f"http://{self.address} is not a vfl-node", code="E_NOT_RUNNING")
+        return UsageError(f"{self._place} is not a vfl-node", code="E_NOT_RUNNING")
+
+    @property
+    def _place(self) -> str:
+        return str(self._owners or f"http://{self.address}")
+
+
+class _OverSocket(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__("localhost", timeout=ANSWER_S)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        with short_name(self._path) as name:
+            self.sock.connect(name)

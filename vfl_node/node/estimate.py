@@ -33,16 +33,17 @@ from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.csv_file import read_columns
 from vfl_node.data.identifiers import canonical
-from vfl_node.errors import DataError, UsageError
+from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.job import Align, Job, Train
-from vfl_node.settings import Obfuscation, Role, Settings, role_in
+from vfl_node.node.budget import Budget, Need, Shape, need
+from vfl_node.settings import Limits, Obfuscation, Role, Settings, role_in
 from vfl_node.training.costs import cost as training_cost
 
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
 
-PROCESS_BYTES, ROW_BYTES = 180 << 20, 128
-"""Memory of a node that has nothing to do, and for each element that either party announces (docs/estimate.md)."""
+PROCESS_BYTES = 180 << 20
+"""Memory of a node that has nothing to do (docs/estimate.md)."""
 
 _HASHED = 2  # times: a list and its phase on the wire, a file and its chunks on disk
 _BLOCK = bytes(1 << 22)
@@ -92,6 +93,8 @@ class Plan:
         rate_mbit_s: of the wire.
         rtt_ms: of the wire, there and back.
         obfuscation: this owner's wishes.
+        need: what the node whose side is shown sets aside for the job.
+        refusal: why it would not run it; empty where it would.
     """
 
     job: Job
@@ -102,6 +105,8 @@ class Plan:
     rate_mbit_s: float
     rtt_ms: float
     obfuscation: Obfuscation
+    need: Need | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,9 +185,10 @@ def plan(
             hint="give the configuration of a party of the job",
         )
     given: dict[Role, int | None] = {"active": active, "passive": passive}
-    records = {role: count for role, count in given.items() if count is not None}
+    records, columns = {role: count for role, count in given.items() if count is not None}, 0
     if settings and settings.data and settings.role not in records:
-        records[settings.role] = len(read_columns(settings.data.path, party=settings.name))
+        read = read_columns(settings.data.path, party=settings.name)
+        records[settings.role], columns = len(read), len(read.names)
     for role, name in names.items():
         if role not in records:
             count_them = ", or the --config of its node, to count them" if settings is None else ""
@@ -190,9 +196,11 @@ def plan(
     smaller = min(records.values())
     if shared is not None and shared > smaller:
         raise UsageError(f"--shared {shared} is more than the smaller party's {smaller} records")
+    own: Role = settings.role if settings else "active"
+    shape = Shape(records[own], 2 * columns)
     return Plan(
         job=job,
-        role=settings.role if settings else "active",
+        role=own,
         records=records,
         shared=(0, smaller) if shared is None else (shared, shared),
         machine=measure(
@@ -203,6 +211,8 @@ def plan(
         rate_mbit_s=rate_mbit_s,
         rtt_ms=rtt_ms,
         obfuscation=settings.obfuscation if settings else Obfuscation(),
+        need=need(job, own, shape),
+        refusal=_refusal(job, own, shape, settings.limits if settings else Limits()),
     )
 
 
@@ -283,6 +293,10 @@ def notes(plan: Plan) -> list[str]:
             f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
             "as many shared ones are counted as chance leaves of them"
         )
+    if plan.need:
+        said.append(f"the {plan.role} party's node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
+    if plan.refusal:
+        said.append(f"it would not run this job: {plan.refusal}")
     if terms.padding or terms.dummies:
         said.append("ids that the job makes up (padding, dummies) are counted in")
     if _is_open(terms, plan.obfuscation):
@@ -393,6 +407,15 @@ def _terms(terms: Align, protocol: str) -> Align:
     return terms.model_copy(update={"protocol": protocol, "dummies": dummies, "obfuscation": terms.obfuscation or "private"})
 
 
+def _refusal(job: Job, role: Role, table: Shape, limits: Limits) -> str:
+    """Why a node with these limits would not run the job, or could not now; empty where it would."""
+    try:
+        Budget(limits).fit(job, role, table)
+    except VflError as error:
+        return error.message
+    return ""
+
+
 def _range(plan: Plan, terms: Align) -> Range:
     records, shared = _taking_part(terms, plan.records, plan.shared)
     n_a, n_p = (announced(records[role], terms, role) for role in _ROLES)
@@ -459,7 +482,7 @@ def _cost(plan: Plan, protocol: str, n_a: int, n_p: int, shared: int, m: int) ->
         received_bytes=received,
         active_disk_bytes=total.spilled["active"] * width,
         passive_disk_bytes=total.spilled["passive"] * width,
-        memory_bytes=PROCESS_BYTES + ROW_BYTES * (n_a + n_p),
+        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * (n_a + n_p),
         rows=m,
         extra_rows=m - shared,
     )

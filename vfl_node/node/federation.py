@@ -23,10 +23,11 @@ from typing import Any, cast
 import yaml
 
 from vfl_node.errors import PeerError, UsageError, VflError
+from vfl_node.files import private_folder
 from vfl_node.job import Job
 from vfl_node.node.client import Client
+from vfl_node.node.job_folder import clear_artefacts, copy_artefacts
 from vfl_node.node.setup import certify, init
-from vfl_node.node.store import clear_artefacts, copy_artefacts
 from vfl_node.settings import Role, role_in
 
 START_S = 60.0
@@ -60,7 +61,7 @@ class LocalFederation:
 
     def __enter__(self) -> LocalFederation:
         try:
-            self._logs.mkdir(parents=True, exist_ok=True)
+            private_folder(self._logs)
             parties = self._job.parties
             folders = {name: self._folder / name for name in parties.all}
             for name, folder in folders.items():
@@ -134,7 +135,8 @@ class LocalFederation:
         if config["role"] != "coordinator":
             config["data"] = {"path": str(self._data[name].resolve()), **self._columns_of(name)}
         (folder / "node.yaml").write_text(yaml.safe_dump(config))
-        with (self._logs / f"{name}.log").open("wb") as log:
+        (self._logs / f"{name}.log").unlink(missing_ok=True)
+        with (self._logs / f"{name}.log").open("xb") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "vfl_node", "--role", config["role"], "--config", str(folder / "node.yaml")],
                 stdin=subprocess.DEVNULL,

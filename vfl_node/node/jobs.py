@@ -8,32 +8,48 @@ from __future__ import annotations
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import structlog
 
-from vfl_node.errors import Paused, PeerError, PolicyError, UsageError, VflError, peer_text
-from vfl_node.files import write_whole
+from vfl_node import failpoints
+from vfl_node.errors import Paused, PeerError, PolicyError, StateError, UsageError, VflError, peer_text
 from vfl_node.job import Job, parse_job
+from vfl_node.logs import Seldom
 from vfl_node.node import predictions
+from vfl_node.node.budget import Budget, check_limits
+from vfl_node.node.faults import explain
 from vfl_node.node.live import AT_REST
 from vfl_node.node.peers import Peers
 from vfl_node.node.requests import Asked, Records, Requests
-from vfl_node.node.store import UNFINISHED, Record, Store
-from vfl_node.node.work import Work, conclude, peers_of
-from vfl_node.settings import Settings, role_in
+from vfl_node.node.store import UNFINISHED, Record, State, Store, now
+from vfl_node.node.turns import Turns
+from vfl_node.node.work import OWN_WISH, Work, conclude, peers_of
+from vfl_node.settings import MOST_SERVICES, Settings, role_in
+from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 
 log = structlog.get_logger()
 
 JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
-MOST_AT_ONCE = 16
-"""Jobs with a thread; a peer that may submit jobs must not be able to exhaust the node."""
+MOST_QUEUED = 256
+"""Jobs that wait for their turn; a peer that may submit jobs must not be able to exhaust the node."""
 
-MOST_JOB_BYTES = 1 << 16
-"""Largest job a peer may offer."""
+MOST_QUEUED_OF_PEER = 64
+"""Jobs under way or waiting that one peer has submitted."""
+
+PRUNE_S = 3600.0
+"""How often jobs are removed that the settings no longer keep."""
+
+WATCH_S = 1.0
+"""How often it is looked whether every job that is under way has a thread, and whether what ended is stored."""
+
+MOST_TOLD_AGAIN = 64
+"""Cancelled jobs, the newest, of which a peer is told whenever its link is up again."""
 
 
 class Jobs:
@@ -43,12 +59,19 @@ class Jobs:
         self._settings = settings
         self._store = store
         self._works: dict[str, Work] = {}
+        self._turns = Turns(settings.jobs_at_once)
+        self._refusals: dict[str, Seldom] = {}
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
+        self._budget = Budget(settings.limits)
+        self._stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
 
     def attach(self, peers: Peers) -> None:
         """The peers that jobs are run with; before any of them may call."""
         self._peers = peers
+        peers.steps = lambda: sum(work.progress.steps for work in list(self._works.values()))
+        peers.on_up = self._tell_cancelled
 
     def start(self) -> None:
         """Go on with what was unfinished when the node last stopped, and forget the secrets of what was not."""
@@ -56,12 +79,19 @@ class Jobs:
             if record.over:
                 self._store.destroy_secrets(record)
         for record in self._store.unfinished():
-            try:
-                log.info("job goes on", job=record.id, state=record.state)
+            if record.state == "running":  # neither ended nor paused: the process died in it
+                record = replace(record, deaths=record.deaths + 1)
+                if record.deaths >= self._settings.quarantine_after:
+                    self._store.end(self._ended(record, _quarantined(record)))
+                    log.warning("job put aside", job=record.id, code="E_QUARANTINED", deaths=record.deaths)
+                    continue
+                with suppress(StateError):  # a full disk: then it dies once more before it is put aside
+                    self._store.update(record)
+            log.info("job goes on", job=record.id, state=record.state)
+            with suppress(VflError):  # with which it has ended
                 self._begin(record)
-            except VflError as error:  # written by another version
-                message = f"this version cannot read it: {error.message}"
-                self._store.update(record, state="failed", code="E_STATE", message=message, hint="submit it again")
+        self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
+        self._watcher.start()
 
     def submit(self, job: Job, *, request: bytes | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
@@ -90,10 +120,9 @@ class Jobs:
                     "this job predicts new records, and there are none", hint="vfl-node predict JOB --align --data FILE"
                 )
         with self._lock:
-            self._check_room()
-            record = self._store.add(job, submitter=self._settings.name)
-            if request is not None:
-                write_whole(self._store.job_folder(record).request, request)
+            self._check_room(job, self._settings.name)
+            failpoints.reach("submit")
+            record = self._store.add(job, submitter=self._settings.name, request=request)
             log.info("job submitted", job=record.id)
             self._begin(record)
         return record
@@ -142,12 +171,15 @@ class Jobs:
         """
         with self._lock:
             record = self._known(job_id)
-            if record.state in UNFINISHED:
+            if record.state in UNFINISHED and (record.state != "paused" or self._work(job_id)):
                 return record
-            if not record.resumable:
+            if not (record.resumable or record.state == "paused"):
                 hint = "submit it again as a new job"
                 raise UsageError(f"job {job_id} cannot be resumed ({record.state})", code="E_JOB_ENDED", hint=hint)
-            record = self._store.update(record, state="waiting", finished=None, code=None, message=None, hint=None)
+            if record.code == "E_STALLED" and any(thread.name == f"job-{job_id}" for thread in threading.enumerate()):
+                raise UsageError(f"the work on job {job_id} still hangs", code="E_STALLED", hint="restart the node first")
+            begun = {"state": "waiting", "finished": None, "code": None, "message": None, "hint": None, "deaths": 0}
+            record = self._store.update(record, **begun)
             self._begin(record)
         return record
 
@@ -163,7 +195,7 @@ class Jobs:
             if not work.cancel():
                 return record
         elif record.resumable:
-            record = self._forget(record)
+            record = self._forget(record, OWN_WISH)
         else:
             raise UsageError(f"job {job_id} has already ended ({record.state})", code="E_JOB_ENDED")
         if self._peers:
@@ -171,9 +203,18 @@ class Jobs:
                 self._peers.tell(peer, Notice(cancel=Cancel(job_id=job_id)))
         return record
 
-    def _forget(self, record: Record) -> Record:
+    def _tell_cancelled(self, peer: str) -> None:
+        """Tell a peer that is there again what this owner cancelled meanwhile; it passes over what it has heard."""
+        assert self._peers is not None
+        ours = (r for r in self._store.all() if r.state == "cancelled" and r.message == OWN_WISH and peer in r.parties)
+        for record in islice(ours, MOST_TOLD_AGAIN):
+            self._peers.tell(peer, Notice(cancel=Cancel(job_id=record.id)))
+
+    def _forget(self, record: Record, message: str, *, state: State = "cancelled", code: str = "E_CANCELLED") -> Record:
         """Nobody waits for this job any more: what it kept to be resumed is destroyed."""
-        return conclude(self._settings, self._store, replace(record, state="cancelled"))
+        ended = replace(record, state=state, finished=now(), code=code, message=message, hint=None)
+        conclude(self._settings, self._store, ended)
+        return ended
 
     def views(self) -> list[dict[str, Any]]:
         """Every job as the board and the command line show it, newest first."""
@@ -187,28 +228,48 @@ class Jobs:
     def hear(self, peer: str, notice: Notice) -> Notice | None:
         """Answer an offer or a cancellation that ``peer`` sent over its link."""
         if notice.WhichOneof("body") == "cancel":
-            work = self._work(notice.cancel.job_id)
-            if work is not None and peer in work.record.parties:
-                work.stop.ask(PeerError(f"{peer} cancelled the job", code="E_CANCELLED", for_peer=f"{peer} cancelled the job"))
-            elif work is None:
-                record = self._store.get(notice.cancel.job_id)
-                if record is not None and record.resumable and peer in record.parties:
-                    self._forget(record)
+            self._hear_end(peer, notice.cancel)
             return None
         offer = notice.offer
         try:
             self._accept(peer, offer)
-            reply = OfferReply(job_id=offer.job_id, accepted=True)
+            work = self._work(offer.job_id)
+            if work and offer.ready:
+                work.invite(peer)
+            reply = OfferReply(job_id=offer.job_id, accepted=True, waits=bool(work and work.place))
         except VflError as error:
-            log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
+            if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
+                log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
             reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.peer_code, reason=error.for_peer)
         except Exception:
             log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
             reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)
         return Notice(offer_reply=reply)
 
+    def expects(self, peer: str, job_id: str) -> bool:
+        """Whether ``peer`` may open a conversation about ``job_id`` now, or a moment later."""
+        work = self._work(job_id)
+        return work is not None and peer in work.record.parties
+
+    def _hear_end(self, peer: str, cancel: Cancel) -> None:
+        """A peer says that a job has ended, as its owner wished or because it failed."""
+        said = f"{peer}'s owner cancelled the job"
+        if cancel.failed:
+            said = f"{peer} stopped: {peer_text(cancel.reason) or 'the job failed there'}"
+        state: State = "failed" if cancel.failed else "cancelled"
+        code = PeerError.default_code if cancel.failed else "E_CANCELLED"
+        work = self._work(cancel.job_id)
+        if work is not None:
+            if peer in work.record.parties:
+                work.stop.ask(PeerError(said, code=code, for_peer=said))
+            return
+        record = self._store.get(cancel.job_id)
+        if record is not None and record.resumable and peer in record.parties:
+            self._forget(record, said, state=state, code=code)
+
     def stop(self, timeout_s: float) -> None:
         """Pause what runs, tell the peers, and wait for the threads."""
+        self._stopping.set()
         with self._lock:
             works = list(self._works.values())
         for work in works:
@@ -216,18 +277,30 @@ class Jobs:
         limit = time.monotonic() + timeout_s
         for work in works:
             work.join(max(0.0, limit - time.monotonic()))
+        if self._watcher:
+            self._watcher.join(max(WATCH_S, limit - time.monotonic()))
 
     def _accept(self, peer: str, offer: Offer) -> None:
         """Take part in a peer's job, if this node's settings allow it; go on with one already begun."""
         known = self._store.get(offer.job_id)
         if known is not None:
+            if known.damaged or known.code in ("E_QUARANTINED", "E_NO_PROGRESS"):
+                raise StateError(
+                    known.message or "", code=known.code or "", for_peer="it waits for its owner to see to the job"
+                )
             if known.spec != offer.job_json or peer not in known.parties:
                 raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
             if known.over:
-                ended = f"the job has already ended there ({known.state})"
-                raise PeerError(f"job {known.id} has already ended here ({known.state})", code="E_JOB_ENDED", for_peer=ended)
+                ended, code = f"the job has already ended there ({known.state})", "E_JOB_ENDED"
+                if known.state == "cancelled":
+                    heard = known.message or "it was cancelled"  # of another party: who it was
+                    ended, code = "its owner cancelled the job" if heard == OWN_WISH else heard, "E_CANCELLED"
+                raise PeerError(f"job {known.id} has already ended here ({known.state})", code=code, for_peer=ended)
             self.resume(known.id)
             return
+        if self._store.pruned(offer.job_id):
+            ended = "the job has already ended there"
+            raise PeerError(f"job {offer.job_id} has ended here, and was pruned", code="E_JOB_ENDED", for_peer=ended)
         if peer not in self._settings.accept_jobs_from:
             raise PolicyError(
                 f"{peer} is not in accept_jobs_from",
@@ -243,9 +316,11 @@ class Jobs:
         if job.predict:
             predictions.check(self._store, job, peer)
         with self._lock:
-            self._check_room()
+            self._check_room(job, peer)
+            failpoints.reach("accept")
             record = self._store.add(job, submitter=peer, job_id=offer.job_id)
             log.info("job accepted", job=record.id, peer=peer)
+            failpoints.reach("accepted")
             self._begin(record)
 
     def _check_roles(self, job: Job) -> None:
@@ -263,6 +338,13 @@ class Jobs:
                 hint="see limits.protocols",
                 for_peer=f"its settings do not allow alignment by {job.align.protocol} (limits.protocols)",
             )
+        if job.evaluate.matched and role != "coordinator" and not self._settings.limits.allow_matched:
+            raise PolicyError(
+                f"job {job.name!r} measures on the rows that both own, which this node's settings do not allow",
+                hint="see limits.allow_matched; or leave out evaluate.matched",
+                for_peer="its settings do not allow evaluate.matched",
+            )
+        check_limits(job, role, self._settings.limits)
         if unknown := sorted(set(job.parties.all) - {own} - set(self._settings.peers)):
             raise UsageError(
                 f"job {job.name!r} names {unknown[0]!r}, which is not among this node's peers",
@@ -271,14 +353,25 @@ class Jobs:
                 for_peer="the job names a party that it does not know",
             )
 
-    def _check_room(self) -> None:
+    def _check_room(self, job: Job, submitter: str) -> None:
+        """Raises PolicyError (``E_BUSY``) where a job is one too many, here or of its submitter."""
         with self._lock:
-            alive = sum(work.alive for work in self._works.values())
-        if alive >= MOST_AT_ONCE:
-            busy = f"it has {MOST_AT_ONCE} jobs under way already"
-            raise PolicyError(
-                f"{MOST_AT_ONCE} jobs are under way already", code="E_BUSY", hint="wait or cancel one", for_peer=busy
-            )
+            works = [work for work in self._works.values() if work.alive]
+        own = submitter == self._settings.name
+        services = [work for work in works if work.turn is None]
+        theirs = [work for work in works if work.record.submitter == submitter and work.turn is not None]
+        hint, allowed = "wait or cancel one", self._settings.limits.jobs_per_peer
+        if job.predict and job.predict.rows == "known":
+            many, most, what = len(services), MOST_SERVICES, "services of predictions"
+        elif not own and (kept := self._store.count(submitter)) >= allowed:
+            many, most, what, hint = kept, allowed, f"jobs of {submitter}", "vfl-node prune, or raise limits.jobs_per_peer"
+        elif not own and len(theirs) >= MOST_QUEUED_OF_PEER:
+            many, most, what = len(theirs), MOST_QUEUED_OF_PEER, f"jobs of {submitter}"
+        else:
+            many, most, what = self._turns.waiting, MOST_QUEUED, "jobs that wait for their turn"
+        if many >= most:
+            busy = f"there are {most} {what} already"
+            raise PolicyError(busy, code="E_BUSY", hint=hint, for_peer=busy)
 
     def _begin(self, record: Record) -> None:
         assert self._peers is not None
@@ -286,9 +379,57 @@ class Jobs:
             before = self._works.get(record.id)
             if before is not None:
                 before.join()  # it has stored its end, and is about to go
-            work = Work(self._settings, self._store, self._peers, record)
+            try:
+                work = Work(self._settings, self._store, self._peers, self._budget, self._turns, record)
+            except (VflError, OSError) as cause:  # written by another version, or the disk refuses
+                error = explain(cause)
+                if isinstance(cause, UsageError):
+                    message, hint = f"this version cannot read it: {error.message}", "submit it again"
+                    error = StateError(message, code="E_STATE_VERSION", hint=hint)
+                self._store.end(self._ended(record, error))
+                raise error from None
             self._works = {job_id: of for job_id, of in self._works.items() if of.alive} | {record.id: work}
             work.start()
+
+    @staticmethod
+    def _ended(record: Record, error: VflError) -> Record:
+        return replace(record, state="failed", finished=now(), code=error.code, message=error.message, hint=error.hint)
+
+    def _watch(self) -> None:
+        """Store what could not be stored before, and let no job stay without an end whose thread has gone."""
+        due = 0.0
+        while not self._stopping.wait(WATCH_S):
+            try:
+                self._store.settle()
+                with self._lock:
+                    works = list(self._works.values())
+                for work in works:
+                    work.check()
+                self._pause_where_lost(works)
+                days, keep = self._settings.keep_days, self._settings.keep_jobs
+                if not (days is None and keep is None) and time.monotonic() > due:
+                    due = time.monotonic() + PRUNE_S
+                    self.prune(days=days, keep=keep, models=False, dry=False)
+            except StateError as error:
+                log.warning("jobs cannot be pruned yet", code=error.code, reason=error.message)
+            except Exception:
+                log.exception("internal error")  # the watch must outlive it
+
+    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+        """As :meth:`vfl_node.node.store.Store.prune`."""
+        with self._lock:
+            removed = self._store.prune(days=days, keep=keep, models=models, dry=dry)
+        if removed and not dry:
+            log.info("jobs pruned", jobs=len(removed))
+        return removed
+
+    def _pause_where_lost(self, works: list[Work]) -> None:
+        """Jobs stop where the state folder is gone: what they did would be lost."""
+        try:
+            self._store.check_there()
+        except StateError as error:
+            for work in works:
+                work.stop.ask(Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer))
 
     def _work(self, job_id: str) -> Work | None:
         with self._lock:
@@ -315,7 +456,16 @@ class Jobs:
             "finished": record.finished,
             "error": error,
             "resumable": record.resumable,
+            "place": work.place if work else 0,
             "predict": record.predict,
-            "report": self._store.job_folder(record).kept,
+            "report": self._store.has_report(record),
             **(work.progress.snapshot() if work else AT_REST),
         }
+
+
+def _quarantined(record: Record) -> StateError:
+    return StateError(
+        f"this node's process has died {record.deaths} times while it ran this job, and does not begin it by itself again",
+        code="E_QUARANTINED",
+        hint="see the node's log and the system's (out of memory?), then go on: vfl-node resume JOB",
+    )

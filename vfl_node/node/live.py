@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from vfl_node.errors import VflError
-from vfl_node.progress import Attacks
+from vfl_node.progress import Attacks, Judged
 
 log = structlog.get_logger()
 
@@ -22,6 +22,7 @@ AT_REST: dict[str, Any] = {
     "remark": "",
     "loss": None,
     "attacks": {},
+    "judged": {},
 }
 """What is told of a job that nobody works on; while one does, :meth:`LiveProgress.snapshot` has the same keys."""
 
@@ -75,11 +76,13 @@ class LiveProgress:
         self._stop = stop
         self._lock = threading.Lock()
         self._state = AT_REST | {"phase": "waiting"}
+        self._steps = 0
 
     def phase(self, name: str, total: int, unit: str) -> None:
         """A phase begins."""
         self._stop.check()
         with self._lock:
+            self._steps += 1
             self._state.update(phase=name, done=0, total=total, unit=unit, note="")
         self._log.info("phase", phase=name, total=total, unit=unit)
 
@@ -87,12 +90,20 @@ class LiveProgress:
         """``steps`` more of the phase are done; this is where a stop is heard during long work."""
         self._stop.check()
         with self._lock:
+            self._steps += 1
             self._state["done"] += steps
 
-    def note(self, *, loss: float | None = None, local_loss: float | None = None, attacks: Attacks | None = None) -> None:
+    def note(
+        self,
+        *,
+        loss: float | None = None,
+        local_loss: float | None = None,
+        attacks: Attacks | None = None,
+        judged: Judged | None = None,
+    ) -> None:
         """Figures of the owner's own side after an epoch; a stop is heard here too."""
         self._stop.check()
-        known = {"loss": loss, "attacks": dict(attacks or {})}
+        known = {"loss": loss, "attacks": dict(attacks or {}), "judged": dict(judged or {})}
         told = {name: value for name, value in known.items() if value not in (None, {})}
         with self._lock:
             self._state.update(told, note="" if local_loss is None else ALONE)
@@ -114,6 +125,16 @@ class LiveProgress:
                 return
             self._state["note"] = text
         self._log.info(text, **context)
+
+    def queued(self, place: int) -> None:
+        """The job waits for its turn; how many are before it changes without a line in the log."""
+        with self._lock:
+            self._state.update(phase="waiting", note=f"waiting for its turn, {place} in the queue")
+
+    @property
+    def steps(self) -> int:
+        """Changes whenever the job gets on."""
+        return self._steps
 
     def snapshot(self) -> dict[str, Any]:
         """The newest figures."""

@@ -7,15 +7,18 @@ nobody listens to it, all conversations end, and whoever is left is told why.
 from __future__ import annotations
 
 import threading
-from collections.abc import Coroutine, Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
 from vfl_node.crypto.processes import Processes
-from vfl_node.errors import Paused, PeerError, PeerLost, VflError
+from vfl_node.errors import Cancelled, PeerError, PeerLost, StateError, VflError
+from vfl_node.node.faults import explain, returns
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.peers import Peers
+from vfl_node.node.pulse import threads_cpu_s
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe
@@ -37,16 +40,29 @@ class Meeting:
         stop: the owner's wish.
         progress: told whom the job waits for.
         lost: how the attempt before ended, for the owner.
+        give_way: raises where the job is to wait for another turn instead.
+        stall_s: how long all others may get on with nothing while this party waits for one; None: for ever.
 
     Attributes:
         channels: peer → the conversation with it, in the order in which they were met.
     """
 
     def __init__(
-        self, job_id: str, others: Sequence[str], peers: Peers, stop: Stop, progress: LiveProgress, *, lost: str = ""
+        self,
+        job_id: str,
+        others: Sequence[str],
+        peers: Peers,
+        stop: Stop,
+        progress: LiveProgress,
+        *,
+        lost: str = "",
+        give_way: Callable[[], None] = lambda: None,
+        stall_s: float | None = None,
     ) -> None:
+        self._give_way = give_way
         self.channels: dict[str, Channel] = {}
         self._job_id = job_id
+        self._stall_s = stall_s
         self._others = others
         self._peers = peers
         self._stop = stop
@@ -60,7 +76,7 @@ class Meeting:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         try:
             if error is not None:
-                self._tell(error if isinstance(error, VflError) else VflError("internal error"))
+                self._tell(explain(error))
         finally:
             for channel in self.channels.values():
                 channel.close()
@@ -74,6 +90,7 @@ class Meeting:
     def check(self) -> None:
         """Raise the owner's wish to stop, or why a party that was met has left; say who is waited for otherwise."""
         self._stop.check()
+        self._give_way()
         for peer in self._left():
             raise self._last_word(peer)
         missing = self._missing()
@@ -125,14 +142,26 @@ class Meeting:
                 if not (pipe.ended or min(number, len(threads) - 1) in over):
                     pipe.cancel(interruption or PeerLost("another conversation of this job has ended"))
         processes.close()  # who still computes for a conversation that is over hears nothing else
-        for thread in threads:
-            thread.join()
+        if not self._wind_up(threads):
+            hint = "restart the node, then go on: vfl-node resume JOB"
+            raise StateError("this party's own work on the job hangs", code="E_STALLED", hint=hint, for_peer="its work hangs")
         if failures or interruption:
             self._stop.check()
             later = [ended.get()[1] for _ in range(len(threads) - len(over))]
             failures += [error for error in later if isinstance(error, PeerError)]  # others come of closed processes
             failures += [self._last_word(peer) for peer in self._left()] + ([interruption] if interruption else [])
             raise min(failures, key=lambda error: isinstance(error, PeerLost))
+
+    def _wind_up(self, threads: Sequence[threading.Thread]) -> bool:
+        """Wait for threads whose conversations are over, for as long as they compute; False where they hang."""
+        moved, spent = time.monotonic(), 0.0
+        while alive := [thread for thread in threads if thread.is_alive()]:
+            alive[0].join(NOTICE_S)
+            if (now := threads_cpu_s(alive)) != spent:
+                moved, spent = time.monotonic(), now
+            if self._stall_s is not None and time.monotonic() - moved > self._stall_s:
+                return False
+        return True
 
     def _missing(self) -> list[str]:
         """Parties not met yet."""
@@ -149,7 +178,20 @@ class Meeting:
         except VflError as wish:
             return wish
         left = (peer for peer in self._left() if self.channels[peer].phase_name != LAST_PHASE)
-        return next((self._pipes[peer].ended for peer in left), None)
+        return next((self._pipes[peer].ended for peer in left), None) or self._stalled()
+
+    def _stalled(self) -> PeerLost | None:
+        """The loss of a party for which this one waits while no other gets on with anything, though their links are up."""
+        if self._stall_s is None:
+            return None
+        moved = max([*(pipe.moved for pipe in self._pipes.values()), *map(self._peers.moved, self._pipes)])
+        for peer, pipe in self._pipes.items():
+            since = pipe.waiting_since
+            if since is not None and time.monotonic() - max(since, moved) > self._stall_s:
+                phase = self.channels[peer].phase_name
+                text = f"{peer} has not got on in phase {phase!r} for {self._stall_s:.0f} s, though it is connected"
+                return PeerLost(text, code="E_STALLED", hint=f"see the log of {peer}'s node; stall_s says how long to wait")
+        return None
 
     def _last_word(self, peer: str) -> VflError:
         """Why ``peer`` has left: to speak to one that has raises what it said last."""
@@ -161,14 +203,14 @@ class Meeting:
 
     def _tell(self, error: VflError) -> None:
         """Tell the others why this party leaves, and whether it comes back."""
-        returns = isinstance(error, PeerLost | Paused) or error.code in ("E_DISK_FULL", "E_WORKER", "E_JOB_ENDED")
+        comes_back = returns(error) or error.code == "E_JOB_ENDED"
         if isinstance(error, PeerLost):
             lost = " and ".join(self._left() or self._missing()) or "another party"
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")
-        elif isinstance(error, PeerError) and error.code == PeerError.default_code:  # what a peer said is for all of them
-            error = PeerError(error.message, for_peer=error.message)
+        elif isinstance(error, PeerError) and error.code in (PeerError.default_code, Cancelled.default_code):
+            error = PeerError(error.message, code=error.code, for_peer=error.message)  # what a peer said is for all of them
         for channel in self.channels.values():
-            run(channel.abort(error, resumable=returns))
-        if not returns:
+            run(channel.abort(error, resumable=comes_back))
+        if not comes_back and error.code != Cancelled.default_code:  # of which the owner's own node tells everybody
             for peer in self._missing():
-                self._peers.tell(peer, Notice(cancel=Cancel(job_id=self._job_id)))
+                self._peers.tell(peer, Notice(cancel=Cancel(job_id=self._job_id, failed=True, reason=error.for_peer[:300])))

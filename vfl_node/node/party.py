@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from vfl_node import report
+from vfl_node import failpoints, report
 from vfl_node.alignment.alignment import Alignment, Memory, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.paillier import keys
@@ -36,14 +36,17 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers, Workers
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.files import write_whole
+from vfl_node.files import private_folder, write_whole
 from vfl_node.job import Job, Logistic
 from vfl_node.models import storage
 from vfl_node.node import predictions
+from vfl_node.node.budget import check_steps
 from vfl_node.node.estimate import after_alignment
+from vfl_node.node.job_folder import JobFolder
 from vfl_node.node.predictions import PREDICTIONS, FileTally, Predicting, taking_part
 from vfl_node.node.preflight import Agreement, preflight
-from vfl_node.node.store import JobFolder, now
+from vfl_node.node.shown import FileShown
+from vfl_node.node.store import now
 from vfl_node.progress import Progress
 from vfl_node.settings import Limits, Obfuscation, Role, Settings
 from vfl_node.training.checkpoints import FileCheckpoints
@@ -53,7 +56,7 @@ from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.task import Regression
 from vfl_node.training.prediction import Embedder, Predicted, Scorer, Served, predict_once, serve
 from vfl_node.training.split import check_batch_fits, train_active, train_passive
-from vfl_node.training.task import Task, TrainingResult
+from vfl_node.training.task import Task, TrainingResult, device_name
 from vfl_node.transport.channel import Channel, Traffic
 
 ALIGNED, KEPT = "aligned", "kept"
@@ -125,12 +128,12 @@ class Part:
             table: its whole table; None at a coordinator. In a job of predictions, the records that it predicts.
 
         Raises:
-            DataError: as :func:`vfl_node.data.sampling.at_most`.
+            DataError, PolicyError: as :func:`vfl_node.node.predictions.taking_part`.
         """
         part = table
         if table is not None and predicting is None:
             assert memory is not None
-            part = taking_part(table, job.align, memory)
+            part = taking_part(table, job.align, memory, settings.limits, settings.name)
         return cls(
             job=job,
             job_id=job_id,
@@ -186,7 +189,7 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
     started, digest = now(), part.whole.digest()
     checkpoints = FileCheckpoints(part.folder.checkpoints)
     points = [ALIGNED, *checkpoints.names()] if part.folder.load_alignment() else []
-    if part.folder.kept:
+    if part.folder.whole:
         points.append(KEPT)
     agreed = await _meet(part, channel, points, digest)
     if helper:
@@ -197,6 +200,7 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
         if part.job.train:
             which = _which_training(part, alignment)
             _check_enough_to_train(part, alignment)
+            check_steps(part.job, len(alignment), part.limits)
             if takes := after_alignment(part.job, alignment):
                 part.progress.remark(takes)
             resume_from = None if agreed.checkpoint == ALIGNED else agreed.checkpoint
@@ -205,6 +209,7 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
         if helper:
             moved |= {f"{phase} (coordinator)": of for phase, of in helper.traffic.items()}
         keep(part, alignment, seconds, moved, training, started)
+    failpoints.reach("finish")
     for conversation in (channel, helper):
         if conversation:
             async with conversation.phase("finish"):
@@ -220,8 +225,9 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
     assert part.table is not None
     assert part.job.predict is not None
     started, model = now(), predicting.model
+    shown = FileShown(model.shown, part.limits.rows_per_model)
     points = [ALIGNED] if part.folder.load_alignment() else []
-    agreed = await _meet(part, channel, [*points, KEPT] if part.folder.kept else points, part.whole.digest())
+    agreed = await _meet(part, channel, [*points, KEPT] if part.folder.whole else points, part.whole.digest())
     if agreed.checkpoint != KEPT:
         side_of = Scorer if part.role == "active" else Embedder
         made: Served | Predicted
@@ -229,19 +235,29 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
             aligned = None
             side = side_of(model.kept, model.alignment, part.table, part.device)
             tally = FileTally(part.folder)
-            made = await serve(channel, part.job.predict, side, predicting.requests, part.progress, tally=tally)
+            made = await serve(
+                channel,
+                part.job.predict,
+                side,
+                predicting.requests,
+                part.progress,
+                shown=shown,
+                tally=tally,
+                max_attack_auc=part.limits.max_attack_auc,
+            )
         else:
             aligned = await _aligned(part, channel, resume=agreed.checkpoint is not None)
             side = side_of(model.kept, aligned[0], part.table, part.device)
-            found = await predict_once(channel, part.job.predict, side, part.progress)
+            found = await predict_once(channel, part.job.predict, side, part.progress, shown=shown)
             if found and predicting.records:
-                part.folder.artefacts.mkdir(mode=0o700, exist_ok=True)
+                private_folder(part.folder.artefacts)
                 write_whole(part.folder.artefacts / PREDICTIONS, predicting.records.predicted(found))
             nothing = np.empty(0, dtype=np.int64)
             made = found or Predicted(nothing, nothing.astype(np.float64), shared=len(aligned[0]))
         alignment, seconds, traffic = aligned or (None, None, None)
         moved = {**channel.traffic, "align": traffic} if traffic else channel.traffic
         keep(part, alignment, seconds, moved, None, started, made)
+    failpoints.reach("finish")
     async with channel.phase("finish"):
         pass
 
@@ -253,7 +269,7 @@ class _Desk:
         parties = part.job.parties
         self._part, self._started = part, now()
         self._journals = {
-            name: FileJournal(part.folder.path / f"decryptions-{name}.json") for name in (parties.active, *parties.passive)
+            name: FileJournal(part.folder.path / f"decryptions-{name}") for name in (parties.active, *parties.passive)
         }
         self._traffic: dict[str, Traffic] = {}
         self._over: set[str] = set()
@@ -281,6 +297,7 @@ class _Desk:
                 progress=part.progress,
             )
         await self._keep(peer, channel)
+        failpoints.reach("finish")
         async with channel.phase("finish"):
             pass
 
@@ -317,6 +334,7 @@ async def _meet(part: Part, channel: Channel, points: list[str], input_digest: b
 
 async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Alignment, float, Traffic]:
     """The alignment, its wall time and traffic: stored by an earlier attempt, or made now."""
+    assert part.whole is not None
     assert part.table is not None
     assert part.memory is not None
     assert part.role != "coordinator"
@@ -325,6 +343,7 @@ async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Align
         party = Party(
             name=part.name,
             ids=part.table.ids,
+            identity=part.whole.identity,
             randomness=part.randomness,
             workers=part.workers,
             pins=part.folder,
@@ -337,7 +356,9 @@ async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Align
         began = time.monotonic()
         alignment = await align(part.role, part.job.align, channel, party)
         made = alignment, time.monotonic() - began, channel.traffic["align"]
+        failpoints.reach("align-keep")
         part.folder.save_alignment(*made)
+        failpoints.reach("aligned")
     async with channel.phase("aligned"):
         pass
     part.folder.remove_lists()
@@ -357,12 +378,12 @@ def _which_training(part: Part, alignment: Alignment) -> int:
     every one counts, since whether any row is would tell the passive party whether it is given the bare intersection.
     For the same reason this comes before this owner looks at how many records are shared.
     """
-    assert part.table is not None
+    assert part.whole is not None
     assert part.memory is not None
     synthetic = alignment.protocol == "apsi" or alignment.missing or alignment.missing_at_peer != 0
     if isinstance(part.job.train, Logistic) or not synthetic:
         return 1
-    return part.memory.count_trainings(part.table.ids.digest(), part.job_id, part.limits.trainings_per_set)
+    return part.memory.count_trainings(part.whole.identity, part.job_id, part.limits.trainings_per_set)
 
 
 def _check_enough_to_train(part: Part, alignment: Alignment) -> None:
@@ -405,7 +426,7 @@ async def _trained(
             evaluate=job.evaluate,
             attempt=part.attempt,
             workers=part.processes,
-            journal=FileJournal(part.folder.path / f"decryptions-{channel.peer}.json"),
+            journal=FileJournal(part.folder.path / f"decryptions-{channel.peer}"),
             checkpoints=checkpoints,
             pins=part.folder,
             clock=time.monotonic,
@@ -413,6 +434,7 @@ async def _trained(
         )
         return await regress(channel, helper, regression, randomness, resume_from=resume_from)
     assert job.train is not None
+    part.folder.check_device(device_name(part.device))
     if job.serve:
         check_batch_fits(job.serve.batch_size, job.train, setting="serve.batch_size")
     task = Task(
@@ -443,8 +465,9 @@ def keep(
     predicted: Served | Predicted | None = None,
 ) -> None:
     """Write this party's artefacts: its half of the model, and the report last."""
+    failpoints.reach("keep")
     folder = part.folder.artefacts
-    folder.mkdir(mode=0o700, exist_ok=True)
+    private_folder(folder)
     if training and training.weights:
         head = {"job": part.job_id, "manifest_digest": part.job.digest(), "party": part.name, "encoder": training.encoder}
         storage.save(folder / "model.safetensors", training.weights, head)
@@ -467,6 +490,8 @@ def keep(
         versions=report.installed_versions(),
     )
     report.write(made, folder)
+    part.folder.seal()
+    failpoints.reach("kept")
 
 
 def choose_device(wanted: str) -> torch.device:
@@ -475,6 +500,7 @@ def choose_device(wanted: str) -> torch.device:
     Raises:
         UsageError: a CUDA device is asked for and absent (``E_DEVICE``); never a silent switch to the CPU.
     """
+    failpoints.reach("device")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if wanted == "auto":
         return torch.device("cuda:0" if count else "cpu")

@@ -7,6 +7,7 @@ is turned away with ``E_CALL_BACK`` until it does.
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 import weakref
@@ -18,8 +19,9 @@ from typing import Protocol
 import structlog
 
 import vfl_node
-from vfl_node.errors import PeerError, PeerLost, PolicyError, VflError, peer_text
+from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, VflError, peer_text
 from vfl_node.node.preflight import PROTOCOL_VERSION
+from vfl_node.node.pulse import Pulse
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
 from vfl_node.transport.grpc_channel import Dialer, NodeServer
@@ -53,8 +55,12 @@ class _PeerState:
     link: LinkStream | None = None
     since: float = field(default_factory=time.time)
     cause: str = ""
+    asked: set[str] = field(default_factory=set)  # keys of the offers that somebody waits for a reply to
     replies: dict[str, Notice] = field(default_factory=dict)
     dialable: bool = True
+    progress: int = 0
+    moved: float = field(default_factory=time.monotonic)  # when its progress changed last
+    fenced: bool = False  # it turns this node away, since another one under this name is connected there
     pipes: weakref.WeakSet[StreamPipe] = field(default_factory=weakref.WeakSet)
 
 
@@ -65,20 +71,41 @@ class Peers:
         settings: this node's settings.
         credentials: TLS material, or None for plaintext on loopback.
         on_notice: called with (peer, notice) for each offer and cancellation that arrives; may return a reply.
+        expects: whether a conversation of a peer about a job may be waited for: no other is.
+
+    Attributes:
+        on_up: called with the peer whenever its link is up.
+        steps: changes whenever a job of this node gets on.
     """
 
     def __init__(
-        self, settings: Settings, credentials: Credentials | None, on_notice: Callable[[str, Notice], Notice | None]
+        self,
+        settings: Settings,
+        credentials: Credentials | None,
+        on_notice: Callable[[str, Notice], Notice | None],
+        expects: Callable[[str, str], bool],
     ) -> None:
+        self.on_up: Callable[[str], None] = lambda peer: None
+        self.steps: Callable[[], int] = lambda: 0
+        self._pulse = Pulse()
         self._settings = settings
         self._on_notice = on_notice
+        self._expects = expects
         self._changed = threading.Condition()
         self._states = {name: _PeerState() for name in settings.peers}
         self._arrived: dict[tuple[str, str], StreamPipe] = {}
         self._wanted: set[tuple[str, str]] = set()
         self._stopping = threading.Event()
+        instance = secrets.token_hex(16)
         self._dialers = {
-            name: Dialer(peer.address, own=settings.name, peer=name, federation=settings.federation, credentials=credentials)
+            name: Dialer(
+                peer.address,
+                own=settings.name,
+                peer=name,
+                federation=settings.federation,
+                credentials=credentials,
+                instance=instance,
+            )
             for name, peer in settings.peers.items()
             if peer.address
         }
@@ -91,6 +118,8 @@ class Peers:
                 peers=frozenset(settings.peers),
                 on_converse=self._accept_conversation,
                 on_link=self._accept_link,
+                instance=instance,
+                streams_per_party=settings.streams_per_party,
             )
             if settings.listen
             else None
@@ -133,9 +162,19 @@ class Peers:
             }
 
     def online(self, peer: str) -> bool:
-        """Whether the link with ``peer`` is up."""
+        """Whether the link with ``peer`` is up. Takes no lock: who asks may hold one that is asked for under this one's."""
+        return self._states[peer].link is not None
+
+    def moved(self, peer: str) -> float:
+        """When ``peer`` got on with anything last, as far as its beats tell (monotonic seconds)."""
         with self._changed:
-            return self._states[peer].link is not None
+            return self._states[peer].moved
+
+    def _progress(self) -> int:
+        """What changes while this node computes, gets on with a job, or sends and receives."""
+        with self._changed:
+            pieces = sum(pipe.pieces for state in self._states.values() for pipe in state.pipes)
+        return (self._pulse.spells() + self.steps() + pieces) % (1 << 63)
 
     def describe(self, peer: str) -> str:
         """Whom a job waits for: name, address, since when and, if known, why."""
@@ -154,27 +193,36 @@ class Peers:
             PeerLost: no reply until ``deadline`` (monotonic seconds; ``E_PEER_ABSENT``).
             VflError: what ``waiting`` raises.
         """
-        while True:
-            waiting.check()
+        state = self._states[peer]
+        try:
+            while True:
+                waiting.check()
+                with self._changed:
+                    link = state.link
+                    state.asked.add(key)
+                    state.replies.pop(key, None)
+                if link is not None:
+                    try:
+                        link.send(notice)
+                        reply = self._reply(peer, key, link, waiting, deadline)
+                        if reply is not None:
+                            return reply
+                    except PeerLost:
+                        pass
+                if time.monotonic() > deadline:
+                    if state.fenced:
+                        hint = "two nodes run under one certificate: stop one, then go on: vfl-node resume JOB"
+                        raise PeerLost(f"no word from {self.describe(peer)}", code="E_FENCED", hint=hint)
+                    raise PeerLost(
+                        f"no word from {self.describe(peer)}",
+                        code="E_PEER_ABSENT",
+                        hint="is that node running, and are its address and certificate right?",
+                    )
+                waiting.wait(0.1)
+        finally:
             with self._changed:
-                state = self._states[peer]
-                link = state.link
+                state.asked.discard(key)
                 state.replies.pop(key, None)
-            if link is not None:
-                try:
-                    link.send(notice)
-                    reply = self._reply(peer, key, link, waiting, deadline)
-                    if reply is not None:
-                        return reply
-                except PeerLost:
-                    pass
-            if time.monotonic() > deadline:
-                raise PeerLost(
-                    f"no word from {self.describe(peer)}",
-                    code="E_PEER_ABSENT",
-                    hint="is that node running, and are its address and certificate right?",
-                )
-            waiting.wait(0.1)
 
     def tell(self, peer: str, notice: Notice) -> None:
         """Send a notice if the link is up; best effort."""
@@ -230,25 +278,30 @@ class Peers:
                 self._changed.wait(0.2)
                 return self._arrived.pop(key, None), ""
         try:
-            return self._dialers[peer].converse(job_id, timeout_s=CONNECT_S), ""
-        except PeerError as error:
+            pipe = self._dialers[peer].converse(job_id, timeout_s=CONNECT_S)
+            try:
+                self._fence(peer, pipe)
+            except PolicyError:
+                pipe.close()
+                raise
+            return pipe, ""
+        except (PeerError, PolicyError) as error:
             with self._changed:  # it may have called meanwhile
                 return self._arrived.pop(key, None), f": {error.message}"
 
     def _accept_conversation(self, peer: str, job_id: str, pipe: StreamPipe) -> None:
         """A peer opened a conversation; the handler's thread stays until it is over."""
         self._call_back_if_ours(peer)
+        self._fence(peer, pipe)
+        if not self._expects(peer, job_id):
+            raise _not_waiting(peer)
         key = (peer, job_id)
         limit = time.monotonic() + CONNECT_S / 2
         with self._changed:
             while key not in self._wanted:
                 left = limit - time.monotonic()
                 if left <= 0 or self._stopping.is_set():
-                    raise PeerError(
-                        f"{peer} asked about a job that is not waiting here",
-                        code="E_NOT_WAITING",
-                        for_peer="this job is not waiting for a conversation here",
-                    )
+                    raise _not_waiting(peer)
                 self._changed.wait(min(left, 0.05))
             stale = self._arrived.pop(key, None)
             self._arrived[key] = pipe
@@ -259,11 +312,28 @@ class Peers:
     def _accept_link(self, peer: str, link: LinkStream) -> None:
         """A peer opened its standing link; the handler's thread serves it until it ends."""
         self._call_back_if_ours(peer)
+        self._fence(peer, link)
         self._serve_link(peer, link)
 
     def _call_back_if_ours(self, peer: str) -> None:
         if peer in self._dialers and self._settings.name < peer and self._states[peer].dialable:
             raise PolicyError(f"{peer} is dialled by this node", code="E_CALL_BACK", for_peer="it dials this peer itself")
+
+    def _fence(self, peer: str, stream: LinkStream | StreamPipe) -> None:
+        """Turn away a second node that shows the identity of one that is connected.
+
+        Raises:
+            PolicyError: it is another process than that at the other end of the link (``E_FENCED``).
+        """
+        with self._changed:
+            link = self._states[peer].link
+        if link is not None and link.ended is None and link.instance != stream.instance:
+            raise PolicyError(
+                f"a second node that presents itself as {peer} was turned away",
+                code="E_FENCED",
+                hint=f"two nodes run under one certificate: ask the owner of {peer}",
+                for_peer="another node under this name is connected here",
+            )
 
     def _keep_link(self, peer: str) -> None:
         """Keep a link to a dialled peer for as long as the node runs."""
@@ -272,11 +342,17 @@ class Peers:
             try:
                 link = self._dialers[peer].link(timeout_s=CONNECT_S)
                 failures, self._states[peer].dialable = 0, True
-                self._serve_link(peer, link)
+                try:
+                    self._fence(peer, link)
+                except PolicyError as error:
+                    link.close()
+                    log.warning(error.message, peer=peer, code=error.code)
+                else:
+                    self._serve_link(peer, link)
             except VflError as error:
                 if error.code != "E_CALL_BACK":
                     self._states[peer].dialable = False
-                    self._down(peer, error.message)
+                    self._down(peer, error.message, fenced=error.code == "E_FENCED")
             except Exception:
                 log.exception("internal error", peer=peer)  # the link is begun again whatever happened
             self._stopping.wait(RETRY_S[min(failures, len(RETRY_S) - 1)])
@@ -298,7 +374,8 @@ class Peers:
         wrong = _wrong_greeting(peer, hello)
         if hello is None or wrong:
             link.close()
-            self._down(peer, wrong)
+            if not self.online(peer):  # else there is another link, which is good
+                self._down(peer, wrong)
             return
         with self._changed:
             state = self._states[peer]
@@ -309,18 +386,19 @@ class Peers:
         log.info("peer connected", peer=peer, version=peer_text(hello.hello.software_version, 20))
         heard = beaten = time.monotonic()
         try:
+            self.on_up(peer)
             while not self._stopping.is_set():
                 notice = link.receive(BEAT_S)
                 now = time.monotonic()
                 if now - beaten >= BEAT_S:
-                    link.send(Notice(beat=Beat()))
+                    link.send(Notice(beat=Beat(progress=self._progress())))
                     beaten = now
                 if notice is not None:
                     heard = now
                     self._handle(peer, link, notice)
                 elif now - heard >= SILENCE_S:
                     self._silent(peer)
-        except PeerLost as error:
+        except (PeerLost, ProtocolError) as error:
             with self._changed:
                 ours = state.link is link
             if ours and not self._stopping.is_set():
@@ -344,8 +422,15 @@ class Peers:
         kind = notice.WhichOneof("body")
         if kind == "offer_reply":
             with self._changed:
-                self._states[peer].replies[notice.offer_reply.job_id] = notice
-                self._changed.notify_all()
+                state, key = self._states[peer], notice.offer_reply.job_id
+                if key in state.asked:  # else nobody waits for it any more, or ever did
+                    state.replies[key] = notice
+                    self._changed.notify_all()
+        elif kind == "beat":
+            with self._changed:
+                state = self._states[peer]
+                if state.progress != notice.beat.progress:
+                    state.progress, state.moved = notice.beat.progress, time.monotonic()
         elif kind in ("offer", "cancel"):
             reply = self._on_notice(peer, notice)
             if reply is not None:
@@ -359,9 +444,10 @@ class Peers:
                 self._changed.wait(0.1)
             return state.replies.pop(key, None)
 
-    def _down(self, peer: str, cause: str) -> None:
+    def _down(self, peer: str, cause: str, *, fenced: bool = False) -> None:
         with self._changed:
             state = self._states[peer]
+            state.fenced = fenced
             fresh = state.link is not None or state.cause != cause
             if state.link is not None:
                 state.link, state.since = None, time.time()
@@ -369,6 +455,14 @@ class Peers:
             self._changed.notify_all()
         if fresh:
             log.warning("peer absent", peer=peer, cause=cause)
+
+
+def _not_waiting(peer: str) -> PeerError:
+    return PeerError(
+        f"{peer} asked about a job that is not waiting here",
+        code="E_NOT_WAITING",
+        for_peer="this job is not waiting for a conversation here",
+    )
 
 
 def _wrong_greeting(peer: str, notice: Notice | None) -> str:

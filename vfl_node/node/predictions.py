@@ -16,20 +16,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from vfl_node import report
+from vfl_node.alignment import promises
 from vfl_node.alignment.alignment import Alignment, Memory
 from vfl_node.data.csv_file import read_columns
 from vfl_node.data.sampling import at_most
-from vfl_node.data.tables import Table, read_table
+from vfl_node.data.tables import Table, check_enough, read_table
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.files import write_whole
+from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Align, Job, Predict, Train, differing_fields
 from vfl_node.models import storage
+from vfl_node.node.job_folder import JobFolder, Serving
 from vfl_node.node.requests import Records, Requests
-from vfl_node.node.store import JobFolder, Record, Serving, Store, now
-from vfl_node.settings import Data, Kind, Role, Settings, role_in
+from vfl_node.node.shown import FileShown
+from vfl_node.node.store import Record, Store, now
+from vfl_node.settings import Data, Kind, Limits, Role, Settings, role_in
 from vfl_node.training import prediction
 from vfl_node.training.prediction import Kept, Served
 from vfl_node.training.task import TrainingResult
@@ -49,6 +52,7 @@ def keep(folder: JobFolder, training: TrainingResult, table: Table) -> None:
         training: its result, with ``serving``.
         table: the records that took part, which must be the same when it predicts.
     """
+    FileShown.begin(folder.shown)
     folder.serve(Serving(input=table.digest().hex(), encoder=training.encoder, serving=training.serving))
 
 
@@ -141,12 +145,14 @@ class Model:
         job: that trained it.
         alignment: it was trained on.
         input_digest: of this party's records that took part.
+        shown: where the rows are kept that its peer was told about.
     """
 
     kept: Kept
     job: Job
     alignment: Alignment
     input_digest: bytes
+    shown: Path
 
     @classmethod
     def load(cls, store: Store, model: str) -> Model:
@@ -164,9 +170,9 @@ class Model:
         job = record.job
         assert isinstance(job.train, Train)
         assert job.serve is not None
-        weights, _ = storage.load(folder.artefacts / "model.safetensors")
+        weights, _ = storage.load(folder.artefact("model.safetensors"))
         kept = Kept(train=job.train, serve=job.serve, weights=weights, encoder=serving.encoder, serving=serving.serving)
-        return cls(kept, job, aligned[0], bytes.fromhex(serving.input))
+        return cls(kept, job, aligned[0], bytes.fromhex(serving.input), folder.shown)
 
 
 @dataclass(frozen=True)
@@ -198,12 +204,14 @@ def prepare(
     if predict.rows == "known":
         other = next(name for name in job.parties.all if name != settings.name)
         return _unchanged(settings, model, store.partner(other)), Predicting(model, requests, None)
-    asks = settings.role == predict.to
-    if asks and not folder.request.exists():
-        raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
-    path = folder.request if asks else data_of(settings).path
-    records = read_records(settings, model.job, prediction.column_kinds(model.kept.encoder), path, all_columns=True)
-    return records.table, Predicting(model, None, records if asks else None)
+    if settings.role == predict.to:
+        if (request := folder.request) is None:
+            raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
+        asked = read_request(settings, store, job, request)
+        return asked.table, Predicting(model, None, asked)
+    kinds = prediction.column_kinds(model.kept.encoder)
+    records = read_records(settings, model.job, kinds, data_of(settings).path, all_columns=True)
+    return records.table, Predicting(model, None, None)
 
 
 def data_of(settings: Settings) -> Data:
@@ -218,6 +226,7 @@ def read_input(settings: Settings, job: Job) -> Table:
 
     Raises:
         DataError: as :func:`vfl_node.data.tables.read_table`, or there is none (``E_CONFIG``).
+        PolicyError: it has too few records (``E_TOO_FEW``).
     """
     return read_table(
         data_of(settings),
@@ -225,16 +234,23 @@ def read_input(settings: Settings, job: Job) -> Table:
         needs_label=settings.role == job.label_holder,
         party=settings.name,
         classes=job.classes,
+        at_least=settings.limits.min_set_size,
     )
 
 
-def taking_part(table: Table, align: Align, memory: Memory) -> Table:
+def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, party: str) -> Table:
     """The records of ``table`` that ``align`` lets take part: the same ones in every job with this partner.
 
     Raises:
+        PolicyError: an earlier job had a part of another size (``E_PROMISE``), or it is too small (``E_TOO_FEW``).
         DataError: as :func:`vfl_node.data.sampling.at_most`.
+
+    Leaks: how many records an earlier job had, if the peer searches for the number that is not refused; it was told then.
     """
-    return at_most(table, align.at_most, memory.secret.derive("down-sampling").bytes(32))
+    most = len(table) if align.at_most is None else min(align.at_most, len(table))
+    check_enough(most, limits.min_set_size, party)
+    promises.hold_part(memory, table.identity, most)
+    return at_most(table, most, memory.secret.derive("down-sampling").bytes(32))
 
 
 def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], path: Path, *, all_columns: bool) -> Records:
@@ -284,31 +300,28 @@ class FileTally:
     """
 
     def __init__(self, folder: JobFolder) -> None:
-        self._path = folder.path / "served.json"
+        self._path = folder.path / "served"
 
     def read(self) -> Served | None:
         """What was written last; None: nothing yet. Raises StateError (``E_STATE_CORRUPT``)."""
         try:
-            return _SERVED.validate_json(self._path.read_bytes())
+            return _SERVED.validate_json(read_checked(self._path, hint="cancel the service; the next request begins another"))
         except FileNotFoundError:
             return None
-        except ValidationError:
-            hint = "cancel the service; the next request begins another"
-            raise StateError(f"{self._path} is damaged", code="E_STATE_CORRUPT", hint=hint) from None
 
     def write(self, served: Served) -> None:
-        """Keep ``served``; 10 µs but for the first time."""
+        """Keep ``served``; 20 µs but for the first time."""
         text = _SERVED.dump_json(served).ljust(_TALLY_BYTES)
         if not self._path.exists():
-            write_whole(self._path, text)
+            write_checked(self._path, text)
         opened = os.open(self._path, os.O_WRONLY)
         try:
-            os.pwrite(opened, text, 0)  # always as long, so nothing of an earlier one is left
+            os.pwrite(opened, checked(text), 0)  # always as long, so nothing of an earlier one is left
         finally:
             os.close(opened)
 
 
-_TALLY_BYTES = 256
+_TALLY_BYTES = 1024
 
 
 def account(settings: Settings, record: Record, folder: JobFolder) -> None:
@@ -341,11 +354,12 @@ def account(settings: Settings, record: Record, folder: JobFolder) -> None:
         versions=report.installed_versions(),
     )
     report.write(made, folder.artefacts)
+    folder.seal()
 
 
 def _unchanged(settings: Settings, model: Model, memory: Memory) -> Table:
     """The records that the model was trained on; which they are is for its job alone to say."""
-    table = taking_part(read_input(settings, model.job), model.job.align, memory)
+    table = taking_part(read_input(settings, model.job), model.job.align, memory, settings.limits, settings.name)
     before, after = model.input_digest.hex(), table.digest().hex()
     if before != after:
         raise StateError(

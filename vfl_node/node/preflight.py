@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import vfl_node
+from vfl_node import failpoints
 from vfl_node.errors import PeerError, ProtocolError, peer_text
 from vfl_node.job import Job, differing_fields
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 """Raised whenever two releases can no longer talk to each other."""
 
 
@@ -65,6 +66,7 @@ async def preflight(
     inputs.check_input(own, input_digest)
     ours = job.field_digests()
     async with channel.phase("preflight"):
+        failpoints.reach("preflight")
         await channel.send(
             session_pb2.Preflight(
                 party=own,
@@ -101,4 +103,5 @@ async def preflight(
     common = [name for name in checkpoints if name in set(theirs.checkpoints)]
     agreed = max(attempt, theirs.attempt)
     channel.attempt = agreed
+    failpoints.reach("agreed")
     return Agreement(agreed, common[-1] if common else None)

@@ -15,18 +15,21 @@ import torch
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 import vfl_node
+from vfl_node import failpoints
 from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
 from vfl_node.job import Job
+from vfl_node.node.job_folder import ARTEFACTS
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.party import choose_device
 from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import PREDICTIONS
 from vfl_node.node.requests import Asked
-from vfl_node.node.store import ARTEFACTS, Store, now
+from vfl_node.node.store import Store, now
 from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport import tls
+from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
 
@@ -34,6 +37,12 @@ log = structlog.get_logger()
 
 STOP_S = 5.0
 """Time that running jobs get to pause; the whole node ends within 10 s."""
+
+SIGNALS_S = 0.5
+"""How late a request to stop may be seen: any thread may take the signal, and Python acts on it in the main one."""
+
+OWNERS_SOCKET = "owner.sock"
+"""In the state folder: whoever can open it is the owner, and needs no token."""
 
 
 class Node:
@@ -59,7 +68,7 @@ class Node:
         torch.set_num_threads(settings.threads)
         self._store = Store(settings.state_dir)
         self._jobs = Jobs(settings, self._store)
-        self.peers = Peers(settings, credentials, self._jobs.hear)
+        self.peers = Peers(settings, credentials, self._jobs.hear, self._jobs.expects)
         self.token = self._token()
 
     def start(self) -> str | None:
@@ -76,6 +85,8 @@ class Node:
             device=str(self.device),
             threads=self.settings.threads,
         )
+        if not self.settings.peers:
+            log.warning("no peer is configured, so no job can run", hint="add one under peers, then start the node again")
         return bound
 
     def stop(self) -> None:
@@ -119,6 +130,10 @@ class Node:
         self._jobs.resume(job_id)
         return self._jobs.view(job_id) or {}
 
+    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+        """Remove jobs that have ended. Raises VflError."""
+        return self._jobs.prune(days=days, keep=keep, models=models, dry=dry)
+
     def predict(self, model: str, request: bytes) -> Asked:
         """Ask for predictions of known records, a CSV file. Raises VflError."""
         return self._jobs.predict(model, request)
@@ -129,12 +144,12 @@ class Node:
         return self._jobs.view(record.id) or {}
 
     def artefact(self, job_id: str, name: str) -> Path | None:
-        """A file that a job left for its owner, or None."""
+        """A file that a job left for its owner, or None. Raises StateError where it is not what was written."""
         record = self._store.get(job_id)
-        if record is None or name not in (*ARTEFACTS, PREDICTIONS):
+        if record is None or name not in (*ARTEFACTS, PREDICTIONS) or not self._store.has_report(record):
             return None
-        path = self._store.job_folder(record).artefacts / name
-        return path if path.exists() else None
+        folder = self._store.job_folder(record)
+        return folder.artefact(name) if (folder.artefacts / name).exists() else None
 
     def metrics_text(self) -> bytes:
         """Figures for Prometheus."""
@@ -158,9 +173,9 @@ class Node:
         return generate_latest(registry)
 
     def _token(self) -> str:
-        """The secret that lets a program on this machine submit and cancel jobs."""
+        """The secret that lets a program look and act over the HTTP port; an empty file, which lets nobody in, is none."""
         path = self.settings.state_dir / "token"
-        if not path.exists():
+        if not (path.exists() and path.read_text().strip()):
             write_whole(path, secrets.token_urlsafe(24).encode())
         return path.read_text()
 
@@ -171,26 +186,35 @@ def serve(settings: Settings) -> None:
     Raises:
         VflError: the node cannot start.
     """
+    failpoints.arm(os.environ.get(failpoints.VARIABLE, ""), local=settings.local)
+    os.umask(0o077)  # whatever a library writes for this node is its user's alone
     node = Node(settings)
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopping.set())
-    board = None
+    board, servers = None, []
+    access = Access(node.token, party=settings.name)
     try:
         bound = node.start()
+        servers.append(Server(create_app(node, token=OwnersSocket(access)), settings.state_dir / OWNERS_SOCKET))
         if settings.http:
             if not is_loopback(settings.http):
-                log.warning("the HTTP port shows jobs and reports to everybody who reaches it", http=settings.http)
+                log.warning(
+                    "the HTTP port is plain: whoever is on the way reads the token and what is shown", http=settings.http
+                )
             host, _, port = settings.http.rpartition(":")
             host = host.strip("[]")
-            board = Server(create_app(node, token=node.token, names=("localhost", host)), host, int(port))
-            board.start()
+            board = Server(create_app(node, token=access, names=("localhost", host)), host, int(port))
+            servers.append(board)
+        for server in servers:
+            server.start()
         running = {"pid": os.getpid(), "listen": bound, "http": f"{host}:{board.port}" if board else None}
         write_whole(settings.state_dir / "running.json", json.dumps(running).encode())
-        stopping.wait()
+        while not stopping.wait(SIGNALS_S):
+            pass
     finally:
-        if board:
-            board.stop()
+        for server in servers:
+            server.stop()
         node.stop()
         (settings.state_dir / "running.json").unlink(missing_ok=True)
 

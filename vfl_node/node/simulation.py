@@ -18,10 +18,10 @@ from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
+from vfl_node.node.job_folder import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, conversations
 from vfl_node.node.predictions import read_input
-from vfl_node.node.store import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.settings import Data, Limits, Role, Settings, role_in
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
@@ -73,7 +73,7 @@ def simulate(
                 threads=threads,
                 group_threads=threads,
                 device="cpu",
-                limits=Limits(min_set_size=1),  # one owner holds all tables
+                limits=Limits(min_set_size=1, allow_matched=True),  # one owner holds all tables
             )
             table = read_input(settings, job) if data else None
             progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
@@ -85,9 +85,7 @@ def simulate(
         protocols: list[tuple[Coroutine[Any, Any, None], Collection[Channel]]] = []
         for part, held in zip(parts, memory_network(*job.parties.all, job_id=job.name).values(), strict=True):
             channels = {peer: wrap(part.name, channel) if wrap else channel for peer, channel in held.items()}
-            played = conversations(part, channels)
-            each = [list(channels.values())] if len(played) == 1 else [[channel] for channel in channels.values()]
-            protocols += zip(played, each, strict=True)
+            protocols += side_by_side(part, channels)
         try:
             results = run_together(*protocols)
         finally:
@@ -99,6 +97,22 @@ def simulate(
         for part in parts:
             copy_artefacts(part.folder.artefacts, folders[part.name])
     return folders
+
+
+def side_by_side(part: Part, channels: Mapping[str, Channel]) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
+    """What a party does, each with its channels, for ``run_together``; all end when one fails."""
+
+    async def ending_all(played: Coroutine[Any, Any, None]) -> None:
+        try:
+            await played
+        except BaseException:
+            for channel in channels.values():
+                channel.close()
+            raise
+
+    played = conversations(part, channels)
+    each = [list(channels.values())] if len(played) == 1 else [[channel] for channel in channels.values()]
+    return list(zip(map(ending_all, played), each, strict=True))
 
 
 class _Told(LiveProgress):

@@ -1,13 +1,12 @@
 """The life of one job at one node: read the table, meet the other parties, play the part, wait for a lost one.
 
-A lost party is waited for and all conversations are begun again from what everyone has stored;
-because every secret of this party derives from the job's stored seed, a repeated attempt sends
-the same bytes.
+A job has its turn when the node has a place for it (:mod:`vfl_node.node.turns`). A lost party is waited for and all
+conversations are begun again from what everyone has stored; because every secret of this party derives from the job's stored
+seed, a repeated attempt sends the same bytes.
 """
 
 from __future__ import annotations
 
-import errno
 import threading
 import time
 from contextlib import suppress
@@ -16,9 +15,12 @@ from typing import Any
 
 import structlog
 
+from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
-from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, StateError, UsageError, VflError, peer_text
+from vfl_node.errors import Cancelled, GaveWay, Paused, PeerError, PeerLost, StateError, UsageError, VflError, peer_text
+from vfl_node.node.budget import Budget, frame_bytes
+from vfl_node.node.faults import RESUMABLE, explain
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.party import Part, conversations
@@ -26,8 +28,10 @@ from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import Predicting, account, prepare, read_input
 from vfl_node.node.requests import Requests
 from vfl_node.node.store import UNFINISHED, Record, State, Store, now
+from vfl_node.node.turns import Turn, Turns
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer
+from vfl_node.transport.streams import PIECE_BYTES
 
 log = structlog.get_logger()
 
@@ -37,8 +41,26 @@ TELL_PEER_S = 15.0
 ASK_AGAIN_S = 5.0
 """How often a peer that does not come to its conversation is asked whether it still means to."""
 
+QUEUE_LOOK_S = 1.0
+"""How often a job that waits for its turn looks what has become of it."""
+
+ASK_QUEUED_S = 30.0
+"""How often the others are asked meanwhile whether they still have it."""
+
+ANNOUNCE_S = 2.0
+"""How long each of them is waited for then."""
+
+INVITED_S = 20.0
+"""How long it is believed that another party has a place for the job, and comes."""
+
+PATIENCE_S, REST_S = 30.0, 10.0
+"""How long a place is kept for a job that waits in another party's queue, while others could go on; how long it then rests."""
+
 STEADY_S = 1.0
-"""An attempt that lasted this long got somewhere: when it breaks off, a new wait begins."""
+"""An attempt that lasted this long was one: when it breaks off, a new wait begins."""
+
+MOST_FRUITLESS = 8
+"""Attempts in a row that keep nothing: a job with more, and none that did for ``peer_wait_s``, waits for its owner."""
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.1, 30.0
 """How long to wait before meeting a lost peer again; twice as long each time that it ends soon, as on a full disk."""
@@ -52,38 +74,65 @@ class Work:
         stop: the way to end it.
         progress: how far it is.
         requests: of this node's owner; None where the job takes none.
+        turn: None for a service of predictions, which is idle as a rule and needs no place.
     """
 
-    def __init__(self, settings: Settings, store: Store, peers: Peers, record: Record) -> None:
+    def __init__(self, settings: Settings, store: Store, peers: Peers, budget: Budget, turns: Turns, record: Record) -> None:
         self.record = record
         self.stop = Stop()
         self.progress = LiveProgress(record.id, self.stop)
         self._settings = settings
         self._store = store
         self._peers = peers
+        self._budget = budget
+        self._frame_bytes = 2 * PIECE_BYTES  # until it is known what the job needs
         self._job = record.job
         self._others = peers_of(record, settings.name)
         self._folder = store.job_folder(record)
         predict = self._job.predict
-        takes = predict is not None and predict.rows == "known" and predict.to == settings.role
+        serves = predict is not None and predict.rows == "known"
+        takes = serves and predict is not None and predict.to == settings.role
         self.requests = Requests() if takes else None
-        self._conversing = False
+        self._conversing = self._ended = False
+        self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
+        self._queued_at: set[str] = set()
+        self._lost, self._deadline, self._since = "", 0.0, 0.0
+        self.turn = None if serves else turns.enter(self._able)
         if self._folder.cancelled:  # before this node was last killed
             self.requests.close() if self.requests else self.stop.ask(_cancelled())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
-        self._thread.start()
+        """Begin; where there is no thread to be had the job has ended at once, and may be resumed."""
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self._end("failed", explain(error))
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait for the end."""
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def check(self) -> None:
+        """End the job, so that it may be resumed, if its thread has gone without a word."""
+        if self._thread.ident is not None and not self.alive and not self._ended:
+            hint = "see the node's log, then go on: vfl-node resume JOB"
+            self._end("failed", StateError("the job's thread has ended without a word", code="E_THREAD", hint=hint))
 
     @property
     def alive(self) -> bool:
         """Whether it has not ended yet."""
         return self._thread.is_alive()
+
+    @property
+    def place(self) -> int:
+        """In the queue; 0 where it does not wait for its turn."""
+        return self.turn.place if self.turn else 0
+
+    def invite(self, peer: str) -> None:
+        """``peer`` says that it has a place for the job and comes."""
+        self._invited[peer] = time.monotonic()
 
     def cancel(self) -> bool:
         """End, also after a restart: predictions under way when all requests are answered, anything else at once.
@@ -104,79 +153,161 @@ class Work:
         try:
             self._run()
             self._end("done")
-        except Paused:
-            self._end("paused")
-        except Cancelled as error:
-            self._end("cancelled", error)
-        except VflError as error:
-            self._end("failed", error)
+        except Paused as error:
+            self._end("paused", error if error.code != Paused.default_code else None)
         except Exception as error:
-            log.exception("internal error", job=self.record.id)  # a defect of ours: say so, keep the node alive
-            self._end("failed", VflError(f"internal error: {type(error).__name__}", hint="see the node's log"))
+            known = explain(error)
+            if known.code == VflError.default_code:
+                log.exception("internal error", job=self.record.id)  # a defect of ours: say so, keep the node alive
+            self._end("cancelled" if known.code == Cancelled.default_code else "failed", known)
 
     def _run(self) -> None:
-        """From the table to the report."""
+        """From the queue to the report, in as many turns as it takes."""
         if self._job.align.group == "modp2048":
             log.warning("modp2048 is below today's recommended strength; prefer curve25519 or modp3072", job=self.record.id)
-        table, predicting = self._inputs()
-        deadline = time.monotonic() + self._settings.peer_wait_s
-        lost, pause_s = "", FIRST_PAUSE_S
+        self._deadline = time.monotonic() + self._settings.peer_wait_s
+        if self.turn is None:
+            self._go_on()
+            return
+        self._announce()
         while True:
-            started = None
+            self._await_turn(self.turn)
             try:
-                with self._meeting(lost) as meeting:
-                    self._meet(meeting, deadline)
+                self._go_on()
+                return
+            except GaveWay:
+                log.info("job waits for another turn", job=self.record.id)
+                self._budget.release(self.record.id)
+                self.turn.give_back(REST_S if self._able() else 0.0)  # one that cannot go on is passed over anyway
+
+    def _announce(self) -> None:
+        """Tell those who are there of the job, or ask whether they go on with it. Raises PeerError where one does not."""
+        with self._meeting() as meeting:
+            for peer in filter(self._peers.online, self._others):
+                with suppress(PeerLost):
+                    self._ask(peer, meeting, time.monotonic() + ANNOUNCE_S)
+
+    def _await_turn(self, turn: Turn) -> None:
+        """Wait until there is a place for the job. Raises as :meth:`_announce`, and PeerLost where a party is away too long."""
+        asked = time.monotonic()
+        while not turn.take(QUEUE_LOOK_S):
+            self.stop.check()
+            if self.record.state != "waiting":
+                self.record = self._store.update(self.record, state="waiting")
+            self.progress.queued(turn.place)
+            absent = [peer for peer in self._others if not self._peers.online(peer)]
+            if not absent:
+                self._deadline = time.monotonic() + self._settings.peer_wait_s
+            elif time.monotonic() > self._deadline:
+                raise PeerLost(f"no word from {' and '.join(map(self._peers.describe, absent))}", code="E_PEER_ABSENT")
+            if time.monotonic() - asked > ASK_QUEUED_S:
+                self._announce()
+                asked = time.monotonic()
+        self.stop.check()
+        self._since = time.monotonic()
+        for peer in self._others:
+            if self._may_know(peer):
+                self._peers.tell(peer, self._offer())
+
+    def _able(self) -> bool:
+        """Whether all others are there, and one before this party in the job's order, if any is, has a place for it."""
+        parties = self.record.parties
+        lately = time.monotonic() - INVITED_S
+        before = parties[: parties.index(self._settings.name)]
+        invited = not before or any(self._invited.get(peer, -INVITED_S) > lately for peer in before)
+        return invited and all(map(self._peers.online, self._others))
+
+    def _give_way(self) -> None:
+        """Raises GaveWay where another job could go on in the place of this one, which has not met everyone."""
+        if self.place or not (self.turn and self.turn.wanted):
+            return
+        patient = not self._queued_at or time.monotonic() - self._since < PATIENCE_S
+        if not (patient and self._able()):
+            raise GaveWay("another job goes first", for_peer="another job goes first at its node")
+
+    def _go_on(self) -> None:
+        """From the table to the report."""
+        table, predicting = self._inputs()
+        pause_s, fruitless, got_on = FIRST_PAUSE_S, 0, time.monotonic()
+        while True:
+            started, before = None, self._folder.extent
+            try:
+                with self._meeting(self._lost) as meeting:
+                    self._meet(meeting, self._deadline, wait_in_queues=True)
                     started = time.monotonic()
                     self._converse(table, predicting, meeting)
                 return
             except PeerLost as error:
+                self._since = time.monotonic()
                 if self.requests and self.requests.closed:
                     self.stop.ask(_cancelled())
                 self.stop.check()
                 if error.code == "E_PEER_ABSENT":
-                    if self._folder.kept and self._settings.role != "coordinator":  # whose key the others may still need
+                    if self._folder.whole and self._settings.role != "coordinator":  # whose key the others may still need
                         text = "not every party has confirmed that it kept its half"
                         log.warning(text, job=self.record.id, reason=error.message)
                         return
-                    if not lost:
+                    if not self._lost:
                         raise
-                    raise PeerLost(f"{lost}; {error.message}", hint=error.hint) from None
-                lost = error.message
+                    raise PeerLost(f"{self._lost}; {error.message}", hint=error.hint) from None
+                self._lost = error.message
                 wait_s = self._settings.peer_wait_s
-                self.progress.say(f"{lost}; waiting up to {wait_s:.0f} s for {' and '.join(self._others)}")
+                self.progress.say(f"{self._lost}; waiting up to {wait_s:.0f} s for {' and '.join(self._others)}")
                 lasted = time.monotonic() - started if started else 0.0
                 if lasted > STEADY_S:
-                    deadline = time.monotonic() + wait_s
-                if time.monotonic() > deadline:
+                    self._deadline = time.monotonic() + wait_s
+                    fruitless += 1
+                if self._folder.extent != before or self.turn is None or self._settings.role == "coordinator":
+                    fruitless, got_on = 0, time.monotonic()  # a service, or a party that keeps nothing: the others see to it
+                if fruitless > MOST_FRUITLESS and time.monotonic() - got_on > wait_s:
+                    raise _fruitless(self._lost, fruitless) from None
+                if time.monotonic() > self._deadline:
                     raise
                 pause_s = FIRST_PAUSE_S if lasted > MOST_PAUSE_S else min(2 * pause_s, MOST_PAUSE_S)
+                self._give_way()
                 self.stop.wait(pause_s)
             except PeerError as error:
                 # Who is done had the last word of everyone, so that everyone has kept theirs: nobody is waited for.
-                if self._folder.kept and error.code == "E_JOB_ENDED":
+                if self._folder.whole and error.code == "E_JOB_ENDED":
                     return
                 raise
 
     def _inputs(self) -> tuple[Table | None, Predicting | None]:
         """This party's table, and what it predicts with; where they cannot be used the others are told before the job fails."""
-        if self._settings.role == "coordinator":
-            return None, None
+        table, predicting = None, None
         try:
-            if self._job.predict:
-                return prepare(self._settings, self._store, self._job, self._folder, self.requests)
-            return read_input(self._settings, self._job), None
-        except VflError as error:
+            if self._settings.role != "coordinator" and self._job.predict:
+                table, predicting = prepare(self._settings, self._store, self._job, self._folder, self.requests)
+            elif self._settings.role != "coordinator":
+                table = read_input(self._settings, self._job)
+            model = predicting.model.job if predicting else None
+            self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
+            self._frame_bytes = frame_bytes(self._job, model)
+            return table, predicting
+        except (VflError, OSError) as cause:
+            error = explain(cause)
             self.progress.say(error.message)
             with suppress(VflError), self._meeting() as meeting:
                 with suppress(PeerError):  # as many as come within the time
                     self._meet(meeting, time.monotonic() + TELL_PEER_S)
-                raise error
+                raise error from None
             raise error from None
 
     def _meeting(self, lost: str = "") -> Meeting:
-        return Meeting(self.record.id, self._others, self._peers, self.stop, self.progress, lost=lost)
+        predict = self._job.predict
+        idle = predict is not None and predict.rows == "known"  # a service, which waits for requests
+        return Meeting(
+            self.record.id,
+            self._others,
+            self._peers,
+            self.stop,
+            self.progress,
+            lost=lost,
+            give_way=self._give_way,
+            stall_s=None if idle else self._settings.stall_s,
+        )
 
-    def _meet(self, meeting: Meeting, deadline: float) -> None:
+    def _meet(self, meeting: Meeting, deadline: float, *, wait_in_queues: bool = False) -> None:
         """Begin a conversation with each of the others.
 
         Nobody waits in a circle, since all meet in one order: that of pairs, (active, passive), (active, coordinator),
@@ -186,6 +317,8 @@ class Work:
         for peer in self._others:
             while peer not in meeting.channels:
                 self._ask(peer, meeting, deadline)
+                if wait_in_queues and peer in self._queued_at:
+                    deadline = self._deadline = time.monotonic() + self._settings.peer_wait_s
                 until = min(deadline, time.monotonic() + ASK_AGAIN_S)
                 try:
                     pipe = self._peers.conversation(peer, self.record.id, waiting=meeting, deadline=until)
@@ -193,16 +326,23 @@ class Work:
                     if error.code != "E_PEER_ABSENT" or until == deadline:
                         raise
                 else:
+                    pipe.most_bytes = self._frame_bytes
                     meeting.add(peer, pipe)
 
     def _ask(self, peer: str, meeting: Meeting, deadline: float) -> None:
         """Offer the job to ``peer``, or ask whether it goes on with it: where it has ended, nobody comes to a conversation."""
         own, submitter = self._settings.name, self.record.submitter
-        if not self.record.attempt and submitter not in (own, peer):
-            return  # it may not have heard of it yet
-        offer = Notice(offer=Offer(job_id=self.record.id, submitter=own, job_json=self.record.spec))
-        reply = self._peers.ask(peer, offer, key=self.record.id, waiting=meeting, deadline=deadline).offer_reply
-        ended = reply.code == "E_JOB_ENDED"
+        if not self._may_know(peer):
+            return
+        failpoints.reach("offer")
+        reply = self._peers.ask(peer, self._offer(), key=self.record.id, waiting=meeting, deadline=deadline).offer_reply
+        (self._queued_at.add if reply.waits else self._queued_at.discard)(peer)
+        if reply.code == Cancelled.default_code and not reply.accepted and not self._folder.kept:
+            said = f"{peer_text(reply.reason)} ({peer} says)"
+            raise PeerError(said, code=Cancelled.default_code, for_peer=said)
+        ended = reply.code in ("E_JOB_ENDED", Cancelled.default_code)
+        if not reply.accepted and reply.code in RESUMABLE:  # such as a full disk: it may be able to, later
+            raise PeerLost(f"{peer} cannot take part now: {peer_text(reply.reason)} ({reply.code})")
         if not reply.accepted and (ended or own == submitter):
             raise PeerError(
                 f"{peer} refused the job: {peer_text(reply.reason)} ({peer_text(reply.code, 40)})",
@@ -211,11 +351,20 @@ class Work:
                 for_peer=f"{peer} refused the job",
             )
 
+    def _may_know(self, peer: str) -> bool:
+        """Whether the job may be spoken of: who has not heard of it hears of it from its submitter."""
+        return bool(self.record.attempt) or self.record.submitter in (self._settings.name, peer)
+
+    def _offer(self) -> Notice:
+        own, ready = self._settings.name, self.turn is None or (not self.place and self._able())
+        return Notice(offer=Offer(job_id=self.record.id, submitter=own, job_json=self.record.spec, ready=ready))
+
     def _converse(self, table: Table | None, predicting: Predicting | None, meeting: Meeting) -> None:
         """One attempt, with everyone there."""
+        failpoints.reach("met")
         own = Randomness(self._folder.seed(first=self.record.attempt == 0))
         attempt = self.record.attempt + 1
-        self.record = self._store.update(self.record, state="running", attempt=attempt)
+        self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         partner = next((name for name in self._others if name != self._job.parties.coordinator), "")
         memory = self._store.partner(partner) if table is not None else None
         try:
@@ -224,16 +373,22 @@ class Work:
             )
             self._conversing = True
             meeting.play(conversations(part, meeting.channels), part.processes)
-        except OSError as error:
-            raise _not_stored(error) from None
         finally:
             self._conversing = False
 
     def _end(self, state: State, error: VflError | None = None) -> None:
+        """Keep how the job ended and tell who waits for it. Never raises: whatever the disk does, every job has an end."""
         changes: dict[str, Any] = {"state": state, "finished": None if state in UNFINISHED else now()}
         if error is not None:
             changes |= {"code": error.code, "message": error.message, "hint": error.hint or None}
-        self.record = conclude(self._settings, self._store, replace(self.record, **changes))
+        with suppress(OSError):
+            failpoints.reach("finished")
+        self.record = replace(self.record, **changes)
+        self._ended = True
+        self._budget.release(self.record.id)
+        if self.turn:
+            self.turn.leave()
+        conclude(self._settings, self._store, self.record)
         if self.requests:
             self.requests.end(
                 error or UsageError(f"the predictions have ended ({state})", code="E_JOB_ENDED", hint="ask again")
@@ -242,29 +397,30 @@ class Work:
         line(f"job {state}", job=self.record.id, **({"code": error.code, "reason": error.message} if error else {}))
 
 
-def conclude(settings: Settings, store: Store, record: Record) -> Record:
-    """Store how a job ended. Where that is for good, its secrets are destroyed, and what it disclosed is reported before."""
-    folder = store.job_folder(record)
+def conclude(settings: Settings, store: Store, record: Record) -> None:
+    """Keep how a job ended. Where that is for good, its secrets are destroyed, and what it disclosed is reported before."""
     if record.over:
         try:
-            account(settings, record, folder)
+            account(settings, record, store.job_folder(record))
         except (VflError, OSError, ValueError) as error:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
-    stored = store.update(record)
-    if stored.over:
-        store.destroy_secrets(stored)
-    return stored
+    store.end(record)
+
+
+OWN_WISH = "cancelled by this node's owner"
 
 
 def _cancelled() -> Cancelled:
-    return Cancelled("cancelled by this node's owner", for_peer="its owner cancelled the job")
+    return Cancelled(OWN_WISH, for_peer="its owner cancelled the job")
 
 
-def _not_stored(error: OSError) -> StateError:
-    if error.errno == errno.ENOSPC:
-        hint = "free space, then go on: vfl-node resume JOB"
-        return StateError("the disk is full", code="E_DISK_FULL", hint=hint, for_peer="its disk is full")
-    return StateError(f"cannot store: {error.strerror or error}", hint="see state_dir", for_peer="it cannot store its state")
+def _fruitless(lost: str, attempts: int) -> StateError:
+    return StateError(
+        f"{attempts} attempts in a row broke off before anything more of the job was kept; the last one: {lost}",
+        code="E_NO_PROGRESS",
+        hint="see the logs of both nodes and the line between them, then go on: vfl-node resume JOB",
+        for_peer="its attempts break off again and again",
+    )
 
 
 def peers_of(record: Record, own: str) -> list[str]:

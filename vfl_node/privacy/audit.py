@@ -4,14 +4,18 @@ The peer's attacks, run by the party they are aimed at: it has what the peer rec
 alone has the truth, which of the shared rows are synthetic at its side. So it sees how well they
 can be told apart before much is sent, and may stop.
 
-What is found is a lower bound. The peer may combine attacks, knows which of the rows are its
-own, and compares every row with every other one; the audit follows some of them.
+Equal and near rows are sought among *all* rows that are trained on: ``same_step_twin`` in every
+step, ``near_duplicate`` in every epoch, both in sketches (:mod:`vfl_node.privacy.sketches`). Of a
+sample they would find few: a row's twin is rarely in it. The other attacks judge each row by itself
+or beside its batch, and take a sample: ``longitudinal`` and ``row_loss`` up to 2,048 rows,
+``spectral`` up to 512 rows of each of a few steps, ``collinear`` up to 64 of these beside their
+whole batch. How many rows are behind a figure stands beside it (:attr:`Audit.judged`).
 
-Attacks: those of :data:`~vfl_node.privacy.attacks.ATTACKS`, after e epochs each on what e epochs
-have shown; but ``spectral``, without the labels used, is that of the epoch, and like
-``same_step_twin`` takes a closer look at a few steps only. An AUC is not folded: .5 is chance. At
-chance it deviates by √((s + r + 1) / (12·s·r)) for s synthetic and r real rows: by .013 where the most
-are followed, and by .026 for ``near_duplicate`` then, which compares a quarter of them.
+What is found is a lower bound. The peer may combine attacks, knows which of the rows are its own,
+and compares whole rows of all epochs. An AUC is not folded: .5 is chance, from which it deviates
+by √((s + r + 1) / (12·s·r)) for s synthetic and r real rows judged. Attacks are those of
+:data:`~vfl_node.privacy.attacks.ATTACKS`, after e epochs each on what e epochs have shown; but
+``spectral``, without the labels used, is that of the epoch.
 """
 
 from __future__ import annotations
@@ -27,25 +31,26 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.metrics import auc
-from vfl_node.privacy.attacks import ATTACKS, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
+from vfl_node.privacy.attacks import ATTACKS, collinear, longitudinal, row_loss, spectral
+from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
+from vfl_node.privacy.sketches import Sketch, nearest, twins
 
-Places = NDArray[np.int16]
-"""Numbers of followed positions."""
+Positions = NDArray[np.int64]
 
 FOLLOWED = 2048
-"""Positions followed in a repeat at most."""
+"""Rows of the sample at most."""
 
-PAIRS = 1 << 20
-"""Pairs of followed rows compared at the end of an epoch at most."""
-
-LOOKS = 4
+LOOKS = 2
 """Steps of an epoch, spread evenly, that get a closer look."""
 
 SAMPLE = 512
 """Rows of such a step that are projected at most."""
 
-STEP_PAIRS = 1 << 18
-"""Pairs of rows of such a step that are compared at most."""
+BETWEEN = 64
+"""Rows of such a step at most for which it is sought whether they lie between two others."""
+
+ROWS_AT_ONCE = 4096
+"""Rows that are kept until they are sketched together; a step's may be more."""
 
 WEIGHT = 0.3
 """Of the newest epoch in a moving average, whose first value is that of its first epoch."""
@@ -58,54 +63,62 @@ class Audit:
         party: its name.
         secret: bool[m], which shared rows are synthetic at this party.
         trained: int64[t], the shared positions trained on in this repeat, each once an epoch.
-        randomness: its own, for this repeat; it fixes which positions are followed.
+        randomness: its own, for this repeat; it fixes the sample and the sketches.
         limit: the largest AUC, folded, that its owner allows; None: any.
 
-    Cost: a copy of the followed rows in each epoch; 3·10⁸ multiplications at width 128 and a few sorts at its end
-        (measured in docs/benchmarks.md).
+    Attributes:
+        judged: attack → number of rows behind its newest figure.
+        held_out: what the attacks found among the rows held out; None before they were judged.
+
+    Cost: 16·d multiplications a row, and a tree over the epoch's sketches at its end (measured in docs/benchmarks.md);
+        memory: 4,096 rows and 72 bytes for each row trained on, 12 of them in a checkpoint.
     """
 
     def __init__(
         self,
         party: str,
         secret: NDArray[np.bool_],
-        trained: NDArray[np.int64],
+        trained: Positions,
         randomness: Randomness,
         *,
         limit: float | None,
     ) -> None:
-        self._party, self._limit = party, limit
-        self._secret, self._rows = secret, len(trained)
+        self._party, self._limit, self._randomness = party, limit, randomness
+        self._secret, self._trained = secret, trained
         self._followed, self._rank = _follow(trained, secret[trained], randomness.derive("followed"))
-        self._place = np.full(len(secret), -1, dtype=np.int16)
-        self._place[self._followed] = np.arange(len(self._followed))
+        self._place = np.full(len(secret), -1, dtype=np.int32)  # among the rows trained on
+        self._place[trained] = np.arange(len(trained))
+        self._sampled = np.full(len(secret), -1, dtype=np.int16)  # among those followed
+        self._sampled[self._followed] = np.arange(len(self._followed))
         self._state: dict[str, Tensor] = {}
         """What the epochs so far have shown, see :meth:`tensors`; empty before the first is done."""
+        self.judged: dict[str, int] = {}
+        self.held_out: Judged | None = None
         self._begin_epoch()
 
     @torch.no_grad()
-    def see(self, positions: NDArray[np.int64], sent: Tensor, gradient: Tensor) -> None:
+    def see(self, positions: Positions, sent: Tensor, gradient: Tensor) -> None:
         """Look at one step.
 
         Args:
             positions: int64[B], shared positions of the batch.
-            sent: float32[B, d], what the peer receives: embeddings, or gradients.
-            gradient: float32[B, d], gradients of the batch's mean loss.
+            sent: float32[B, d], what the peer receives: embeddings, or gradients; not changed afterwards.
+            gradient: float32[B, d], gradients of the batch's mean loss; not changed afterwards.
         """
         if len(self._followed) == 0:
             return
-        places = self._place[positions]
-        met = np.flatnonzero(places >= 0)
-        place, rows = places[met], torch.from_numpy(met)
-        self._places.append(place)
-        self._sent.append(sent[rows].cpu())
-        self._gradients.append(gradient[rows].cpu() * len(sent))
         if self._steps == 0:  # the largest batch; the last may be smaller
-            self._every = math.ceil(self._rows / len(positions) / LOOKS)
+            self._every = math.ceil(len(self._trained) / len(positions) / LOOKS)
+        if self._waiting and len(self._waiting[0][0]) != len(positions):
+            self._sketch()
+        self._waiting.append((positions, sent, gradient))
         if self._steps % self._every == 0:
-            self._look(positions, place, met, sent)
+            self._look(positions, sent)
         self._steps += 1
+        if len(self._waiting) * len(positions) >= ROWS_AT_ONCE:
+            self._sketch()
 
+    @torch.no_grad()
     def epoch_done(self) -> dict[str, float | None]:
         """The AUC of each attack after this epoch; None where it is not defined. Empty if there is nothing to tell apart.
 
@@ -113,18 +126,28 @@ class Audit:
             PolicyError: the moving average of the epochs' strongest attack, folded, is above the
                 limit (``E_LEAK``; the peer is told ``E_STOPPED``).
         """
-        if not self._places:
+        if not self._steps:
             return {}
+        self._sketch()
         self._take_in()
         values = {name: self._auc(name) for name in ATTACKS}
         self._begin_epoch()
-        strongest = max((0.5 + abs(value - 0.5) for value in values.values() if value is not None), default=None)
-        newest = torch.tensor([_number(value) for value in [*values.values(), strongest]], dtype=torch.float64)
+        newest = torch.tensor([_number(value) for value in [*values.values(), strongest(values)]], dtype=torch.float64)
         before = self._state["averages"]
         moved = torch.where(before.isnan(), newest, before + WEIGHT * (newest - before))
         self._state["averages"] = torch.where(newest.isnan(), before, moved)
-        self._check()
+        check(self._party, self._state["averages"][-1].item(), self._limit)
         return values
+
+    def judge(self, positions: Positions, rows: Tensor) -> None:
+        """Attack the held-out rows at ``positions``, int64[n], float32[n, d], which have not been sent yet.
+
+        Raises:
+            PolicyError: the strongest attack, folded, is above the limit (``E_LEAK``; the peer is told ``E_STOPPED``).
+        """
+        self.held_out = audit_equal_weights(rows, self._secret[positions], self._randomness.derive("held out"))
+        found = strongest(self.held_out.attacks)
+        check(self._party, found, self._limit, where="the strongest on the rows held out, before they are sent")
 
     @property
     def averages(self) -> dict[str, float | None]:
@@ -137,9 +160,10 @@ class Audit:
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint at the end of an epoch must hold.
 
-        ``rows``: float32[k, d], each followed position's row in the last epoch. float64[k] by attack: what the
-        epochs have shown of each position. ``averages``: float64, NaN where an attack was never defined, the
-        last that of the strongest. ``epochs``: int64.
+        By row trained on: ``twins``, int32[t], the steps in which it had an equal row, and ``near_duplicate``,
+        float64[t], minus the sum of its distances to the nearest. By row followed: ``rows``, float32[k, d], as they
+        were in the last epoch, and float64[k] by attack what the epochs have shown, NaN where it was not looked at.
+        ``averages``: float64, NaN where an attack was never defined, the last that of the strongest. ``epochs``: int64.
         """
         return {name: tensor.clone() for name, tensor in self._state.items()}
 
@@ -149,76 +173,122 @@ class Audit:
         self._begin_epoch()
 
     def _begin_epoch(self) -> None:
-        self._places: list[Places] = []
+        self._waiting: list[tuple[Positions, Tensor, Tensor]] = []
+        self._places: list[NDArray[np.int32]] = []
+        self._sketches: list[NDArray[np.float32]] = []
+        self._twins: list[NDArray[np.bool_]] = []
+        self._samples: list[NDArray[np.int16]] = []
         self._sent: list[Tensor] = []
         self._gradients: list[Tensor] = []
         self._spectral: list[float | None] = []
-        self._least = np.full(len(self._followed), np.nan)  # relative distance to the nearest row of the same step
+        self._projected = 0
+        self._between = np.full(len(self._followed), np.nan)
         self._steps = 0
         self._every = 1
+        epoch = int(self._state["epochs"]) if self._state else 0
+        self._drawn = self._randomness.derive(f"sketches/{epoch}")
+        self._projection: Sketch | None = None
 
-    def _look(self, positions: NDArray[np.int64], place: Places, met: NDArray[np.int64], sent: Tensor) -> None:
-        """A closer look at a batch, of which the rows ``met`` stand at ``place`` among those followed."""
+    def _sketch(self) -> None:
+        """Take in the steps that wait, which are of one size: sketches and twins of all rows, those followed as they are."""
+        if not self._waiting:
+            return
+        if self._projection is None:
+            self._projection = Sketch(self._waiting[0][1].shape[1], self._drawn.derive("directions"))
+        sketches = np.stack([self._projection(sent) for _, sent, _ in self._waiting])  # (S, B, w)
+        self._twins.append(twins(sketches).ravel())
+        self._sketches.append(sketches.reshape(-1, sketches.shape[2]))
+        for positions, sent, gradient in self._waiting:
+            self._places.append(self._place[positions])
+            met = np.flatnonzero(self._sampled[positions] >= 0)
+            rows = torch.from_numpy(met)
+            self._samples.append(self._sampled[positions[met]])
+            self._sent.append(sent[rows].cpu())
+            self._gradients.append(gradient[rows].cpu() * len(positions))
+        self._waiting = []
+
+    def _look(self, positions: Positions, sent: Tensor) -> None:
+        """A closer look at a batch."""
         found = spectral.scores(sent[:SAMPLE]).numpy()  # a batch has its rows in random order
-        self._spectral.append(auc(self._secret[positions[:SAMPLE]], found))
-        chosen = np.argsort(self._rank[place], kind="stable")[: STEP_PAIRS // len(sent)]
-        if len(sent) > 1:
-            distances = same_step_twin.distances(sent, torch.from_numpy(met[chosen])).numpy()
-            self._least[place[chosen]] = distances
+        value = auc(self._secret[positions[:SAMPLE]], found)
+        self._spectral.append(value)
+        self._projected += len(found) if value is not None else 0
+        met = np.flatnonzero(self._sampled[positions] >= 0)
+        places = self._sampled[positions[met]]
+        chosen = np.argsort(self._rank[places], kind="stable")[:BETWEEN]
+        self._between[places[chosen]] = collinear.scores(sent, torch.from_numpy(met[chosen])).numpy()
 
     def _take_in(self) -> None:
-        """Add an epoch, in which every followed row was met once, to the state."""
-        order = torch.from_numpy(np.argsort(np.concatenate(self._places)))
+        """Add an epoch, in which every row was met once, to the state."""
+        order = torch.from_numpy(np.argsort(np.concatenate(self._samples)))
         rows = torch.cat(self._sent)[order]  # (k, d)
         if not self._state:
-            self._state = self._nothing(len(rows))
+            self._state = self._nothing(len(self._trained), len(rows))
         state = self._state
+        places = torch.from_numpy(np.concatenate(self._places)).long()
+        sketches = np.empty((len(places), self._sketches[0].shape[1]), dtype=np.float32)
+        sketches[places.numpy()] = np.concatenate(self._sketches)
+        state["near_duplicate"] -= torch.from_numpy(nearest(sketches, self._drawn.derive("tree")))
+        state["twins"][places] += torch.from_numpy(np.concatenate(self._twins))
         if state["epochs"] > 0:
             state["longitudinal"] += longitudinal.change(state["rows"], rows)
-        compared = torch.from_numpy(np.flatnonzero(self._rank < PAIRS // len(rows)))
-        state["near_duplicate"][compared] = state["near_duplicate"][compared].nan_to_num() - near_duplicate.nearest(
-            rows, compared
-        )
         state["row_loss"] += row_loss.scores(torch.cat(self._gradients)[order])
-        state["same_step_twin"] = state["same_step_twin"].fmax(-torch.from_numpy(self._least))
+        state["collinear"] = state["collinear"].fmax(torch.from_numpy(self._between))
         state["rows"] = rows
         state["epochs"] += 1
 
     @staticmethod
-    def _nothing(size: int) -> dict[str, Tensor]:
-        """The state before the first epoch; NaN at a position that was not compared with others yet."""
-        zero = torch.zeros(size, dtype=torch.float64)
-        unknown = torch.full_like(zero, torch.nan)
+    def _nothing(trained: int, followed: int) -> dict[str, Tensor]:
+        """The state before the first epoch."""
+        zero = torch.zeros(followed, dtype=torch.float64)
         return {
+            "twins": torch.zeros(trained, dtype=torch.int32),
+            "near_duplicate": torch.zeros(trained, dtype=torch.float64),
             "longitudinal": zero,
             "row_loss": zero.clone(),
-            "near_duplicate": unknown,
-            "same_step_twin": unknown.clone(),
+            "collinear": torch.full_like(zero, torch.nan),
             "averages": torch.full((len(ATTACKS) + 1,), torch.nan, dtype=torch.float64),
             "epochs": torch.tensor(0),
         }
 
     def _auc(self, name: str) -> float | None:
+        """The AUC of an attack; how many rows are behind it is noted."""
         if name == "spectral":
             defined = [value for value in self._spectral if value is not None]
+            self.judged[name] = self._projected
             return sum(defined) / len(defined) if defined else None
         if name == "longitudinal" and self._state["epochs"] < 2:
             return None
-        scores = self._state[name].numpy()
+        if name in ("near_duplicate", "same_step_twin"):
+            scores, positions = self._state["twins" if name == "same_step_twin" else name].numpy(), self._trained
+        else:
+            scores, positions = self._state[name].numpy(), self._followed
         known = ~np.isnan(scores)
-        return auc(self._secret[self._followed[known]], scores[known])
+        self.judged[name] = int(known.sum())
+        return auc(self._secret[positions[known]], scores[known])
 
-    def _check(self) -> None:
-        strongest = self._state["averages"][-1].item()
-        if self._limit is not None and strongest > self._limit:
-            raise PolicyError(
-                f"{self._party}'s own attacks tell its synthetic rows from real ones at an AUC of {strongest:.2f} "
-                f"(moving average of the strongest); limits.max_attack_auc allows {self._limit:g}",
-                code="E_LEAK",
-                hint="choose other strategies in train.missing, fewer epochs, or align with psi; or allow more",
-                for_peer=f"stopped by {self._party}'s policy",
-                peer_code="E_STOPPED",
-            )
+
+def strongest(values: Mapping[str, float | None]) -> float | None:
+    """The AUC of the attack that tells most, folded."""
+    return max((0.5 + abs(value - 0.5) for value in values.values() if value is not None), default=None)
+
+
+def check(party: str, found: float | None, limit: float | None, *, where: str = "moving average of the strongest") -> None:
+    """Refuse to go on where the folded AUC ``found`` is above the owner's ``limit``.
+
+    Raises:
+        PolicyError: it is (``E_LEAK``; the peer is told ``E_STOPPED``).
+    """
+    if limit is None or found is None or not found > limit:
+        return
+    raise PolicyError(
+        f"{party}'s own attacks tell its synthetic rows from real ones at an AUC of {found:.2f} "
+        f"({where}); limits.max_attack_auc allows {limit:g}",
+        code="E_LEAK",
+        hint="choose other strategies in train.missing, fewer epochs, or align with psi; or allow more",
+        for_peer=f"stopped by {party}'s policy",
+        peer_code="E_STOPPED",
+    )
 
 
 def _follow(

@@ -7,7 +7,6 @@ in common; the node agrees on its name before training resumes.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from vfl_node import failpoints
 from vfl_node.errors import StateError
-from vfl_node.files import remove, write_whole
+from vfl_node.files import read_checked
 from vfl_node.models import storage
 
 KEPT = 2
@@ -82,11 +82,7 @@ class MemoryCheckpoints:
 
 
 class FileCheckpoints:
-    """Checkpoints as ``NAME.safetensors`` and ``NAME.sha256`` in one folder.
-
-    The digest is written last and removed first, also where a name is used again: a
-    checkpoint exists exactly while its digest does, whenever the process is killed.
-    """
+    """Checkpoints as checked files (:mod:`vfl_node.files`) ``NAME.checkpoint`` in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -94,24 +90,17 @@ class FileCheckpoints:
 
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
         """As :meth:`Checkpoints.save`."""
-        remove(self._digest(name))
-        data = storage.save(self._tensors(name), tensors, {"meta": json.dumps(meta, sort_keys=True)})
-        write_whole(self._digest(name), hashlib.sha256(data).hexdigest().encode())
+        failpoints.reach("checkpoint")
+        storage.keep(self._path(name), tensors, {"meta": json.dumps(meta, sort_keys=True)})
+        failpoints.reach("checkpointed")
         for old in self._stored()[:-KEPT]:
-            remove(self._digest(old))
-            self._tensors(old).unlink(missing_ok=True)
+            self._path(old).unlink(missing_ok=True)
 
     def load(self, name: str) -> Checkpoint:
         """As :meth:`Checkpoints.load`."""
         if name not in self._stored():
             raise _missing(name)
-        if not self._is_whole(name):
-            raise StateError(
-                f"checkpoint {name} in {self._folder} is damaged: its SHA-256 is not the one stored with it",
-                code="E_STATE_CORRUPT",
-                hint="submit the job again; it starts anew",
-            )
-        tensors, metadata = storage.load(self._tensors(name))
+        tensors, metadata = storage.recall(self._path(name), hint="submit the job again; it starts anew")
         return Checkpoint(tensors, json.loads(metadata["meta"]))
 
     def names(self) -> tuple[str, ...]:
@@ -120,21 +109,18 @@ class FileCheckpoints:
 
     def _stored(self) -> list[str]:
         """Names of all checkpoints, damaged or not, oldest first."""
-        return sorted(path.stem for path in self._folder.glob("*.sha256"))
+        return sorted(path.stem for path in self._folder.glob("*.checkpoint"))
 
     def _is_whole(self, name: str) -> bool:
-        """Whether the tensors are those that the digest was made of."""
+        """Whether the file holds what was written there."""
         try:
-            data = self._tensors(name).read_bytes()
-        except FileNotFoundError:
+            read_checked(self._path(name))
+        except StateError:
             return False
-        return hashlib.sha256(data).hexdigest().encode() == self._digest(name).read_bytes()
+        return True
 
-    def _tensors(self, name: str) -> Path:
-        return self._folder / f"{name}.safetensors"
-
-    def _digest(self, name: str) -> Path:
-        return self._folder / f"{name}.sha256"
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.checkpoint"
 
 
 def _missing(name: str) -> StateError:

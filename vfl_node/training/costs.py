@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vfl_node.job import Evaluate, Train
 from vfl_node.models import MODELS
-from vfl_node.training.matched import KEY_BITS
+from vfl_node.training.matched import KEY_BITS, bins_of
 
 FRAME_BYTES = 74
 """Of a message beside the values of its tensor: about so many at 256 rows of width 128."""
@@ -51,7 +51,8 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> Cost:
     rows, tested = m - held_out, held_out or m
     batches, tests = (-(-count // train.batch_size) for count in (rows, tested))
     row_bytes = 4 * MODELS[train.model].cut_width(train.bottom, train.outputs)
-    flags = tested * 2 * KEY_BITS // 8 if evaluate.matched and protocol == "psu" else 0  # a ciphertext each
+    counted = evaluate.matched and protocol == "psu" and bins_of(tested)
+    flags = tested * 2 * KEY_BITS // 8 if counted else 0  # a ciphertext each
     epochs = evaluate.repeats * train.epochs
     each_way = epochs * (rows * row_bytes + batches * FRAME_BYTES)
     return Cost(

@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from vfl_node.errors import StateError
+from vfl_node.privacy.equal_weights import Judged
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.halves import Half
@@ -35,6 +36,7 @@ class Journal:
         scoring: what the first repeat's half needs beside its weights to predict.
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
         audit: averages of this party's attacks on itself at the end of the first repeat.
+        held_out: its attacks on the rows held out in it; None where it sent none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
         steps: training steps in all.
@@ -50,6 +52,7 @@ class Journal:
     scoring: Mapping[str, Any] = field(default_factory=dict)
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
     audit: Mapping[str, float | None] = field(default_factory=dict)
+    held_out: Judged | None = None
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
     steps: int = 0
@@ -64,7 +67,7 @@ class Journal:
         """Note a repeat, and keep the first one's weights."""
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
-            self.audit = half.audit.averages
+            self.audit, self.held_out = half.audit.averages, half.audit.held_out
         if evaluation is not None:
             self.evaluations.append(evaluation)
         self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
@@ -81,6 +84,7 @@ class Journal:
             "encoder": self.encoder,
             "scoring": dict(self.scoring),
             "audit": dict(self.audit),
+            "held_out": self.held_out and dataclasses.asdict(self.held_out),
         }
         tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights)}
         checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}", tensors, meta)
@@ -113,6 +117,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         encoder=meta["encoder"],
         scoring=meta["scoring"],
         audit=meta["audit"],
+        held_out=meta["held_out"] and Judged(**meta["held_out"]),
         saved=under("half", checkpoint.tensors),
     )
 

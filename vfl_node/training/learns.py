@@ -8,8 +8,7 @@ from vfl_node.training import matched
 
 COPIED = {
     "sampling": "for some or most of them: a copied row has a twin",
-    "interpolated": "for some of them: a made-up row keeps the columns' spread in part only",
-    "jittered": "for some of them: a made-up row keeps the columns' spread in part only",
+    "smoothed": "for some of them: a made-up row's columns do not fit the label",
     "naive": "for most of them: a row of random values stands out",
     "gaussian": "almost surely: an embedding drawn at random stands out",
     "random": "almost surely: an embedding drawn at random stands out",

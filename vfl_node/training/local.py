@@ -1,7 +1,7 @@
 """The active party alone: what it would have without the other's features.
 
-Same kind of bottom and top, same epochs, batch size and optimiser, its own labelled rows
-only. The result is what the federated model is compared with, and gives calibration its q.
+Same kind of bottom and top, same epochs, batch size and optimiser, learning from its own
+labelled rows only. The result is what the federated model is compared with, and gives calibration its q.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def train_local(
     randomness: Randomness,
     progress: Progress,
     *,
-    counted: Tensor | None = None,
+    counted: Tensor,
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
 
@@ -45,7 +45,7 @@ def train_local(
         positions: shared positions to train on.
         randomness: gives the order of the rows.
         progress: is told the loss after each epoch.
-        counted: bool[m] on the device, which rows have a label; None: all of ``positions``. The others take as long.
+        counted: bool[m] on the device, which rows have a label. The others change nothing and take as long.
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
@@ -58,7 +58,7 @@ def train_local(
             losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(
                 logits, expected, reduction="none"
             )
-            weights = torch.ones_like(losses) if counted is None else counted[torch.from_numpy(batch)].float()
+            weights = counted[torch.from_numpy(batch)].float()
             loss = (losses * weights).sum() / weights.sum().clamp_min(1)
             learner.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -85,5 +85,6 @@ def check_finite(value: Tensor) -> Tensor:
             code="E_DIVERGED",
             hint="lower train.learning_rate, or look for extreme values in the numeric columns",
             for_peer="training diverged; a lower train.learning_rate may help",
+            peer_code="E_DIVERGED",
         )
     return value

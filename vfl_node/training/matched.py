@@ -17,16 +17,17 @@ Symbols: n held-out rows, δ_i flags, N the key's modulus, k_c matched rows of a
 Each owned row then counts with the share of its cell that is matched, and the metrics are weighted means over
 all owned rows. So a row's exact score and label are used; what the cells blur is only which of their rows are
 matched. If that does not depend on the score within a cell, the estimate has no bias. Measured over 100 draws where
-it does (half of the rows matched; scores of AUC .91 on these, at chance on the others, .70 on all together; a
-quarter positive), estimate minus exact value, in brackets the exact value's own sd over the draws:
+it does (half of the rows matched; scores of AUC .91 on these, at chance on the others; a quarter positive; every row
+owned), estimate minus exact value, in brackets the exact value's own sd over the draws:
 
-======  ==============  =============  ===============  ==============
-rows    AUC             NLL            accuracy         ACE
-======  ==============  =============  ===============  ==============
-10,000  −.0006 (.0043)  +.003 (.008)   −.0002 (.005)    −.001 (.003)
-2,000   −.0008 (.010)   +.003 (.019)   −.0002 (.010)    −.002 (.006)
-400     −.008 (.020)    +.018 (.036)   −.002 (.023)     −.013 (.015)
-======  ==============  =============  ===============  ==============
+======  =====  ==============  =============  ===============  ==============
+rows    cells  AUC             NLL            accuracy         ACE
+======  =====  ==============  =============  ===============  ==============
+10,000  60     −.0002 (.004)   +.000 (.008)   −.0001 (.005)    −.001 (.003)
+2,000   22     −.002 (.010)    +.003 (.017)   −.0004 (.010)    −.005 (.006)
+1,000   12     −.005 (.015)    +.008 (.024)   −.002 (.014)     −.006 (.008)
+800     10     −.007 (.016)    +.010 (.028)   −.002 (.018)     −.010 (.009)
+======  =====  ==============  =============  ===============  ==============
 
 Leaks: to the active party the counts, and nothing else if it follows the protocol. A cell whose rows are all
 matched, or none, says so of each of them. So a cell has rows enough for :data:`EXPECTED` of either kind
@@ -35,8 +36,11 @@ to be expected, and :data:`LEAST` at least; where matching does not depend on th
 fewer rows than a cell has. To the passive party nothing, whatever it encrypts: what it decrypts is uniform modulo N,
 and so is the noise. It does not see either where rows are too few for any cell, or its flags absurd.
 
-What cannot be detected: an active party that sums other rows than it should, single ones for instance. It gets
-no more than log₂(n + 1) bits a cell, once: another request in a later attempt is refused.
+What cannot be detected: an active party that sums other rows than it should, single ones for instance, or one
+row's flag, twice the next one's and so on, which reads log₂(n + 1) flags a cell. It gets no more than these bits, once:
+another request in a later attempt is refused. Cells are so few that all their bits are an eighth of n at most
+(:func:`bins_of`); with 60 cells, as there once were, an active party read all flags of 170 rows. And both owners must
+allow the whole (``limits.allow_matched``).
 
 Source: Paillier 1999 for the sums; the masks as in :mod:`vfl_node.training.logistic.masks`, but uniform.
 """
@@ -70,9 +74,13 @@ KEY_BITS = 3072
 """Strength 128, as the group of the alignment: what the active party keeps of the flags must stay closed for as long."""
 
 BINS = 30
-"""Cells a label. With a third as many the bias is seven to nine times as large; each costs 26 ms here and 9 ms at the peer."""
+"""Most cells a label; each costs 26 ms here and 9 ms at the peer. With a third as many the bias is seven times as large."""
 
-CELLS = 2 * BINS
+FEWEST = 5
+"""Fewest cells a label: from fewer, metrics say little of the matched rows (with 2 and 400 rows AUC is .04 too low)."""
+
+ROWS_A_BIT = 8
+"""For each bit that a party which departs from the protocol can get there are so many held-out rows."""
 
 LEAST = 20
 """Owned rows of a cell."""
@@ -126,7 +134,7 @@ async def matched_active(
     Returns:
         What must stay here: metrics of rows that the passive party chose would tell it about them.
 
-    Cost: n multiplications modulo N² (7 µs each) whoever owns the rows, CELLS exponentiations of 26 ms.
+    Cost: n multiplications modulo N² (7 µs each) whoever owns the rows, an exponentiation of 26 ms a cell.
 
     Raises:
         ProtocolError: a key that is not sound (``E_KEY``), rows that are no ciphertexts (``E_CIPHERTEXT``), another number of
@@ -134,14 +142,16 @@ async def matched_active(
 
     Leaks: nothing; see above.
     """
-    workers = workers or InProcess()
+    workers, count = workers or InProcess(), 2 * bins_of(len(owned))
+    if not count:
+        return Matched(dict.fromkeys(names), None)
     public = await _receive_key(channel)
     flags = await channel.receive_rows(width=public.width, count=len(owned))
     homomorphic.check(public, flags)
-    cells = cells_of(labels, scores, owned, least_rows(share))
-    sums = np.concatenate([homomorphic.total(public, flags[cells == cell]) for cell in range(CELLS + 1)])[:CELLS]
+    cells = cells_of(labels, scores, owned, least_rows(share), count // 2)
+    sums = np.concatenate([homomorphic.total(public, flags[cells == cell]) for cell in range(count + 1)])[:count]
     counts = await _opened(channel, public, sums, len(owned), randomness, workers)
-    sizes = np.bincount(cells, minlength=CELLS + 1)[:CELLS]
+    sizes = np.bincount(cells, minlength=count + 1)[:count]
     if not sizes.any() or (counts > sizes).any():  # the second is the peer's doing, and ending the job would tell it
         return Matched(dict.fromkeys(names), None)
     weights = np.append(counts / np.maximum(sizes, 1), 0.0)[cells]
@@ -162,7 +172,7 @@ async def matched_passive(
         pins: where what the active party asks for is pinned.
         workers: who encrypts; by default this thread.
 
-    Cost: 0.3 s for the key; 1 ms and 768 bytes on the wire a row; CELLS decryptions of 9 ms (one core).
+    Cost: 0.3 s for the key; 1 ms and 768 bytes on the wire a row; a decryption of 9 ms a cell (one core).
 
     Raises:
         ProtocolError: not the number of cells (``E_COUNT``), or no ciphertexts (``E_CIPHERTEXT``).
@@ -170,13 +180,15 @@ async def matched_passive(
 
     Leaks: to the active party the number of owned rows in each of its cells.
     """
-    workers = workers or InProcess()
+    workers, count = workers or InProcess(), 2 * bins_of(len(owned))
+    if not count:
+        return
     private = keys.generate(KEY_BITS, randomness.derive("key"))
     proof = keys.prove(private, _context(channel))
     await channel.send(decryption_pb2.PaillierKey(n=private.public.to_bytes(), proof=proof))
     width = private.public.width
     await channel.send_rows(_encrypted(private, owned, randomness, workers), count=len(owned), width=width)
-    masked = await channel.receive_rows(width=width, count=CELLS)
+    masked = await channel.receive_rows(width=width, count=count)
     homomorphic.check(private.public, masked)
     pins.check("cells of matched rows", hashlib.sha256(masked.tobytes()).digest())
     opened = decrypt(private, masked, workers)
@@ -189,19 +201,27 @@ def least_rows(share: float | None) -> float:
     return max(LEAST, math.ceil(EXPECTED / rarer)) if rarer > 0 else math.inf
 
 
-def cells_of(labels: NDArray[np.float32], scores: Floats, owned: Flags, least: float) -> NDArray[np.int64]:
-    """The cell of each row, int64[n]: ranges of equal mass along the score, for each label; :data:`CELLS` for rows in none.
+def bins_of(rows: int) -> int:
+    """How many cells a label may have with so many held-out ``rows``: 5 from 800 on, 30 at most; 0: there are too few rows."""
+    bins = min(BINS, rows // (2 * ROWS_A_BIT * max(1, rows.bit_length())))
+    return bins if bins >= FEWEST else 0
+
+
+def cells_of(labels: NDArray[np.float32], scores: Floats, owned: Flags, least: float, bins: int) -> NDArray[np.int64]:
+    """The cell of each row, int64[n]: ranges of equal mass along the score, at most ``bins`` for each label.
+
+    Those of label 0 are 0 … bins−1, those of label 1 bins … 2·bins−1; rows in none have 2·bins.
 
     Rows in none are those not owned, and all rows where either label has fewer than ``least``.
     """
-    cells = np.full(len(owned), CELLS)
+    cells = np.full(len(owned), 2 * bins)
     of_label = [np.flatnonzero(owned & (labels == label)) for label in (0, 1)]
     if min(map(len, of_label)) < least:
         return cells
     for label, rows in enumerate(of_label):
-        bins = min(BINS, int(len(rows) // least))
+        used = min(bins, int(len(rows) // least))
         sorted_rows = rows[np.argsort(scores[rows], kind="stable")]
-        cells[sorted_rows] = label * BINS + np.arange(len(rows)) * bins // len(rows)
+        cells[sorted_rows] = label * bins + np.arange(len(rows)) * used // len(rows)
     return cells
 
 
@@ -249,13 +269,18 @@ WEIGHTED: dict[str, Callable[[Flags, Floats, Floats], float | None]] = {
 
 def active_learns(peer: str, rows: int) -> tuple[Learnt, ...]:
     """What the active party learns from the passive party ``peer`` by this, of ``rows`` held-out rows."""
+    cells = 2 * bins_of(rows)
+    if not cells:
+        return (Learnt("matched rows", 0, f"nothing about records of both: {rows} held-out rows are too few to be counted"),)
+    bits = math.floor(cells * math.log2(rows + 1))
     return (
         Learnt(
             "matched rows",
-            CELLS,
-            f"how many of its held-out records with one label and about one score are also {peer}'s: at most {CELLS} counts, "
+            cells,
+            f"how many of its held-out records with one label and about one score are also {peer}'s: at most {cells} counts, "
             f"each over {LEAST} records or more. Only a count of none or of all would say of each of these records whether "
-            f"{peer} holds it",
+            f"{peer} holds it. Had it departed from the protocol it could have learnt {bits} bits instead: of so many of the "
+            f"{rows} held-out records whether {peer} holds them, one by one",
         ),
         Learnt(
             "encrypted membership", rows, f"whether {peer} holds each of the {rows} held-out shared rows, under {peer}'s key"
@@ -298,18 +323,18 @@ def _encrypted(private: PrivateKey, owned: Flags, randomness: Randomness, worker
 async def _opened(
     channel: Channel, public: PublicKey, sums: Ciphertexts, rows: int, randomness: Randomness, workers: Processes
 ) -> NDArray[np.int64]:
-    """The numbers in ``sums``, int64[CELLS] in 0 … ``rows``, by way of the key's owner."""
-    own = _stream(randomness, "cells", sums)
+    """The numbers in ``sums``, each in 0 … ``rows``, by way of the key's owner."""
+    own, cells = _stream(randomness, "cells", sums), len(sums)
     masks = own.derive("masks")
-    offsets = [masks.below(public.n) - public.n // 2 for _ in range(CELLS)]  # all residues modulo n, each once
-    order = own.derive("order").permutation(CELLS)
+    offsets = [masks.below(public.n) - public.n // 2 for _ in range(cells)]  # all residues modulo n, each once
+    order = own.derive("order").permutation(cells)
     masked = homomorphic.add_plain(public, sums, offsets, workers)
     sent = Encryptor(public, own.derive("noise"), workers).blind(masked[order], "cells")
-    await channel.send_rows(sent, count=CELLS, width=public.width)
+    await channel.send_rows(sent, count=cells, width=public.width)
     answer = (await channel.receive(matched_pb2.MaskedCounts)).values
-    if len(answer) != CELLS or max(answer) > rows:
-        raise ProtocolError(f"{channel.peer} answered with other than {CELLS} counts of up to {rows} rows", code="E_DECRYPTION")
-    counts = np.empty(CELLS, np.int64)
+    if len(answer) != cells or max(answer) > rows:
+        raise ProtocolError(f"{channel.peer} answered with other than {cells} counts of up to {rows} rows", code="E_DECRYPTION")
+    counts = np.empty(cells, np.int64)
     for cell, value in zip(order.tolist(), answer, strict=True):
         counts[cell] = (value - offsets[cell] % public.n) % (rows + 1)
     return counts

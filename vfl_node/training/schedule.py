@@ -16,6 +16,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node import failpoints
 from vfl_node.alignment.alignment import Pins
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
@@ -45,6 +46,7 @@ async def toss(channel: Channel, randomness: Randomness, *, first: bool, pins: P
     Leaks: nothing but the two uniform shares.
     """
     ours = randomness.bytes(SHARE_BYTES)
+    failpoints.reach("toss")
     if first:
         await channel.send(training_pb2.TossCommit(sha256=_commitment(ours)))
         theirs = await _receive_share(channel)
@@ -108,6 +110,7 @@ class Schedule:
 
     def batches(self, repeat: int, epoch: int, positions: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
         """``positions`` in a new order, cut into batches; the last may be smaller."""
+        failpoints.reach("batches")
         order = self._stream(f"batches/{repeat}/{epoch}").permutation(len(positions))
         return cut(positions[order], batch_size)
 

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Train
@@ -39,7 +40,8 @@ from vfl_node.training.learns import active_learns, passive_learns
 from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.task import Epoch, Task, TrainingResult, device_name
-from vfl_node.transport.channel import MAX_FRAME_BYTES, Channel, Traffic
+from vfl_node.transport.bounds import MAX_FRAME_BYTES
+from vfl_node.transport.channel import Channel, Traffic
 
 FRAME_HEAD_BYTES = 1 << 10
 """More than a frame has beside the values of its tensor."""
@@ -129,6 +131,7 @@ def _kept(journal: Journal) -> dict[str, Any]:
         "weights": journal.weights,
         "encoder": journal.encoder,
         "audit": journal.audit,
+        "held_out": journal.held_out,
         "serving": json.dumps({**journal.scoring, **journal.shared}, sort_keys=True),
     }
 
@@ -209,13 +212,15 @@ async def _train(
             for positions in schedule.batches(repeat, epoch, training, train.batch_size):
                 await half.step(journal.exchanges, positions)
                 journal.exchanges += 1
+                failpoints.reach("updated")
                 task.progress.advance(1)
             seconds, moved = task.clock() - started, traffic.bytes_sent + traffic.bytes_received - moved
             figures, attacks = half.figures(), half.audit.epoch_done()
-            task.progress.note(loss=figures.loss, attacks=attacks)
-            journal.epoch_done(Epoch(figures.loss, figures.auc, seconds, moved, attacks))
+            task.progress.note(loss=figures.loss, attacks=attacks, judged=half.audit.judged)
+            journal.epoch_done(Epoch(figures.loss, figures.auc, seconds, moved, attacks, dict(half.audit.judged)))
             if due(journal.epoch, train.epochs, per_epoch):
                 journal.save(task.checkpoints, half, schedule.fingerprint)
+        failpoints.reach("evaluate")
         batches = cut(testing, train.batch_size)
         journal.repeat_done(half, await half.evaluate(journal.exchanges, batches))
         journal.exchanges += len(batches)

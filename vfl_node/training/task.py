@@ -13,6 +13,7 @@ from vfl_node.alignment.alignment import Alignment, MemoryPins, Pins
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Flow, Train
 from vfl_node.ledger import Learnt
+from vfl_node.privacy.equal_weights import Judged
 from vfl_node.progress import Progress, Silent
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.evaluation import Curve, Values
@@ -61,6 +62,7 @@ class Epoch:
         seconds: from its first batch to its last.
         bytes: sent and received, as serialised frames.
         attacks: attack → AUC of this party's own attacks on what it sent; empty where none of its rows is synthetic.
+        judged: attack → number of rows behind that AUC.
     """
 
     loss: float | None
@@ -68,6 +70,7 @@ class Epoch:
     seconds: float
     bytes: int
     attacks: Mapping[str, float | None] = field(default_factory=dict)
+    judged: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,7 @@ class LogisticFigures:
         features: party → encoded columns, of the parties of which this one knows it.
         rounds: gradients computed under encryption.
         decryptions: party → values decrypted for it, of the parties of which this one knows it.
+        decrypted_bits: party → bits that it was told of these.
         dropped: this party's own columns left out.
         warnings: whole sentences for this party's owner.
     """
@@ -89,6 +93,7 @@ class LogisticFigures:
     features: Mapping[str, int]
     rounds: int
     decryptions: Mapping[str, int]
+    decrypted_bits: Mapping[str, int]
     dropped: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -114,6 +119,7 @@ class TrainingResult:
         matched: metrics on the held-out rows that both parties own, first repeat; None where the job does not ask.
         matched_rows: how many they are; None if not known.
         audit: attack → moving average of :attr:`Epoch.attacks` at the first repeat's end.
+        held_out: the same attacks on the embeddings of the rows held out, first repeat; None where none are sent.
         weights: this party's half, first repeat: parameter → tensor on the CPU; the active party's own model as ``local.NAME``.
         serving: JSON of what predictions need beside weights, encoder and alignment (see :mod:`vfl_node.training.prediction`);
             holds a secret of this party.
@@ -141,6 +147,7 @@ class TrainingResult:
     matched: Values | None = None
     matched_rows: int | None = None
     audit: Mapping[str, float | None] = field(default_factory=dict)
+    held_out: Judged | None = None
     logistic: LogisticFigures | None = None
 
 

@@ -21,14 +21,14 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from vfl_node.errors import PeerError, PeerLost, ProtocolError, StateError, UsageError, VflError, peer_text
+from vfl_node import failpoints
+from vfl_node.errors import Cancelled, PeerError, PeerLost, ProtocolError, StateError, UsageError, VflError, peer_text
+from vfl_node.transport import bounds
+from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 CHUNK_BYTES = 1 << 19
 """Bulk message size: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
-
-MAX_FRAME_BYTES = 64 << 20
-"""Largest frame accepted; a gRPC message limit is set to it."""
 
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
@@ -109,19 +109,28 @@ class Channel:
 
         Raises:
             ProtocolError: another type, phase or place (``E_ORDER``), another job or
-                attempt (``E_REPLAY``), or bytes that do not parse.
+                attempt (``E_REPLAY``), more than such a message may be (``E_SIZE``), or bytes that do not parse.
             PeerError: the peer stopped the job.
             PeerLost: the conversation broke off.
         """
+        failpoints.reach("receive")
         frame = await self._pipe.get()
         body = frame.body  # once: each access is a copy
         self._check(frame, len(body), expected.DESCRIPTOR.full_name)
-        message = expected()
-        try:
-            message.ParseFromString(body)
-        except DecodeError:
-            raise ProtocolError(f"{self._where()}: a {frame.type} that cannot be parsed") from None
+        message = self._parse(expected, body)
         self._digest_received.update(body)
+        return message
+
+    def _parse(self, kind: type[M], body: bytes) -> M:
+        """The message of a body, which is within its bounds before any memory is taken for it."""
+        try:
+            bounds.check(body, kind)
+            message = kind()
+            message.ParseFromString(body)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self._where()}: {error.message}", code=error.code) from None
+        except DecodeError:
+            raise ProtocolError(f"{self._where()}: a {kind.DESCRIPTOR.full_name} that cannot be parsed") from None
         return message
 
     async def send_rows(self, rows: Rows | Iterable[Rows], *, count: int, width: int, start: int = 0) -> None:
@@ -266,6 +275,7 @@ class Channel:
         traffic.bytes_sent += size
         traffic.messages_sent += 1
         try:
+            failpoints.reach("send")
             await self._pipe.put(frame)
         except PeerLost:
             await self._tell_why()
@@ -283,13 +293,11 @@ class Channel:
         traffic.bytes_received += _size(frame, body_bytes)
         traffic.messages_received += 1
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
-            try:
-                notice = session_pb2.Abort.FromString(frame.body)
-            except DecodeError:
-                raise ProtocolError(f"{self._where()}: an Abort that cannot be parsed") from None
+            notice = self._parse(session_pb2.Abort, frame.body)
             kind = PeerLost if notice.resumable else PeerError
             said = f"{peer_text(notice.reason)} ({peer_text(notice.code, 40)})"
-            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {said}")
+            cancelled = notice.code == Cancelled.default_code and not notice.resumable
+            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {said}", code=notice.code if cancelled else "")
         if frame.job_id != self.job_id or frame.attempt != self.attempt:
             raise ProtocolError(f"{self._where()}: a message of another job or attempt", code="E_REPLAY")
         if frame.phase != self._phase or frame.sequence != self._received or frame.type != expected:

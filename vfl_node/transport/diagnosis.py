@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.transport.tls import Credentials, dns_of, load, party_of, uri_of
+from vfl_node.transport.tls import MALFORMED, Credentials, dns_of, load, party_of, uri_of
 
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty settings (RFC 9113)
 _SETTINGS = b"\x04"
@@ -46,7 +46,10 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
                 # A server that refuses this node's certificate breaks off only after the handshake.
                 return "" if secure.recv(9) else _refused(credentials)
     except ssl.SSLCertVerificationError as error:
-        return _about(_certificate_at(host, port, timeout_s), error, peer, federation)
+        try:
+            return _about(_certificate_at(host, port, timeout_s), error, peer, federation)
+        except MALFORMED:  # in a field that is read only now
+            return "its certificate cannot be read"
     except ssl.SSLError as error:
         return _about_alert(error)
     except TimeoutError:
@@ -68,7 +71,7 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
-    context.load_verify_locations(cadata=credentials.authority.decode("ascii"))
+    context.load_verify_locations(cadata=credentials.authority.decode("ascii", errors="ignore"))
     with contextlib.suppress(OSError):  # files in the middle of a replacement: the rest can still be examined
         context.load_cert_chain(credentials.files.certificate, credentials.files.key)
     return context
@@ -80,7 +83,7 @@ def _certificate_at(host: str, port: str, timeout_s: float) -> x509.Certificate 
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     with (
-        contextlib.suppress(OSError, ValueError),
+        contextlib.suppress(OSError, *MALFORMED),
         socket.create_connection((host.strip("[]"), int(port)), timeout=timeout_s) as plain,
         context.wrap_socket(plain) as secure,
     ):

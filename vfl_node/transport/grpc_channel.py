@@ -13,8 +13,9 @@ import os
 import re
 import socket
 import threading
+import time
 import weakref
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -25,17 +26,30 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # causes reach the owner as err
 
 import grpc
 
-from vfl_node.errors import PeerError, PeerLost, PolicyError, UsageError, VflError
+from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.settings import is_loopback
-from vfl_node.transport.channel import MAX_FRAME_BYTES
+from vfl_node.transport.connections import Connections, most_connections
 from vfl_node.transport.diagnosis import diagnose
-from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+from vfl_node.transport.streams import PIECE_BYTES, LinkStream, Stream, StreamPipe
 from vfl_node.transport.tls import Credentials, dns_of, party_of, uri_of
 
 SERVICE = "vfl.v1.Node"
 
 STREAMS_PER_PARTY = 32
-"""Streams that one party may hold open at this node: its link, and its conversations."""
+"""Streams that one party may hold open at a server that is not asked for another number: its link, and its conversations."""
+
+REFUSED_FREELY, REFUSED_WITHIN_S, REFUSED_PAUSE_S = 8, 10.0, 1.0
+"""Calls of one party that are refused at once within so many seconds; each one more is answered later.
+
+A refused call costs this node three threads, and its caller nothing. While it is held up it has one of its party's places,
+so that others never wait for it. Strangers, whose certificate is of no peer, share the places of one party.
+"""
+
+STOP_S = 10.0
+"""How much longer than its streams' time limit a server may take to end; one of which a thread was refused never does."""
+
+METADATA_BYTES = 4 << 10
+"""Headers of a call; those of ours have some hundred bytes."""
 
 LOST_S = 20
 """A connection whose other machine acknowledges nothing for so long is lost; an idle one is tried every 10 s."""
@@ -49,8 +63,10 @@ link carries little and needs no such patience: it notices a frozen process afte
 """
 
 _OPTIONS = (
-    ("grpc.max_receive_message_length", MAX_FRAME_BYTES),
-    ("grpc.max_send_message_length", MAX_FRAME_BYTES),
+    ("grpc.max_receive_message_length", PIECE_BYTES),
+    ("grpc.max_send_message_length", PIECE_BYTES),
+    ("grpc.max_metadata_size", METADATA_BYTES),
+    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
     ("grpc.compression_enabled_algorithms_bitset", 1),  # none: slower than the wire, and a bomb when hostile
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", LOST_S * 1000),  # gRPC makes it TCP_USER_TIMEOUT: how long the peer's machine may be silent
@@ -68,7 +84,11 @@ _SERVER_OPTIONS = (
 )
 _DIALER_OPTIONS = (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
-_JOB, _PARTY, _CODE = "vfl-job", "vfl-party", "vfl-code"  # metadata
+STRANGERS = ""
+"""In place of a name: whoever is no peer."""
+
+_JOB, _PARTY, _INSTANCE, _CODE = "vfl-job", "vfl-party", "vfl-instance", "vfl-code"  # metadata
+_INSTANCE_CHARACTERS = 64
 _JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ERROR_CODE = re.compile(r"E_[A-Z0-9_]{1,38}")
 
@@ -89,6 +109,8 @@ class NodeServer:
             told the error's code and ``for_peer`` text.
         on_link: called with (party, link) for each link; may serve it before it returns. Its
             first notice accepts the link.
+        instance: names this process, so that a peer tells two nodes of one identity from each other.
+        streams_per_party: how many one party may hold open; each takes a thread, and two more until it ends.
     """
 
     def __init__(
@@ -101,8 +123,12 @@ class NodeServer:
         peers: frozenset[str],
         on_converse: Callable[[str, str, StreamPipe], None],
         on_link: Callable[[str, LinkStream], None],
+        instance: str = "",
+        streams_per_party: int = STREAMS_PER_PARTY,
     ) -> None:
+        self._streams_per_party = streams_per_party
         self._address = address
+        self._instance = instance
         self._own = own
         self._federation = federation
         self._credentials = credentials
@@ -110,8 +136,11 @@ class NodeServer:
         self._on_converse = on_converse
         self._on_link = on_link
         self._streams: Counter[str] = Counter()
+        self._refused: dict[str, deque[float]] = {}  # party → when its last calls were
+        self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._server: Any = None
+        self._connections: Connections | None = None
 
     def start(self) -> str:
         """Bind and serve; returns ``host:port`` as bound.
@@ -126,11 +155,12 @@ class NodeServer:
             "Converse": grpc.stream_stream_rpc_method_handler(self._converse),
             "Link": grpc.stream_stream_rpc_method_handler(self._link),
         }
-        workers = STREAMS_PER_PARTY * (len(self._peers) + 1)  # one is held by each open stream; they start on demand
+        workers = self._streams_per_party * (len(self._peers) + 1)  # one is held by each open stream; they start on demand
+        most = most_connections(workers)
         server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="grpc"),
             handlers=[grpc.method_handlers_generic_handler(SERVICE, handlers)],
-            options=_SERVER_OPTIONS,
+            options=(*_SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", most)),
             maximum_concurrent_rpcs=workers,
         )
         try:
@@ -141,13 +171,17 @@ class NodeServer:
         except RuntimeError:
             raise _bind_error(self._address) from None
         server.start()
-        self._server = server
+        self._server, self._connections = server, Connections(port, most)
+        self._connections.start()
         return f"{self._address.rpartition(':')[0]}:{port}"
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """Take no more calls, and end what is still open after ``timeout_s``."""
+        self._stopping.set()
         if self._server is not None:
-            self._server.stop(timeout_s).wait()
+            self._server.stop(timeout_s).wait(timeout_s + STOP_S)
+        if self._connections is not None:
+            self._connections.stop()
 
     def _converse(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
         job_id = _metadata(context.invocation_metadata()).get(_JOB, "")
@@ -167,22 +201,46 @@ class NodeServer:
     ) -> Iterator[bytes]:
         """One stream: its answers are drained by this thread, its messages taken in and its owner run by two others."""
         try:
-            party = self._caller(context)
-            with self._place(party):
+            party = self._caller_or_slowly(context)
+            assert self._connections is not None
+            with self._place(party), self._connections.proven(context.peer()):
                 stream = kind(party)
+                stream.instance = _metadata(context.invocation_metadata()).get(_INSTANCE, "")[:_INSTANCE_CHARACTERS]
                 stream.attach(context.cancel)
-                if not context.add_callback(stream.finish):
+                if not context.add_callback(stream.hung_up):
                     return
                 threading.Thread(target=_read, args=(stream, incoming), name=f"read-{party}", daemon=True).start()
                 threading.Thread(target=_offer, args=(stream, hand_over), name=f"serve-{party}", daemon=True).start()
-                if not stream.wait_accepted():
-                    raise stream.ended or VflError("the stream ended before it was accepted")
-                context.send_initial_metadata(((_PARTY, self._own),))
-                yield from stream.outgoing()
+                if stream.wait_accepted():
+                    context.send_initial_metadata(((_PARTY, self._own), (_INSTANCE, self._instance)))
+                    yield from stream.outgoing()
+                    return
+                self._slow_down(party)
+                refusal = stream.ended or VflError("the stream ended before it was accepted")
         except VflError as error:
-            context.set_trailing_metadata(((_CODE, error.code),))
-            denied = error.code == "E_IDENTITY"
-            context.abort(grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.FAILED_PRECONDITION, error.for_peer)
+            refusal = error.with_traceback(None)  # which would keep the call alive, and so one of its connection's few
+        context.set_trailing_metadata(((_CODE, refusal.code),))
+        denied = refusal.code == "E_IDENTITY"
+        context.abort(grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.FAILED_PRECONDITION, refusal.for_peer)
+
+    def _caller_or_slowly(self, context: Any) -> str:
+        """As :meth:`_caller`; strangers are refused slowly where they call often."""
+        try:
+            return self._caller(context)
+        except PolicyError as error:
+            with self._place(STRANGERS):
+                self._slow_down(STRANGERS)
+            raise error from None
+
+    def _slow_down(self, party: str) -> None:
+        """Hold up the refusal of a party's call, where enough others were refused lately."""
+        now = time.monotonic()
+        with self._lock:
+            lately = self._refused.setdefault(party, deque(maxlen=REFUSED_FREELY))
+            often = len(lately) == REFUSED_FREELY and now - lately[0] < REFUSED_WITHIN_S
+            lately.append(now)
+        if often:
+            self._stopping.wait(REFUSED_PAUSE_S)
 
     def _caller(self, context: Any) -> str:
         """Who calls: by certificate, or by its own word on loopback. Raises PolicyError (``E_IDENTITY``)."""
@@ -204,8 +262,8 @@ class NodeServer:
     def _place(self, party: str) -> Iterator[None]:
         """Hold one of the streams that ``party`` may have. Raises PolicyError (``E_BUSY``)."""
         with self._lock:
-            if self._streams[party] >= STREAMS_PER_PARTY:
-                reason = f"{party} holds {STREAMS_PER_PARTY} streams open already"
+            if self._streams[party] >= self._streams_per_party:
+                reason = f"{party} holds {self._streams_per_party} streams open already"
                 raise PolicyError(reason, code="E_BUSY", for_peer=reason)
             self._streams[party] += 1
         try:
@@ -242,12 +300,15 @@ class Dialer:
         peer: the party that must answer there.
         federation: the federation of both.
         credentials: TLS material; None for plaintext, on loopback only.
+        instance: as of :class:`NodeServer`.
 
     Raises:
         UsageError: plaintext was asked for off loopback (``E_PLAINTEXT``).
     """
 
-    def __init__(self, address: str, *, own: str, peer: str, federation: str, credentials: Credentials | None) -> None:
+    def __init__(
+        self, address: str, *, own: str, peer: str, federation: str, credentials: Credentials | None, instance: str = ""
+    ) -> None:
         if credentials is None and not is_loopback(address):
             raise _plaintext_error(address)
         self._address = address
@@ -255,6 +316,7 @@ class Dialer:
         self._peer = peer
         self._federation = federation
         self._credentials = credentials
+        self._instance = instance
         self._channels: weakref.WeakSet[Any] = weakref.WeakSet()
 
     def converse(self, job_id: str, *, timeout_s: float = 10.0) -> StreamPipe:
@@ -284,7 +346,8 @@ class Dialer:
     def _dial(self, method: str, stream: S, metadata: list[tuple[str, str]], timeout_s: float) -> S:
         channel = self._channel(FROZEN_S if method == "Converse" else LOST_S)
         self._channels.add(channel)
-        call = channel.stream_stream(f"/{SERVICE}/{method}")(stream.outgoing(), metadata=[(_PARTY, self._own), *metadata])
+        about = [(_PARTY, self._own), (_INSTANCE, self._instance), *metadata]
+        call = channel.stream_stream(f"/{SERVICE}/{method}")(stream.outgoing(), metadata=about)
 
         def hang_up() -> None:
             call.cancel()
@@ -316,7 +379,8 @@ class Dialer:
         """Take in what the peer sends until the stream ends."""
         accepted = False
         try:
-            answering = _metadata(call.initial_metadata()).get(_PARTY)
+            answer = _metadata(call.initial_metadata())
+            answering, stream.instance = answer.get(_PARTY), answer.get(_INSTANCE, "")[:_INSTANCE_CHARACTERS]
             accepted = answering == self._peer
             if accepted:
                 stream.accept()
@@ -326,8 +390,8 @@ class Dialer:
             error: VflError = PeerLost(f"{self._peer} ended the conversation")
         except grpc.RpcError as failure:
             error = self._explain(failure, accepted=accepted)
-        except PeerError as mismatch:
-            error = mismatch
+        except (PeerError, ProtocolError) as refused:
+            error = refused
         stream.end(error)
 
     def _explain(self, failure: Any, *, accepted: bool) -> PeerError:
@@ -353,9 +417,13 @@ class Dialer:
 
 
 def _read(stream: Stream[Any], incoming: Iterable[bytes]) -> None:
-    """Take in what a caller sends. A caller that was killed looks here as one that ended."""
+    """Take in what a caller sends, once it is wanted. A caller that was killed looks here as one that ended."""
+    if not stream.wait_accepted():
+        return
     try:
         stream.arrive(incoming)
+    except ProtocolError as error:
+        stream.end(error)
     except grpc.RpcError:
         stream.end(PeerLost(f"the connection with {stream.peer} was lost"))
     stream.end(PeerLost(f"{stream.peer} ended the conversation, or was lost"))

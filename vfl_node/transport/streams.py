@@ -4,6 +4,10 @@ The owner's thread blocks in :meth:`StreamPipe.put` and :meth:`StreamPipe.get`; 
 drains what is to be sent and fills what has arrived on threads of its own, so that computing
 overlaps with the wire while memory stays bounded. Nothing here knows gRPC.
 
+A message larger than :data:`PIECE_BYTES` travels in pieces of that size, and the first says by the length of its last
+field how many bytes follow: so a transport never holds more than a piece for a message that nobody reads, and whoever
+reads refuses one that is too large before it has come.
+
 An end of stream is never an end of a conversation: the owner always sees it as
 :class:`~vfl_node.errors.PeerLost`, after the messages that arrived before it.
 """
@@ -19,9 +23,13 @@ from typing import Generic, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from vfl_node.errors import PeerLost, ProtocolError, VflError
+from vfl_node.transport import bounds
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
-QUEUE_BYTES = 64 << 20
+PIECE_BYTES = 1 << 20
+"""Most bytes that go to the transport at once: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
+
+QUEUE_BYTES = 16 << 20
 """Bytes that may wait in each direction of a conversation."""
 
 LINK_BYTES = 1 << 20
@@ -29,6 +37,9 @@ LINK_BYTES = 1 << 20
 
 CLOSE_S = 5.0
 """How long closing a conversation waits for its last messages to leave."""
+
+LINK_SEND_S = 15.0
+"""How long a notice waits for room on a link: whoever reads none must not hold up the jobs and the owner of this node."""
 
 LINK_CLOSE_S = 1.0
 """The same for a link, which has no last message that matters."""
@@ -42,12 +53,17 @@ class Stream(Generic[M]):
     Args:
         peer: name of the other party, for errors.
         message: type of the messages, both ways.
-        limit_bytes: most bytes that wait in each direction; a single larger message passes alone.
+        limit_bytes: most bytes that wait in each direction; a single larger message to be sent passes alone.
         close_s: most seconds that :meth:`close` waits for the last messages to leave.
     """
 
     def __init__(self, peer: str, message: type[M], *, limit_bytes: int, close_s: float) -> None:
         self.peer = peer
+        self.pieces = 0  # that have arrived or left
+        self.moved = time.monotonic()  # when one arrived last
+        self.waiting_since: float | None = None  # while the owner waits for the peer
+        self.instance = ""  # of the peer's process, once the transport knows
+        self.most_bytes = bounds.bound(message).most_bytes  # of a message that is received
         self._message = message
         self._close_s = close_s
         self._changed = threading.Condition()
@@ -85,13 +101,14 @@ class Stream(Generic[M]):
             self._changed.wait_for(lambda: self._finished, self._close_s)
         self._hang_up()
 
-    def _put(self, message: M) -> None:
+    def _put(self, message: M, timeout_s: float | None = None) -> None:
         data = message.SerializeToString()
         with self._changed:
             self._accepted = True
             self._changed.notify_all()
             if not self._outgoing.has_room(data):
-                self._changed.wait_for(lambda: self._outgoing.has_room(data) or self._over)
+                if not self._changed.wait_for(lambda: self._outgoing.has_room(data) or self._over, timeout_s):
+                    self.end(self._lost("it does not read what it is sent"))
                 if self._cancelled:
                     raise self._cancelled
             if self._end or self._finished or self._closing:
@@ -100,8 +117,29 @@ class Stream(Generic[M]):
 
     def _get(self, timeout_s: float | None = None) -> M | None:
         """The next message; None after ``timeout_s`` without one."""
+        first = self._piece(timeout_s)
+        if first is None:
+            return None
+        try:
+            pieces, missing = [first], bounds.missing(first, self._message, self.most_bytes)
+            while missing:
+                whole = len(pieces[-1]) == PIECE_BYTES  # many small ones would take many times the memory of the message
+                pieces.append((self._piece(None) or b"") if whole else b"")
+                missing -= len(pieces[-1])
+                if missing < 0 or not pieces[-1]:
+                    raise ProtocolError("the pieces of a message do not fit together")
+            return self._message.FromString(b"".join(pieces) if len(pieces) > 1 else first)
+        except ProtocolError as error:
+            raise ProtocolError(f"{self.peer} sent what cannot be taken: {error.message}", code=error.code) from None
+        except DecodeError:
+            raise ProtocolError(f"{self.peer} sent bytes that are no {self._message.DESCRIPTOR.name}") from None
+
+    def _piece(self, timeout_s: float | None) -> bytes | None:
+        """What has arrived next, a message or a piece of one; None after ``timeout_s`` without."""
         with self._changed:
+            self.waiting_since = time.monotonic()
             self._changed.wait_for(lambda: self._inbox or self._end or self._closing or self._cancelled, timeout_s)
+            self.waiting_since = None
             if self._cancelled:
                 raise self._cancelled
             if not self._inbox:
@@ -110,10 +148,7 @@ class Stream(Generic[M]):
                 return None
             data = self._inbox.popleft()
             self._changed.notify_all()
-        try:
-            return self._message.FromString(data)
-        except DecodeError:
-            raise ProtocolError(f"{self.peer} sent bytes that are no {self._message.DESCRIPTOR.name}") from None
+            return data
 
     # What the transport calls.
 
@@ -134,7 +169,7 @@ class Stream(Generic[M]):
             return self._accepted
 
     def outgoing(self) -> Iterator[bytes]:
-        """What is to be sent, as it comes; ends with the stream."""
+        """What is to be sent, as it comes, in pieces; ends with the stream."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._outgoing or self._closing or self._end or self._finished)
@@ -142,11 +177,22 @@ class Stream(Generic[M]):
                     return
                 data = self._outgoing.popleft()
                 self._changed.notify_all()
-            yield data
+            self.pieces += 1 + len(data) // PIECE_BYTES
+            for start in range(0, max(1, len(data)), PIECE_BYTES):
+                yield data[start : start + PIECE_BYTES]
 
     def arrive(self, incoming: Iterable[bytes]) -> None:
-        """Take in messages until ``incoming`` ends; waits while the inbox is full."""
+        """Take in messages, or pieces of them, until ``incoming`` ends; waits while the inbox is full.
+
+        Raises:
+            ProtocolError: one is larger than any may be.
+        """
         for data in incoming:
+            self.pieces, self.moved = self.pieces + 1, time.monotonic()
+            if len(data) > self.most_bytes:
+                raise ProtocolError(
+                    f"{self.peer} sent {len(data)} bytes at once, at most {self.most_bytes} are allowed", code="E_SIZE"
+                )
             with self._changed:
                 while not (self._inbox.has_room(data) or self._closing or self._cancelled):
                     self._changed.wait()
@@ -166,6 +212,13 @@ class Stream(Generic[M]):
             self._finished = True
             self._changed.notify_all()
 
+    def hung_up(self) -> None:
+        """The transport has let go, and nobody reads before the stream is accepted: one that is not has ended."""
+        self._hang_up = lambda: None  # else the call lives until a collection of garbage, and counts as one of its connection's
+        self.finish()
+        if not self._accepted:
+            self.end(self._lost("it hung up"))
+
     @property
     def ended(self) -> VflError | None:
         """Why nothing more arrives; None while something may."""
@@ -184,7 +237,11 @@ PAUSE_S = 0.003
 
 
 class StreamPipe(Stream[session_pb2.Frame]):
-    """A :class:`~vfl_node.transport.channel.Pipe` whose ``put`` and ``get`` block the calling thread."""
+    """A :class:`~vfl_node.transport.channel.Pipe` whose ``put`` and ``get`` block the calling thread.
+
+    Attributes:
+        most_bytes: of a frame that is received; whoever knows the job sets what it needs.
+    """
 
     def __init__(self, peer: str) -> None:
         super().__init__(peer, session_pb2.Frame, limit_bytes=QUEUE_BYTES, close_s=CLOSE_S)
@@ -203,7 +260,7 @@ class StreamPipe(Stream[session_pb2.Frame]):
 
         Raises:
             PeerLost: the stream has ended, and all that had arrived is read.
-            ProtocolError: bytes that are no frame.
+            ProtocolError: bytes that are no frame, or a frame that is too large (``E_SIZE``).
             VflError: what :meth:`cancel` was called with.
         """
         frame = self._get()
@@ -230,11 +287,16 @@ class LinkStream(Stream[session_pb2.Notice]):
         super().__init__(peer, session_pb2.Notice, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
 
     def send(self, notice: session_pb2.Notice) -> None:
-        """Queue one notice. Raises PeerLost when the link has ended."""
-        self._put(notice)
+        """Queue one notice. Raises PeerLost when the link has ended, as one does whose queue stays full for LINK_SEND_S."""
+        self._put(notice, LINK_SEND_S)
 
     def receive(self, timeout_s: float) -> session_pb2.Notice | None:
-        """The next notice; None after ``timeout_s`` without one. Raises PeerLost when the link has ended."""
+        """The next notice; None after ``timeout_s`` without one.
+
+        Raises:
+            PeerLost: the link has ended.
+            ProtocolError: bytes that are no notice, or one that is too large (``E_SIZE``).
+        """
         return self._get(timeout_s)
 
 

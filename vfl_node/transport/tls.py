@@ -36,6 +36,18 @@ CLOCK_SKEW = timedelta(hours=1)
 """New certificates are valid from this long ago, for peers whose clocks are behind."""
 
 _AUTHORITY_DAYS = 3650
+
+MALFORMED = (
+    ValueError,
+    TypeError,
+    UnsupportedAlgorithm,
+    x509.InvalidVersion,
+    x509.DuplicateExtension,
+    x509.ExtensionNotFound,
+    x509.UnsupportedGeneralNameType,
+)
+"""What is raised for a certificate that is not as it should be, when it is read or when one of its fields is."""
+
 _PARTY = re.compile(r"spiffe://([^/]+)/party/([^/]+)")
 _NAME = TypeAdapter(Name)
 
@@ -133,16 +145,19 @@ def sign(authority: bytes, authority_key: bytes, request: bytes, *, days: int = 
             one party of the authority's federation (``E_REQUEST``).
     """
     now = now or datetime.now(timezone.utc)
-    issuer = x509.load_pem_x509_certificate(authority)
+    try:
+        issuer = x509.load_pem_x509_certificate(authority)
+        federation = ",".join(_uris(issuer)).removeprefix("spiffe://")
+        identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    except MALFORMED:
+        raise _unusable("the authority's certificate cannot be read", hint="make a new authority: vfl-node certify") from None
     try:
         asked = x509.load_pem_x509_csr(request)
-        valid = asked.is_signature_valid
-    except (ValueError, UnsupportedAlgorithm):
+        valid, key = asked.is_signature_valid, asked.public_key()
+    except MALFORMED:
         raise UsageError("this is not a certificate request", code="E_REQUEST") from None
-    key = asked.public_key()
     if not valid or not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)):
         raise UsageError("the request is not signed by its own ECDSA P-256 key", code="E_REQUEST")
-    federation = ",".join(_uris(issuer)).removeprefix("spiffe://")
     name = _requested_name(asked, federation)
     names = [x509.UniformResourceIdentifier(uri_of(name, federation)), x509.DNSName(dns_of(name, federation))]
     certificate = (
@@ -160,12 +175,7 @@ def sign(authority: bytes, authority_key: bytes, request: bytes, *, days: int = 
             x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]), critical=False
         )
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(
-            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
-                issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
-            ),
-            critical=False,
-        )
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
         .sign(_private_key(authority_key, "the authority's key"), hashes.SHA256())
     )
     return certificate.public_bytes(serialization.Encoding.PEM)
@@ -178,11 +188,15 @@ def party_of(certificate: bytes, federation: str) -> str:
         PolicyError: it has not exactly one URI name, or not one of ``federation``'s form
             (``E_IDENTITY``); the text says what was expected and found, and may be told to the peer.
     """
-    expected = uri_of("NAME", federation)
     try:
-        uris = _uris(x509.load_pem_x509_certificate(certificate))
-    except ValueError:
+        return _party(x509.load_pem_x509_certificate(certificate), federation)
+    except MALFORMED:
         raise _identity_error("the certificate cannot be read") from None
+
+
+def _party(certificate: x509.Certificate, federation: str) -> str:
+    expected = uri_of("NAME", federation)
+    uris = _uris(certificate)
     if len(uris) != 1:
         raise _identity_error(f"the certificate has {len(uris)} URI names, expected exactly one, {expected}")
     found = _PARTY.fullmatch(uris[0])
@@ -208,9 +222,31 @@ def load(files: Tls, *, name: str, federation: str, now: datetime | None = None)
             hint=f"chmod 600 {files.key}",
         )
     trusted, chain = _certificates(authority, files.ca), _certificates(certificate, files.certificate)
-    leaf, secret = chain[0], _private_key(key, str(files.key))
+    secret = _private_key(key, str(files.key))
     try:
-        owner = party_of(certificate, federation)
+        expiry = _checked(chain, trusted, secret, files, name=name, federation=federation, now=now)
+    except MALFORMED:  # in a field that is read only now
+        raise _unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
+    warnings = []
+    if expiry - now < WARN_BEFORE:
+        warnings.append(f"{files.certificate} expires on {expiry:%Y-%m-%d %H:%M} UTC, in {(expiry - now).days} days: renew it")
+    return Credentials(authority, certificate, key, files, name, federation, tuple(warnings))
+
+
+def _checked(
+    chain: list[x509.Certificate],
+    trusted: list[x509.Certificate],
+    secret: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
+    files: Tls,
+    *,
+    name: str,
+    federation: str,
+    now: datetime,
+) -> datetime:
+    """Until when a party's own certificate, the first of ``chain``, can be used. Raises UsageError if it cannot."""
+    leaf = chain[0]
+    try:
+        owner = _party(leaf, federation)
     except PolicyError as error:
         raise _unusable(f"{files.certificate}: {error.message}") from None
     if owner != name:
@@ -229,10 +265,7 @@ def load(files: Tls, *, name: str, federation: str, now: datetime | None = None)
         PolicyBuilder().store(Store(trusted)).time(now).build_client_verifier().verify(leaf, chain[1:])
     except VerificationError as error:
         raise _unusable(f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})") from None
-    warnings = []
-    if expiry - now < WARN_BEFORE:
-        warnings.append(f"{files.certificate} expires on {expiry:%Y-%m-%d %H:%M} UTC, in {(expiry - now).days} days: renew it")
-    return Credentials(authority, certificate, key, files, name, federation, tuple(warnings))
+    return expiry
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -254,20 +287,18 @@ def _uris(certificate: x509.Certificate | x509.CertificateSigningRequest) -> lis
 
 
 def _names(certificate: x509.Certificate | x509.CertificateSigningRequest) -> x509.SubjectAlternativeName:
-    """The alternative names; none if there is no such extension. Raises ValueError for a malformed one."""
+    """The alternative names; none if there is no such extension. Raises one of :data:`MALFORMED` for a malformed one."""
     try:
         return certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return x509.SubjectAlternativeName([])
-    except x509.DuplicateExtension as error:
-        raise ValueError(str(error)) from None
 
 
 def _requested_name(asked: x509.CertificateSigningRequest, federation: str) -> str:
     """The party that a request is for, if its names are exactly the two it should have."""
     try:
         names = list(_names(asked))
-    except ValueError:
+    except MALFORMED:
         names = []
     for name in names:
         found = _PARTY.fullmatch(name.value) if isinstance(name, x509.UniformResourceIdentifier) else None
@@ -316,7 +347,7 @@ def _pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
 def _private_key(pem: bytes, what: str) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
     try:
         key = serialization.load_pem_private_key(pem, password=None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
+    except MALFORMED:
         raise UsageError(f"{what} is not an unencrypted private key in PEM form", code="E_CERTIFICATE") from None
     if not isinstance(key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
         raise UsageError(f"{what} is of a kind that gRPC does not take", code="E_CERTIFICATE", hint="use ECDSA P-256")
@@ -335,8 +366,8 @@ def _read(path: Path) -> bytes:
 def _certificates(pem: bytes, path: Path) -> list[x509.Certificate]:
     try:
         return x509.load_pem_x509_certificates(pem)
-    except ValueError:
-        raise _unusable(f"{path} holds no certificate in PEM form") from None
+    except MALFORMED:
+        raise _unusable(f"{path} holds no certificate in PEM form, or one that cannot be read") from None
 
 
 def _unusable(message: str, *, hint: str = "") -> UsageError:

@@ -1,13 +1,13 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
-Reading needs no token, which is why the port is on loopback by default; submitting,
-cancelling and predictions need the node's token. A page never shows anything that its JSON does not.
+Whoever reaches the port learns that the node lives, and nothing else. To look needs the node's token, or the cookie that a
+browser gets for a link (:mod:`vfl_node.web.access`); submitting, cancelling and predictions need the token. The owner's socket
+needs neither. A page never shows anything that its JSON does not.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import re
 import time
 from collections.abc import Collection
@@ -27,18 +27,29 @@ from starlette.routing import Route
 
 from vfl_node import report_page
 from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.server import Server
 
 log = structlog.get_logger()
 
 JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
-MAX_JOB_BYTES = 1 << 20
+MAX_JOB_BYTES = 1 << 16  # as many as a peer takes
 MAX_REQUEST_BYTES = 64 << 20
+MAX_TICKET_BYTES = 100
+LOGIN_S = 5.0
+"""How long a ticket may be on its way: whoever sends one has shown nothing yet."""
+
 CSV = "text/csv; charset=utf-8"
 TEMPLATES = Path(__file__).parent / "templates"
 
-STATUS_OF_CODE = {"E_UNKNOWN_JOB": 404, "E_JOB_ENDED": 409, "E_BUSY": 429}
+STATUS_OF_CODE = {
+    "E_UNKNOWN_JOB": 404,
+    "E_JOB_ENDED": 409,
+    "E_BUSY": 429,
+    "E_DISK_FULL": 507,
+    **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED"), 503),
+}
 STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
 
 OF_PAGES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -63,9 +74,9 @@ class NodeView(Protocol):
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first.
 
-        Each has id, name, state, phase, done, total, unit, loss, attacks (attack → AUC or None), remark and note (lines for
-        people, one that stays and one of the moment), parties, submitted, finished, error ({code, message, hint} or
-        None) and report (whether there is one).
+        Each has id, name, state, phase, done, total, unit, loss, attacks (attack → AUC or None), judged (attack → rows),
+        remark and note (lines for people, one that stays and one of the moment), parties, submitted, finished, error
+        ({code, message, hint} or None) and report (whether there is one).
         """
 
     def job(self, job_id: str) -> dict[str, Any] | None:
@@ -80,6 +91,9 @@ class NodeView(Protocol):
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost. Raises VflError."""
 
+    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+        """Remove jobs that ended more than ``days`` ago, and all but ``keep`` of them; their ids. Raises VflError."""
+
     def predict(self, model: str, request: bytes) -> Asked:
         """Ask for predictions of known records, a CSV file, by the model of a job. Raises VflError."""
 
@@ -93,21 +107,25 @@ class NodeView(Protocol):
         """Figures in Prometheus' text format."""
 
 
-def create_app(view: NodeView, *, token: str | None, names: Collection[str] = ("localhost",)) -> Starlette:
+def create_app(view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",)) -> Starlette:
     """The application that shows ``view``.
 
     Args:
         view: the node.
-        token: what submitting, cancelling and predictions need; None allows none of them.
+        token: what everything but the bare health needs; None allows nobody anything else.
         names: host names it answers to, besides IP addresses.
     """
-    board = _Board(view, token)
+    board = _Board(view, token if isinstance(token, Access) else Access(token))
     routes = [
         Route("/", board.page),
         Route("/health", board.health),
+        Route("/login", board.login_page, methods=["GET"]),
+        Route("/login", board.login, methods=["POST"]),
         Route("/metrics", board.metrics),
+        Route("/api/tickets", board.ticket, methods=["POST"]),
         Route("/api/jobs", board.jobs, methods=["GET"]),
         Route("/api/jobs", board.submit, methods=["POST"]),
+        Route("/api/prune", board.prune, methods=["POST"]),
         Route("/api/jobs/{job_id}", board.job),
         Route("/api/jobs/{job_id}/cancel", board.cancel, methods=["POST"]),
         Route("/api/jobs/{job_id}/resume", board.resume, methods=["POST"]),
@@ -120,7 +138,7 @@ def create_app(view: NodeView, *, token: str | None, names: Collection[str] = ("
     app = Starlette(
         routes=routes,
         middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
-        exception_handlers={VflError: _refused, HTTPException: _no_such, Exception: _defect},
+        exception_handlers={VflError: _refused, HTTPException: board.no_such, Exception: _defect},
     )
     app.router.redirect_slashes = False  # one address for each thing
     return app
@@ -134,9 +152,9 @@ def serve(app: Starlette, host: str, port: int) -> Server:
 class _Board:
     """The endpoints. Those that are not coroutines run on worker threads."""
 
-    def __init__(self, view: NodeView, token: str | None) -> None:
+    def __init__(self, view: NodeView, access: Access) -> None:
         self._view = view
-        self._token = token
+        self._access = access
         self._templates = Environment(
             loader=FileSystemLoader([TEMPLATES, report_page.TEMPLATES]),
             autoescape=True,
@@ -148,21 +166,44 @@ class _Board:
         style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
         script = self._templates.get_template("refresh.js.j2").render()
         self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
-        self._policy = (
-            f"default-src 'none'; style-src {report_page.csp_source(style)}; "
-            f"script-src {report_page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
-        )
+        self._style_policy = f"default-src 'none'; style-src {report_page.csp_source(style)}"
+        self._policy = f"{self._style_policy}; script-src {report_page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
 
     def health(self, request: Request) -> Response:
-        return JSONResponse(self._view.health())
+        """To a stranger it says that the node lives, and no more."""
+        health = self._view.health()
+        return JSONResponse(health if self._access.may_look(request) else {"status": health["status"]})
+
+    def login_page(self, request: Request) -> Response:
+        return self._door(200)
+
+    async def login(self, request: Request) -> Response:
+        """A cookie for a ticket."""
+        try:
+            body = await asyncio.wait_for(_body(request, MAX_TICKET_BYTES), LOGIN_S)
+        except asyncio.TimeoutError:  # not the builtin one before Python 3.11
+            raise HTTPException(408) from None
+        cookie = self._access.redeem((body or b"").decode("latin-1"))
+        if cookie is None:
+            return problem(403, "E_TICKET", "this link was used already, or is too old", "vfl-node board --config FILE")
+        answer = JSONResponse({"status": "ok"})
+        answer.set_cookie(self._access.cookie, cookie, max_age=COOKIE_S, httponly=True, samesite="strict")
+        return answer
+
+    def ticket(self, request: Request) -> Response:
+        self._authorise(request)
+        return JSONResponse({"ticket": self._access.ticket(), "valid_s": TICKET_S}, 201)
 
     def metrics(self, request: Request) -> Response:
+        self._look(request)
         return Response(self._view.metrics_text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     def jobs(self, request: Request) -> Response:
+        self._look(request)
         return JSONResponse({"jobs": self._view.jobs()})
 
     def job(self, request: Request) -> Response:
+        self._look(request)
         return JSONResponse(self._job(request))
 
     async def submit(self, request: Request) -> Response:
@@ -183,6 +224,16 @@ class _Board:
     def resume(self, request: Request) -> Response:
         self._authorise(request)
         return JSONResponse(self._view.resume(self._job(request)["id"]), 202)
+
+    def prune(self, request: Request) -> Response:
+        self._authorise(request)
+        asked = request.query_params
+        try:
+            days = float(asked["days"]) if "days" in asked else None
+            keep = int(asked["keep"]) if "keep" in asked else None
+        except ValueError:
+            raise UsageError("days and keep are numbers", code="E_REQUEST") from None
+        return JSONResponse({"jobs": self._view.prune(days=days, keep=keep, models="models" in asked, dry="dry" in asked)})
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new ones make a job of their own."""
@@ -213,9 +264,11 @@ class _Board:
         return FileResponse(path, media_type=CSV)
 
     def page(self, request: Request) -> Response:
+        self._look(request)
         return self._rendered("jobs.html.j2", jobs=self._view.jobs())
 
     def job_page(self, request: Request) -> Response:
+        self._look(request)
         job = self._job(request)
         if job["report"]:
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
@@ -233,10 +286,11 @@ class _Board:
         job_id = request.path_params["job_id"]
         job = self._view.job(job_id) if JOB_ID.fullmatch(job_id) else None
         if job is None:
-            raise UsageError("no such job here", code="E_UNKNOWN_JOB", hint="/ lists the jobs of this node")
+            raise UsageError("no such job here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs`, or the page at /, lists them")
         return job
 
     def _file(self, request: Request, name: str, headers: dict[str, str]) -> Response:
+        self._look(request)
         path = self._view.artefact(self._job(request)["id"], name)
         if path is None:
             return problem(404, "E_NO_REPORT", "this job has no report", "it has not ended yet, or it failed")
@@ -247,13 +301,41 @@ class _Board:
         return HTMLResponse(html, headers={"Content-Security-Policy": self._policy})
 
     def _authorise(self, request: Request) -> None:
-        """Raises HTTPException unless the request carries the node's token."""
-        if self._token is None:
+        """Raises HTTPException unless the request may do something."""
+        if self._access.closed:
             raise HTTPException(403)
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), self._token.encode())
-        if scheme.lower() != "bearer" or not right:
+        if not self._access.may_act(request):
             raise HTTPException(401)
+
+    def _look(self, request: Request) -> None:
+        """Raises HTTPException unless the request may see what the node does."""
+        if not self._access.may_look(request):
+            raise HTTPException(401)
+
+    def _door(self, status: int) -> Response:
+        """The page of a browser that was not let in yet: it posts the ticket behind ``#``, if there is one."""
+        script = Markup(self._templates.get_template("login.js.j2").render())  # noqa: S704 - our own file
+        html = self._templates.get_template("login.html.j2").render(style=self._shared["style"], script=script)
+        policy = f"{self._style_policy}; script-src {report_page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
+        return HTMLResponse(html, status, headers={"Content-Security-Policy": policy})
+
+    def no_such(self, request: Request, error: Exception) -> Response:
+        """An error of HTTP itself."""
+        assert isinstance(error, HTTPException)  # registered for this type
+        if error.status_code == 401 and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
+            return self._door(401)
+        code, message, hint = {
+            401: (
+                "E_TOKEN",
+                "this needs the node's token",
+                "send 'Authorization: Bearer TOKEN', it lies in the state folder; for a browser: vfl-node board --config FILE",
+            ),
+            403: ("E_READ_ONLY", "this port lets nobody in", ""),
+            404: ("E_NOT_FOUND", "there is nothing at this address", ""),
+            405: ("E_METHOD", "this address does not know that method", ""),
+        }.get(error.status_code, ("E_HTTP", error.detail, ""))
+        headers = dict(error.headers or {}) | ({"WWW-Authenticate": "Bearer"} if error.status_code == 401 else {})
+        return problem(error.status_code, code, message, hint, headers)
 
 
 async def _body(request: Request, most: int) -> bytes | None:
@@ -272,23 +354,6 @@ def _refused(request: Request, error: Exception) -> Response:
     of_kind = (STATUS_OF_KIND[kind] for kind in type(error).__mro__ if kind in STATUS_OF_KIND)
     status = STATUS_OF_CODE.get(error.code) or next(of_kind, 500)
     return problem(status, error.code, error.message, error.hint)
-
-
-def _no_such(request: Request, error: Exception) -> Response:
-    """An error of HTTP itself."""
-    assert isinstance(error, HTTPException)  # registered for this type
-    code, message, hint = {
-        401: (
-            "E_TOKEN",
-            "this needs the node's token",
-            "send 'Authorization: Bearer TOKEN'; it lies in the state folder",
-        ),
-        403: ("E_READ_ONLY", "this port only shows", ""),
-        404: ("E_NOT_FOUND", "there is nothing at this address", ""),
-        405: ("E_METHOD", "this address does not know that method", ""),
-    }.get(error.status_code, ("E_HTTP", error.detail, ""))
-    headers = dict(error.headers or {}) | ({"WWW-Authenticate": "Bearer"} if error.status_code == 401 else {})
-    return problem(error.status_code, code, message, hint, headers)
 
 
 def _defect(request: Request, error: Exception) -> Response:

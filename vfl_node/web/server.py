@@ -1,34 +1,38 @@
-"""uvicorn in a thread of the node, with a start that can fail and a stop that ends."""
+"""uvicorn in a thread of the node, with a start that can fail and a stop that ends: on a port, or the owner's socket."""
 
 from __future__ import annotations
 
 import socket
 import threading
 import time
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from vfl_node.errors import UsageError
+from vfl_node.files import short_name
+from vfl_node.web.connections import BoundedProtocol
 
 STOP_S = 2.0
 START_S = 10.0
 
 
 class Server:
-    """The HTTP port of a node. Not started yet.
+    """The HTTP port of a node, or its owner's socket. Not started yet.
 
     Args:
         app: what it serves.
-        host: address to listen on.
-        port: 0 lets the system choose, see :attr:`port`.
+        host: address to listen on, or the path of the socket (0600, its folder is private), which is made anew.
+        port: 0 lets the system choose, see :attr:`port`; of no meaning for a socket.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+    def __init__(self, app: ASGIApp, host: str | Path, port: int = 0) -> None:
         self.port = port
         self._host = host
         config = uvicorn.Config(
             app,
+            http=BoundedProtocol,
             lifespan="off",
             ws="none",
             log_config=None,
@@ -48,7 +52,8 @@ class Server:
             UsageError: the address cannot be used (``E_PORT``).
         """
         listener = self._listen()
-        self.port = listener.getsockname()[1]
+        if isinstance(self._host, str):
+            self.port = listener.getsockname()[1]
         self._thread = threading.Thread(target=self._server.run, args=([listener],), name="http", daemon=True)
         self._thread.start()
         limit = time.monotonic() + START_S
@@ -63,8 +68,12 @@ class Server:
         if self._thread is not None:
             self._thread.join(STOP_S)
             self._server.force_exit = True
+            if isinstance(self._host, Path):
+                self._host.unlink(missing_ok=True)
 
     def _listen(self) -> socket.socket:
+        if isinstance(self._host, Path):
+            return _owners(self._host)
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -80,3 +89,18 @@ class Server:
                 hint="another program uses it, or the address is not of this machine: set another http address",
             ) from None
         return listener
+
+
+def _owners(path: Path) -> socket.socket:
+    """A Unix socket that only this user can connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)  # of a node that was killed
+        with short_name(path) as name:
+            listener.bind(name)
+        path.chmod(0o600)  # nobody else enters its folder
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise UsageError(f"cannot listen on {path}: {error.strerror}", code="E_PORT", hint="see state_dir") from None
+    return listener

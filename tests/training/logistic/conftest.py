@@ -277,8 +277,11 @@ class Attempt:
         )
         return Schedule(seed, len(over), self.train.seed)
 
-    def reference(self, over: Shared, labels: NDArray[np.float32] | None = None) -> plain.Fit:
-        """Plaintext regression on the genuine rows alone, from the same start and with the same batches."""
+    def reference(self, over: Shared, labels: NDArray[np.float32] | None = None, *, rounded: bool = True) -> plain.Fit:
+        """Plaintext regression on the genuine rows alone, from the same start and with the same batches.
+
+        With the columns as they enter a design, or, of numeric ones, as they are before they are ``rounded`` to it.
+        """
         train, schedule = self.train, self.schedule(over)
         training, _ = schedule.split(0, self.evaluate.test_fraction)
         own = training[over.genuine[training]]
@@ -288,13 +291,15 @@ class Attempt:
             batches = [schedule.batches(0, epoch, training, train.batch_size)[place] for epoch, place in steps]
         parts, starts = [], []
         for table, view, seed in ((over.clinic, over.clinic_view, self.seeds[0]), (over.lab, over.lab_view, self.seeds[1])):
-            design, randomness = LinearEncoder.fit(table, train.scaling).transform(table), Randomness(seed)
+            encoder, randomness = LinearEncoder.fit(table, train.scaling), Randomness(seed)
+            design = encoder.transform(table)
             active = view is over.clinic_view
             side = Side(view.rows, design, np.ones(len(design.steps), np.bool_), train, randomness, intercept=active)
             if active:
                 side.spread(own, randomness.derive("spread"))
             values = np.full((len(over), len(design.steps)), np.nan)  # whoever used a dummy would see it
-            values[view.owned] = design.values[view.rows[view.owned]]
+            columns = design.values if rounded else scaled(encoder, table)
+            values[view.owned] = columns[view.rows[view.owned]]
             parts.append(values)
             starts.append(side.weights)
         return plain.fit(
@@ -335,6 +340,11 @@ class Attempt:
             await send(message)
 
         return spying
+
+
+def scaled(encoder: LinearEncoder, table: Table) -> NDArray[np.float64]:
+    """Numeric columns, centred and scaled as ``encoder`` does, and not rounded."""
+    return np.stack([(table.columns[of.name].values - of.centre) / of.unit for of in encoder.columns], axis=1)  # type: ignore[union-attr]
 
 
 def difference(results: Sequence[TrainingResult], fit: plain.Fit) -> float:

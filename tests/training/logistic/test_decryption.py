@@ -26,7 +26,7 @@ from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 from vfl_node.transport.memory import memory_channels, run_together
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}
-GRADIENT, LOSS = Tensor("gradient", 5, 1, 150), Tensor("loss", 1, 1, 200)
+GRADIENT, LOSS = Tensor("gradient", 5, 1, 174), Tensor("loss", 1, 1, 162)
 
 
 class Holder:
@@ -65,12 +65,12 @@ class Holder:
     def refuses(self, sender: Callable[[Channel], Any], role: str = "passive", code: str = "E_DECRYPTION") -> VflError:
         """The refusal, and that nothing more was decrypted for it."""
         before = self.decrypted
-        answered = len(sender.answers) if isinstance(sender, Sender) else 0
+        answered = sender.opened if isinstance(sender, Sender) else 0
         refusal, _ = self.serve(sender, role)
         assert isinstance(refusal, VflError), refusal
         assert refusal.code == code
         if isinstance(sender, Sender):
-            assert self.decrypted - before == len(sender.answers) - answered
+            assert self.decrypted - before == sender.opened - answered
         return refusal
 
 
@@ -89,6 +89,7 @@ class Sender:
         self.private, self.asks, self.plan, self.theirs, self.first_step = private, asks, plan, theirs, first_step
         self.encryptor = Encryptor(private.public, Randomness(bytes([number]) * 32), InProcess())
         self.answers: list[Any] = []
+        self.opened = 0
 
     async def __call__(self, channel: Channel) -> None:
         public = self.private.public
@@ -104,7 +105,8 @@ class Sender:
                     rows = self.encryptor.encrypt([count + 1] * -(-tensor.units // per), f"{count}")
                 await channel.send_rows(rows, count=len(rows), width=public.width)
                 await channel.receive(pb.Decrypted)
-                for row in await channel.receive_rows(width=public.width // 2):
+                self.opened += len(rows)
+                for row in await channel.receive_rows(width=14 if name == "gradient" else 13):
                     self.answers.append(int.from_bytes(row.tobytes(), "big"))
             await channel.send(pb.DecryptionRequest(done=True))
 
@@ -138,12 +140,12 @@ def test_what_each_role_may_have_decrypted(logistic: Any) -> None:
 def test_requests_in_order_are_answered_and_counted(holder: Holder, hub: Any) -> None:
     lab = Sender(hub, gradient(0), gradient(1), gradient(2))
     assert holder.serve(lab) == [None, None]
-    assert lab.answers == [1, 1, 2, 2, 3, 3]  # five units of 150 bits fill two ciphertexts
-    assert holder.journal.read() == Count(step=2, requests=3, values=15, columns=5)
+    assert lab.answers == [1, 0, 1, 0, 1, 2, 0, 2, 0, 2, 3, 0, 3, 0, 3]  # five units of 174 bits fill three ciphertexts
+    assert holder.journal.read() == Count(step=2, requests=3, values=15, bits=15 * 109, columns=5)
     holder.journal, holder.pins = MemoryJournal(), MemoryPins()
     clinic = Sender(hub, gradient(0), loss(0), gradient(1), loss(1), plan=(GRADIENT, LOSS))
     assert holder.serve(clinic, "active") == [None, None]
-    assert holder.journal.read() == Count(step=1, requests=4, values=12, columns=5)
+    assert holder.journal.read() == Count(step=1, requests=4, values=12, bits=10 * 109 + 2 * 97, columns=5)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_requests_in_order_are_answered_and_counted(holder: Holder, hub: Any) ->
         ([gradient(0), gradient(2)], "asks for 'gradient' of iteration 2; 'gradient' of 1 is due"),
         ([loss(0)], "asks for 'loss' of iteration 0; 'gradient' of 0 is due"),
         ([(0, "residuals", None)], "asks for 'residuals'"),
-        ([(0, "x" * 500, None)], "asks for 'xxxxxxxxxxxxxxxxxxxx' of"),
+        ([(0, "x" * 90, None)], "asks for 'xxxxxxxxxxxxxxxxxxxx' of"),
         ([gradient(0), gradient(1), gradient(2), gradient(3)], "asks for iteration 3 of 3"),
     ],
 )
@@ -163,7 +165,7 @@ def test_another_place_or_tensor_is_refused(holder: Holder, hub: Any, asks: Any,
     refusal = holder.refuses(Sender(hub, *asks))
     assert said in refusal.message
     assert refusal.message.startswith("lab ")
-    assert holder.decrypted == 2 * (len(asks) - 1)
+    assert holder.decrypted == 3 * (len(asks) - 1)
     assert "decrypt" in refusal.for_peer
     assert "gradient" not in refusal.for_peer
 
@@ -182,7 +184,7 @@ def test_with_a_loss_its_turn_is_after_the_gradient(holder: Holder, hub: Any, as
     [
         ("passive", (GRADIENT, LOSS)),
         ("passive", ()),
-        ("passive", (Tensor("residuals", 5, 1, 150),)),
+        ("passive", (Tensor("residuals", 5, 1, 174),)),
         ("passive", (GRADIENT, GRADIENT)),
         ("active", (GRADIENT,)),
         ("active", (LOSS, GRADIENT)),
@@ -201,26 +203,33 @@ def test_who_has_nothing_to_decrypt_gets_nothing(hub: Any, logistic: Any, monkey
     assert "the job gives it none" in holder.refuses(Sender(hub, gradient(0), plan=()), "active").message
     assert "other tensors" in holder.refuses(Sender(hub, gradient(0)), "active").message
     assert holder.decrypted == 0
-    assert holder.serve(Sender(hub, gradient(0)), "passive") == [None, None]
+    assert holder.serve(Sender(hub, plan=(Tensor("gradient", 5, 1, 127),)), "passive") == [None, None]
 
 
-@pytest.mark.parametrize("shape", [(5, 0), (5, 511), (5, 600), (1 << 24, 150)])
-def test_an_impossible_shape_is_refused(holder: Holder, hub: Any, shape: tuple[int, int]) -> None:
-    units, bits = shape
-    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", units, 1, bits),)))
-    assert "an impossible shape" in refusal.message
+@pytest.mark.parametrize(
+    "shape", [(5, 1, 0), (5, 1, 173), (5, 1, 175), (5, 1, 510), (5, 0, 174), (5, 2, 174), (1 << 24, 1, 174)]
+)
+def test_slots_of_another_shape_than_the_jobs_are_refused(holder: Holder, hub: Any, shape: tuple[int, int, int]) -> None:
+    """Wider ones would open more than a gradient has."""
+    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", *shape),)))
+    assert "another shape than the job's" in refusal.message
+    refusal = holder.refuses(Sender(hub, plan=(GRADIENT, Tensor("loss", 2, 1, 162))), "active")
+    assert "another shape than the job's" in refusal.message
 
 
-def test_the_widest_possible_shape_is_taken(holder: Holder, hub: Any) -> None:
-    widest = Tensor("gradient", 2, 1, 510)
-    lab = Sender(hub, gradient(0), plan=(widest,))
-    assert holder.serve(lab) == [None, None]
-    assert lab.answers == [1, 1]
+@pytest.mark.parametrize("units", [1, 3])
+def test_a_gradient_is_planned_for_all_models(hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, units: int) -> None:
+    """Four models in two units a column, of two each: a unit too many would be one that nothing is due in."""
+    train = logistic(**TAYLOR | {"tolerance": 0}, classes=4)
+    assert Scales.of(train).groups == (2, 2)
+    holder = Holder(hub, train, monkeypatch)
+    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", units, 2, 174),)))
+    assert "another shape than the job's" in refusal.message
 
 
 def test_another_plan_in_a_later_attempt_is_refused(holder: Holder, hub: Any) -> None:
     assert holder.serve(Sender(hub, gradient(0))) == [None, None]
-    wider = Tensor("gradient", 6, 1, 150)
+    wider = Tensor("gradient", 6, 1, 174)
     refusal = holder.refuses(Sender(hub, gradient(1), plan=(wider,), first_step=1), code="E_REPLAY")
     assert isinstance(refusal, StateError)
     assert holder.serve(Sender(hub, gradient(1), first_step=1, number=1)) == [None, None]
@@ -249,12 +258,12 @@ def test_a_first_attempt_begins_at_the_beginning(holder: Holder, hub: Any) -> No
 @pytest.mark.parametrize("first", ["active", "passive"])
 def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any, first: str) -> None:
     """Who was told the other's width says what the other's plan must be."""
-    wider = Tensor("gradient", 40, 1, 150)
+    wider = Tensor("gradient", 40, 1, 174)
     both = (GRADIENT, LOSS)
     fine = {"passive": Sender(hub, gradient(0)), "active": Sender(hub, gradient(0), plan=both, theirs=(GRADIENT,))}
     second = "active" if first == "passive" else "passive"
     assert holder.serve(fine[first], first) == [None, None]
-    assert holder.decrypted == 2
+    assert holder.decrypted == 3
     holder.journal = MemoryJournal()
     bad = {"passive": Sender(hub, gradient(0), plan=(wider,)), "active": Sender(hub, gradient(0), plan=both, theirs=(wider,))}
     refusal = holder.refuses(bad[second], second, code="E_REPLAY")
@@ -262,11 +271,11 @@ def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any
     assert holder.serve(fine[second], second) == [None, None]
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, 1, 2, 4])
 def test_another_number_of_ciphertexts_is_refused(holder: Holder, hub: Any, count: int) -> None:
     rows = Encryptor(hub.public, Randomness(bytes(32)), InProcess()).encrypt([1] * count, "x")
     refusal = holder.refuses(Sender(hub, gradient(0, rows)), code="E_COUNT")
-    assert f"{count} elements announced, expected 2" in refusal.message
+    assert f"{count} elements announced, expected 3" in refusal.message
     assert holder.decrypted == 0
     assert holder.journal.read() == Count()
 
@@ -275,29 +284,55 @@ def test_another_number_of_ciphertexts_is_refused(holder: Holder, hub: Any, coun
 def test_what_is_no_ciphertext_is_refused(holder: Holder, hub: Any, kind: str) -> None:
     public = hub.public
     bad = {"zero": 0, "square": public.n**2, "largest": (1 << 1024) - 1, "factor": hub.p * 12345, "multiple": public.n}[kind]
-    rows = np.frombuffer(bad.to_bytes(public.width, "big") + (7).to_bytes(public.width, "big"), np.uint8).reshape(2, -1)
+    rows = np.frombuffer(b"".join(value.to_bytes(public.width, "big") for value in (bad, 7, 7)), np.uint8).reshape(3, -1)
     holder.refuses(Sender(hub, gradient(0, rows)), code="E_CIPHERTEXT")
     assert holder.decrypted == 0
     assert holder.journal.read() == Count()
 
 
-def test_values_wider_than_planned_are_not_told(holder: Holder, hub: Any) -> None:
+LAST = 2**109 + 2**173
+"""An entry has 108 bits and a sign, its mask 64 more: no masked one reaches this."""
+
+
+@pytest.mark.parametrize("mask", ["additive", "multiplicative"])
+def test_what_lies_where_no_masked_value_can_is_not_told(
+    hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, mask: str
+) -> None:
+    holder = Holder(hub, logistic(**TAYLOR, mask=mask), monkeypatch)
     encryptor = Encryptor(hub.public, Randomness(bytes(32)), InProcess())
-    lab = Sender(hub, gradient(0, encryptor.encrypt([1 << 449, 1], "fits")), gradient(1, encryptor.encrypt([1 << 450, 1], "x")))
-    refusal, _ = holder.serve(lab)
-    assert isinstance(refusal, ProtocolError)
-    assert "wider than planned" in refusal.message
-    assert lab.answers == [1 << 449, 1]
+    least, last = (0, LAST - 1) if mask == "additive" else (2**173 - 2**172, 2**173 + 2**172)
+    fine = [packing.join([least, last], 174), packing.join([last, least], 174), last]
+
+    def asks(step: int, values: list[int]) -> Any:
+        return gradient(step, encryptor.encrypt(values, f"{step}/{values}"))
+
+    lab = Sender(hub, asks(0, fine))
+    assert holder.serve(lab) == [None, None]
+    assert lab.answers == [value % 2**109 for value in (least, last, last, least, last)]  # no bit above an entry's
+    for place, wrong in [(2, last + 1), (0, packing.join([least - 1, last], 174)), (2, -1), (2, 1 << 174), (1, 1 << 348)]:
+        values = [wrong if place == of else value for of, value in enumerate(fine)]
+        lab = Sender(hub, asks(1, values), first_step=1)
+        refusal, _ = holder.serve(lab)
+        assert isinstance(refusal, ProtocolError)
+        assert refusal.code == "E_DECRYPTION"
+        assert "where no masked value can" in refusal.message
+        assert not any(character.isdigit() for character in refusal.message + refusal.for_peer)
+        assert lab.answers == []
     assert holder.journal.read().step == 1  # what was decrypted is counted, told or not
-    negative = Sender(hub, gradient(1, encryptor.encrypt([-1, 1], "negative")), first_step=1)
-    refusal, _ = holder.serve(negative)
-    assert isinstance(refusal, ProtocolError)
-    assert negative.answers == []
+
+
+def test_answers_are_given_again_so_often_and_no_more(holder: Holder, hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decryption, "REPEATED", 3)
+    for number in range(4):
+        assert holder.serve(Sender(hub, gradient(0), number=number)) == [None, None]
+    assert holder.journal.read() == Count(step=0, requests=4, repeated=3, values=20, bits=20 * 109, columns=5)
+    assert "asks again" in holder.refuses(Sender(hub, gradient(0), number=9)).message
+    assert holder.serve(Sender(hub, gradient(1), first_step=1, number=10)) == [None, None]  # the job can go on
 
 
 def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: Any) -> None:
     train = logistic()
-    expected = shapes(("gradient",), 5, Scales.of(train, 40))
+    expected = shapes(("gradient",), 5, Scales.of(train))
 
     def plan(announced: tuple[Tensor, ...]) -> Any:
         ours, theirs = memory_channels("clinic", "lab")
@@ -318,20 +353,20 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
 
 
 def test_a_journal_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder, hub: Any, tmp_path: Path) -> None:
-    path = tmp_path / "decryptions-lab.json"
+    path = tmp_path / "decryptions-lab"
     holder.journal = FileJournal(path)
     assert holder.journal.read() == Count()
     assert holder.serve(Sender(hub, gradient(0), gradient(1))) == [None, None]
     holder.journal = FileJournal(path)
-    assert holder.journal.read() == Count(step=1, requests=2, values=10, columns=5)
+    assert holder.journal.read() == Count(step=1, requests=2, values=10, bits=10 * 109, columns=5)
     assert "the last one answered is 1" in holder.refuses(Sender(hub, gradient(0), number=1)).message
     whole = path.read_bytes()
-    for damage in (b"", whole[:-3], b"[1, 2]", b"null", b'{"steps": 1}', b"\xff\xfe", b"{}}"):
+    for damage in (b"", whole[:-3], whole[:-1] + bytes([whole[-1] ^ 1]), b'{"step": 1}'):
         path.write_bytes(damage)
         with pytest.raises(StateError) as caught:
             FileJournal(path).read()
         assert caught.value.code == "E_STATE_CORRUPT"
-        assert "decryptions-lab.json" in caught.value.message
+        assert "decryptions-lab" in caught.value.message
 
 
 def test_an_answer_is_counted_before_it_is_given(holder: Holder, hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,7 +378,7 @@ def test_an_answer_is_counted_before_it_is_given(holder: Holder, hub: Any, monke
 
     monkeypatch.setattr(decryption, "decrypt", dies)
     holder.serve(Sender(hub, gradient(0)))
-    assert counted == [Count(step=0, requests=1, values=5, columns=5)]
+    assert counted == [Count(step=0, requests=1, values=5, bits=5 * 109, columns=5)]
 
 
 def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], tensor: Tensor = GRADIENT) -> Any:
@@ -355,8 +390,8 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
         await theirs.receive(pb.DecryptionPlan)
         for step, name, values in answers:
             await theirs.send(pb.Decrypted(step=step, tensor=name))
-            rows = np.frombuffer(b"".join(value.to_bytes(64, "big") for value in values), np.uint8).reshape(-1, 64)
-            await theirs.send_rows(rows, count=len(rows), width=64)
+            rows = np.frombuffer(b"".join(value.to_bytes(14, "big") for value in values), np.uint8).reshape(-1, 14)
+            await theirs.send_rows(rows, count=len(rows), width=14)
 
     async def party() -> list[int]:
         decryptor = Decryptor(ours, train, InProcess())
@@ -368,15 +403,14 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
 
 
 def test_the_holders_answer_is_checked(hub: Any, logistic: Any) -> None:
-    train = logistic(flow="coordinator-clear")
-    packed = [1 | 2 << 150 | 3 << 300, 4 | 5 << 150]
-    assert decrypted(train, hub, (0, "gradient", packed)) == [1, 2, 3, 4, 5]
+    train = logistic(**TAYLOR)
+    told = [1, 2, 3, 4, 2**109 - 1]
+    assert decrypted(train, hub, (0, "gradient", told)) == told
     for answer, code in [
-        ((1, "gradient", packed), "E_ORDER"),
-        ((0, "loss", packed), "E_ORDER"),
-        ((0, "gradient", packed[:1]), "E_COUNT"),
-        ((0, "gradient", [packed[0] | 1 << 450, packed[1]]), "E_DECRYPTION"),
-        ((0, "gradient", [packed[0], 1 << 300]), "E_DECRYPTION"),
+        ((1, "gradient", told), "E_ORDER"),
+        ((0, "loss", told), "E_ORDER"),
+        ((0, "gradient", told[:4]), "E_COUNT"),
+        ((0, "gradient", [*told[:4], 2**109]), "E_DECRYPTION"),
     ]:
         refused = decrypted(train, hub, answer)
         assert isinstance(refused, ProtocolError), refused
@@ -421,10 +455,14 @@ def test_a_bad_key_is_refused(hub: Any, logistic: Any, monkeypatch: pytest.Monke
     assert {**words, "prime": "prime number", "square": "power"}[kind] in refused.message
 
 
-def test_a_plaintext_holds_nothing_beyond_its_units() -> None:
-    """Else the room that is left in the last ciphertext would open values that nobody counts."""
-    tensor = Tensor("gradient", units=5, slots=2, slot_bits=30)
-    assert tensor.values(2) == 10
-    assert tensor.fits([(1 << 180) - 1, (1 << 120) - 1], per=3)
-    assert not tensor.fits([(1 << 180) - 1, 1 << 120], per=3)
-    assert not tensor.fits([1 << 180, 0], per=3)
+def test_a_plaintext_holds_nothing_beyond_its_slots() -> None:
+    """Else the room that is left would open values that nobody counts."""
+    tensor = Tensor("gradient", units=4, slots=2, slot_bits=80)  # of two columns and three models: slots 2, 2, 1, 1
+    assert tensor.layout(3) == [2, 2, 1, 1]
+    assert tensor.values(3) == 6
+    assert tensor.told_bits == 15
+    plaintexts = [packing.join([1, 2, 3, 4, 5], 80), 6]
+    assert tensor.masked(plaintexts, 3, 3, "additive") == [1, 2, 3, 4, 5, 6]
+    for place, bit in [(0, 480), (0, 400), (1, 160), (1, 80)]:
+        more = [value + (1 << bit) * (place == of) for of, value in enumerate(plaintexts)]
+        assert tensor.masked(more, 3, 3, "additive") is None

@@ -8,6 +8,7 @@ import pytest
 
 from vfl_node.job import Align, Evaluate, Job, ObfuscatedSet
 from vfl_node.training.logistic.coordinator import result
+from vfl_node.training.logistic.decryption import Count
 from vfl_node.training.logistic.learns import Numbers, learns
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -51,8 +52,19 @@ def test_two_parties(attempt: Any, shared: Any, logistic: Any) -> None:
         assert counts(told.learnt, "lab") == passive
         assert told.logistic.features == ({"clinic": 3, "lab": 3} if told is clinic else {"lab": 3})
         assert told.logistic.decryptions == {"lab": 9}
+        assert told.logistic.decrypted_bits == {"lab": 9 * 62}
+        (masked,) = (entry.text for entry in told.learnt["clinic"] if entry.what == "masked gradient")
+        assert masked.endswith("such as residuals; of those it would have told lab 62 bits an entry, 558 in all")
         assert told.logistic.rounds == 3
         assert told.logistic.rows == 30
+
+
+def test_what_was_decrypted_again_after_restarts_counts(attempt: Any, logistic: Any) -> None:
+    """A sender that departs from the protocol has it told again, of other values."""
+    made = job(attempt(logistic(flow="coordinator-clear"), QUARTER))
+    again = Count(step=2, requests=5, repeated=2, values=15, bits=15 * 62, columns=3)
+    (masked,) = (entry.text for entry in result(made, {"lab": again}).learnt["hub"] if entry.what == "masked gradient")
+    assert masked.endswith("62 bits an entry, 930 in all")
 
 
 def test_a_coordinator_that_only_decrypts(attempt: Any, shared: Any, logistic: Any) -> None:
@@ -92,6 +104,8 @@ def test_a_coordinator_and_no_scores(attempt: Any, shared: Any, logistic: Any, t
     values = {"clinic": 9 + 3 * bool(tolerance), "lab": 9}
     assert clinic.logistic.decryptions == hub.logistic.decryptions == values
     assert lab.logistic.decryptions == {"lab": 9}
+    bits = {"clinic": 9 * 109 + 3 * 97 * bool(tolerance), "lab": 9 * 109}
+    assert clinic.logistic.decrypted_bits == hub.logistic.decrypted_bits == bits
     assert hub.logistic.features == clinic.logistic.features == {"clinic": 3, "lab": 3}
 
 
@@ -186,7 +200,7 @@ def test_texts_name_the_peer_and_the_mask_and_warn_where_rows_are_few(logistic: 
     assert "from 5 of them" in text("scores", "clinic", 99)
     assert "masked by noise 64 bits wider" in text("masked gradient", "clinic", 99)
     assert "an entry that is 0 shows" in text("masked gradient", "clinic", 99, mask="multiplicative")
-    assert "cannot tell gradient entries from other values" in text("masked gradient", "hub", 99, flow="coordinator-clear")
+    assert "cannot tell them from other values" in text("masked gradient", "hub", 99, flow="coordinator-clear")
     assert "the coordinator's key" in text("residuals", "lab", 99, flow="coordinator-clear")
     assert "99 shared rows, dummies included" in text("rounds", "hub", 99, flow="coordinator-clear")
     assert "shared rows" not in text("rounds", "hub", None, flow="coordinator-clear")

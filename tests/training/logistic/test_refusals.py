@@ -273,13 +273,13 @@ def test_rare_columns_of_an_active_party_without_labels_too(attempt: Any, shared
 def test_an_overflow_is_found_before_the_first_encryption(
     attempt: Any, shared: Any, logistic: Any, encrypted: list[str]
 ) -> None:
-    train = logistic(**TAYLOR).model_copy(update={"key_bits": 180})
+    train = logistic(**TAYLOR).model_copy(update={"key_bits": 170})
     found = errors(attempt(train).raw(shared()))
     assert {error.code for error in found.values()} == {"E_OVERFLOW"}
     for error in (found["clinic"], found["lab"]):
         assert isinstance(error, UsageError)
-        assert "a sum of 40 products" in error.message
-        assert "180" in error.message
+        assert "has up to 108" in error.message
+        assert "170" in error.message
     assert encrypted == []
 
 

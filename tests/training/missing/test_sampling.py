@@ -68,13 +68,13 @@ def test_below_synthetic_embeddings_lie_sampled_rows(strategy: str, used: Any, r
 
 
 def test_with_every_row_owned_nothing_is_drawn(used: Any, randomness: Randomness) -> None:
-    for strategy in ("none", "sampling", "jittered", "gaussian"):
+    for strategy in ("none", "sampling", "smoothed", "gaussian"):
         assert list(used([1, 0, 2], 3, randomness, strategy)) == [1, 0, 2]
 
 
 def test_missing_rows_without_a_strategy_and_an_empty_table_are_refused(used: Any, randomness: Randomness) -> None:
     with pytest.raises(UsageError, match=r"missing\.features"):
         used([0, -1], 1, randomness, "none")
-    for strategy in ("sampling", "interpolated"):
+    for strategy in ("sampling", "smoothed"):
         with pytest.raises(DataError, match="E_EMPTY"):
             used([-1, -1], 0, randomness, strategy)

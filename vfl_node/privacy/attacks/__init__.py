@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.privacy.attacks import longitudinal, near_duplicate, row_loss, same_step_twin, spectral
+from vfl_node.privacy.attacks import collinear, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
 from vfl_node.privacy.attacks.embedding_inversion import invert
 from vfl_node.privacy.attacks.transcript import Batch
 
@@ -27,6 +27,7 @@ Attack = Callable[[Sequence[Batch], NDArray[np.bool_]], float | None]
 """(what was received, bool[m]: which shared rows are synthetic) → AUC; None where it is not defined."""
 
 ATTACKS: dict[str, Attack] = {
+    "collinear": collinear.attack,
     "longitudinal": longitudinal.attack,
     "near_duplicate": near_duplicate.attack,
     "row_loss": row_loss.attack,

@@ -17,13 +17,15 @@ import torch
 from torch import Tensor
 from torch.func import jacfwd, vmap
 
+from vfl_node.crypto.randomness import Randomness
+
 
 def invert(
     bottom: Callable[[Tensor], Tensor],
     embeddings: Tensor,
     *,
     width: int,
-    generator: torch.Generator,
+    randomness: Randomness,
     starts: int = 8,
     iterations: int = 60,
 ) -> tuple[Tensor, Tensor]:
@@ -34,7 +36,7 @@ def invert(
         embeddings: float[B, d], as received, of the dtype the network computes in (float64
             goes further).
         width: p, number of columns, which are taken to be standardised.
-        generator: draws the starting points.
+        randomness: draws the starting points.
         starts: starting points per row; the best result counts.
         iterations: steps from each.
 
@@ -47,7 +49,7 @@ def invert(
     best = torch.zeros(len(embeddings), width, dtype=embeddings.dtype)
     best_error = torch.full((len(embeddings),), torch.inf, dtype=embeddings.dtype)
     for _ in range(starts):
-        start = torch.randn(len(embeddings), width, generator=generator, dtype=embeddings.dtype)
+        start = torch.from_numpy(randomness.normal((len(embeddings), width))).to(embeddings.dtype)
         found = _levenberg_marquardt(bottom, embeddings, start, iterations)
         error = _error(bottom, found, embeddings)
         better = error < best_error

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.job import Train
@@ -116,6 +117,7 @@ class ActiveHalf:
         if received.grad is None:
             raise RuntimeError("the loss does not depend on the embedding")
         gradient = check_finite(received.grad)
+        failpoints.reach("backward")
         message = training_pb2.Gradient(step=number)
         codec.encode(gradient, message.tensor)
         await self._channel.send(message)
@@ -194,34 +196,37 @@ class ActiveHalf:
     def _train_alone(self, private: Randomness, training: Positions, labelled: Positions) -> None:
         """Train the model of this party alone, and set q, the rate of positives where the peer's features are synthetic.
 
+        The peer waits for the first gradient meanwhile. How long must not tell how many of the rows are this party's, which
+        padding hides: all rows of training are computed, of which only the labelled ones count.
+
         In the loss q of a row must not come from a model that has learnt its label, which would make up for what the
         joint model is to learn: there rows of one half are judged by a model of the other.
         """
         task, missing = self._task, self._task.train.missing
 
-        def trained(model: Classifier, rows: Positions, own: Randomness, counted: Tensor | None = None) -> Classifier:
-            initialise(model, own.torch())
-            train_local(model, task.train, self._inputs, self._targets, rows, own, task.progress, counted=counted)
+        def trained(model: Classifier, own: Randomness, counted: Tensor) -> Classifier:
+            initialise(model, own)
+            train_local(model, task.train, self._inputs, self._targets, training, own, task.progress, counted=counted)
             return model
 
-        def rates(model: Classifier, rows: Positions) -> Tensor:
-            return local_rate(local_logits(model, self._inputs, rows))
+        def rates(model: Classifier) -> Tensor:
+            return local_rate(local_logits(model, self._inputs, np.arange(len(self._owned))))
 
         assert self._local is not None
-        if task.alignment.protocol == "apsi":  # how long it takes must not tell how many rows are shared
-            trained(self._local, training, private, self._real)
-        else:
-            trained(self._local, labelled, private)
+        trained(self._local, private, self._real)
         if missing.calibration == "none":
             return
-        self._base_rate = rates(self._local, np.arange(len(self._owned)))
+        self._base_rate = rates(self._local)
         if missing.calibration == "train" and len(labelled) > 1:
             mixed = labelled[private.derive("folds").permutation(len(labelled))]
             folds = np.array_split(mixed, 2)
             for number, (judged, learnt) in enumerate((folds, folds[::-1])):
                 other = classifier(task.train, self._inputs, []).to(task.device)
-                trained(other, learnt, private.derive(f"fold/{number}"))
-                self._base_rate[torch.from_numpy(judged)] = rates(other, judged)
+                counted = torch.zeros_like(self._real)
+                counted[torch.from_numpy(learnt)] = True
+                trained(other, private.derive(f"fold/{number}"), counted)
+                rows = torch.from_numpy(judged)
+                self._base_rate[rows] = rates(other)[rows]
 
     def _used(self, number: int, positions: Positions, logits: Tensor, base_rate: Tensor, received: Tensor) -> Tensor:
         """The targets trained on: of real labels, else synthetic; the latter are computed for every row alike."""

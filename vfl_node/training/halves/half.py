@@ -71,7 +71,7 @@ def encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, Inp
 
 def learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -> Learner:
     """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
-    initialise(model, randomness.derive(f"weights/{repeat}").torch())
+    initialise(model, randomness.derive(f"weights/{repeat}"))
     return Learner(model.to(task.device), task.train)
 
 

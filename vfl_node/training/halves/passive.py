@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.training.evaluation import Figures
@@ -73,9 +74,12 @@ class PassiveHalf:
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> None:
         """As :meth:`Half.evaluate`."""
-        for offset, positions in enumerate(batches):
-            with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
-                embedding = self._embedding(f"step/{number + offset}", positions, learn=False)
+        with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
+            embeddings = [
+                self._embedding(f"step/{number + at}", positions, learn=False) for at, positions in enumerate(batches)
+            ]
+            self.audit.judge(np.concatenate(batches), torch.cat(embeddings))
+        for offset, embedding in enumerate(embeddings):
             await self._send(number + offset, embedding)
         if self._randomness:
             owned = self._task.alignment.owned[np.concatenate(batches)]
@@ -104,6 +108,7 @@ class PassiveHalf:
         return self._substitute(label, embedding, self._owned[torch.from_numpy(positions)], learn=learn)
 
     async def _send(self, number: int, embedding: Tensor) -> None:
+        failpoints.reach("forward")
         message = training_pb2.Embedding(step=number)
         codec.encode(check_finite(embedding), message.tensor)
         await self._channel.send(message)

@@ -63,17 +63,19 @@ def result(job: Job, counts: Mapping[str, Count]) -> TrainingResult:
     assert isinstance(job.train, Logistic)
     rounds = max(count.step + 1 for count in counts.values())
     features = {name: count.columns for name, count in counts.items() if count.requests}
+    bits = {name: count.bits for name, count in counts.items()}
     return TrainingResult(
         epochs=(),
         steps=rounds,
         rows=(0, 0),
         device="cpu",
-        learnt=learns(job.parties, job.train, job.evaluate, Numbers(None, rounds, features, None)),
+        learnt=learns(job.parties, job.train, job.evaluate, Numbers(None, rounds, features, None, bits)),
         logistic=LogisticFigures(
             flow=job.train.flow,
             rows=None,
             features=features,
             rounds=rounds,
             decryptions={name: count.values for name, count in counts.items()},
+            decrypted_bits=bits,
         ),
     )

@@ -7,20 +7,26 @@
     checks both
     plan: tensors, widths ─────────────────►    pinned: the same in every attempt
     each iteration, each tensor of the plan once and in order:
-    step, tensor, packed ciphertexts ──────►    checks place and shape, decrypts
-                        ◄── plaintexts ──────
+    step, tensor, packed ciphertexts ──────►    checks place and shape, decrypts, checks ranges
+                        ◄── last bits ───────   of each value as many as a gradient entry has
     done ──────────────────────────────────►
 
 What is refused: a tensor that the job's flow does not give this sender, another shape than
-planned, an iteration out of place, one asked twice in an attempt, and one before the last
-that was answered in any attempt. Everything sent is masked (:mod:`vfl_node.training.logistic.masks`).
+planned, slots of another width than the job's, an iteration out of place, one asked twice in an
+attempt, one before the last that was answered in any attempt, and more than :data:`REPEATED` answers
+given again after restarts. Everything sent is masked (:mod:`vfl_node.training.logistic.masks`).
+
+A masked value that lies where none can is not told, and ends the job. An honest sender's never does, whatever
+it hides. To one that packed something else the refusal tells one bit, for which it has given up the job.
 
 The active party is told how wide the passive one's side is, and says to the coordinator what
 that one's plan must be; two statements that differ end the job. Its own plan is its own word.
 
-What cannot be detected: a sender may hide other values of the same shape than the planned
-ones, such as residuals in place of gradient entries. The plan bounds how many it can have
-decrypted: its values times the iterations, and once more for each restart.
+What cannot be detected: a sender may hide other values than the planned ones, such as
+residuals in place of gradient entries, and several in one slot, for a slot is 65 bits wider than
+an entry, whose mask it need not add. Therefore only the last bits of a slot are told, an entry's.
+The bound on what leaks in this way is in bits: those of an entry, times the entries, times the
+answers; a residual takes about 41 − log₂|I| of them.
 """
 
 from __future__ import annotations
@@ -34,19 +40,26 @@ from typing import Protocol
 
 import numpy as np
 
+from vfl_node import failpoints
 from vfl_node.alignment.alignment import Pins
+from vfl_node.crypto.fixed_point import GUARD_BITS, MASK_BITS, slot_bits
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
 from vfl_node.crypto.processes import Processes
 from vfl_node.errors import ProtocolError, StateError
-from vfl_node.files import write_whole
+from vfl_node.files import read_checked, write_checked
 from vfl_node.job import Logistic
+from vfl_node.training.logistic import masks
+from vfl_node.training.logistic.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 
 GRADIENT, LOSS = "gradient", "loss"
+
+REPEATED = 100
+"""Answers that a sender may have given again after restarts, at most."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +83,38 @@ class Tensor:
         """Bits of a unit."""
         return self.slots * self.slot_bits
 
+    @property
+    def told_bits(self) -> int:
+        """Bits of each value that its owner is told."""
+        return masks.told_bits(self.slot_bits - MASK_BITS - GUARD_BITS)
+
     def columns(self, outputs: int) -> int:
         """Of a side whose gradient for ``outputs`` models this is."""
         return self.units // -(-outputs // self.slots)
 
+    def layout(self, outputs: int) -> list[int]:
+        """How many values each unit has: those of the columns for the first models, then for the next ones."""
+        if self.name == LOSS:
+            return [1] * self.units
+        return [min(self.slots, outputs - low) for low in range(0, outputs, self.slots) for _ in range(self.columns(outputs))]
+
     def values(self, outputs: int) -> int:
         """In all units together."""
-        return self.columns(outputs) * outputs
+        return sum(self.layout(outputs))
 
-    def fits(self, plaintexts: Sequence[int], per: int) -> bool:
-        """Whether each of ``plaintexts``, ``per`` units in all but the last, holds nothing beyond its units."""
-        filled = [min(per, self.units - start) * self.unit_bits for start in range(0, self.units, per)]
-        return all(value.bit_length() <= bits for value, bits in zip(plaintexts, filled, strict=True))
+    def masked(self, plaintexts: Sequence[int], per: int, outputs: int, kind: masks.MaskKind) -> list[int] | None:
+        """The masked values in ``plaintexts``, ``per`` units in all but the last; None if one lies where none can."""
+        try:
+            units = packing.unpack(plaintexts, self.unit_bits, self.units, per)
+        except ProtocolError:  # beyond its units
+            return None
+        within = masks.masked_range(kind, self.slot_bits - MASK_BITS - GUARD_BITS)
+        found = []
+        for unit, size in zip(units, self.layout(outputs), strict=True):
+            if unit.bit_length() > size * self.slot_bits:
+                return None
+            found += packing.split(unit, self.slot_bits, size)
+        return found if all(value in within for value in found) else None
 
 
 def tensors_of(train: Logistic, role: str) -> tuple[str, ...]:
@@ -98,13 +131,17 @@ class Count:
     Attributes:
         step: the last iteration answered; −1: none.
         requests: answers given.
-        values: in them.
+        repeated: of them, those of an iteration that had been answered before.
+        values: in all of them.
+        bits: that were told of these.
         columns: of the sender's side, as its plan has them; 0 before the first answer.
     """
 
     step: int = -1
     requests: int = 0
+    repeated: int = 0
     values: int = 0
+    bits: int = 0
     columns: int = 0
 
 
@@ -134,17 +171,14 @@ class FileJournal:
         Raises:
             StateError: the file is damaged (``E_STATE_CORRUPT``).
         """
-        if not self._path.exists():
-            return Count()
         try:
-            return Count(**json.loads(self._path.read_text()))
-        except (ValueError, TypeError):
-            hint = "submit the job again as a new one"
-            raise StateError(f"{self._path} is damaged", code="E_STATE_CORRUPT", hint=hint) from None
+            return Count(**json.loads(read_checked(self._path, hint="submit the job again as a new one")))
+        except FileNotFoundError:
+            return Count()
 
     def write(self, count: Count) -> None:
         """As :meth:`Journal.write`."""
-        write_whole(self._path, json.dumps(vars(count)).encode())
+        write_checked(self._path, json.dumps(vars(count)).encode())
 
 
 class MemoryJournal:
@@ -188,16 +222,16 @@ class Service:
         other: str = "",
     ) -> None:
         self._channel, self._private, self._workers = channel, private, workers
-        self._allowed = tensors_of(train, role)
-        self._iterations, self._outputs = train.iterations, train.outputs
+        self._train, self._allowed = train, tensors_of(train, role)
         self._journal, self._pins, self._other = journal, pins, other
         self.count = journal.read()
         self._plan: Mapping[str, Tensor] = {}
-        self._next = 0
+        self._next = self._before = 0
 
     async def send_key(self) -> None:
         """Send the key and the proof that it is well formed."""
         proof = keys.prove(self._private, self._channel.job_id.encode())
+        failpoints.reach("key")
         await self._channel.send(pb.PaillierKey(n=self._private.public.to_bytes(), proof=proof))
 
     async def take_plan(self, expected: Sequence[Tensor] | None = None) -> None:
@@ -216,12 +250,13 @@ class Service:
             raise self._refused("plans to have other tensors decrypted than the job gives it")
         if expected is not None and tensors != tuple(expected):
             raise self._refused("plans other shapes than those of a gradient of its columns")
-        room = self._private.public.bits - 2
-        if any(
-            not (0 < tensor.unit_bits <= room and 0 <= tensor.units < 1 << 24 and tensor.slots <= self._outputs)
-            for tensor in tensors
-        ):
-            raise self._refused("plans tensors of an impossible shape")
+        scales = Scales.of(self._train)
+        shapes = {GRADIENT: (scales.groups[0], scales.slot, len(scales.groups)), LOSS: (1, slot_bits(scales.loss), 1)}
+        for tensor in tensors:
+            slots, bits, groups = shapes[tensor.name]
+            fits = tensor.units < 1 << 24 and tensor.units % groups == 0 and (tensor.name == GRADIENT or tensor.units == 1)
+            if not fits or (tensor.slots, tensor.slot_bits) != (slots, bits):
+                raise self._refused("plans tensors of another shape than the job's")
         self._pin(self._channel.peer, tensors)
         if plan.theirs:
             self._pin(self._other, _read(plan.theirs))
@@ -235,6 +270,7 @@ class Service:
         if tensors and not max(self.count.step, 0) <= plan.first_step <= self.count.step + 1:
             raise self._refused(f"goes on from iteration {plan.first_step}, and the last one answered is {self.count.step}")
         self._plan, self._next = {tensor.name: tensor for tensor in tensors}, plan.first_step * len(tensors)
+        self._before = (self.count.step + 1) * len(tensors)
 
     async def answer(self) -> bool:
         """Answer one request; False once the sender has no more.
@@ -255,24 +291,31 @@ class Service:
         due = self._allowed[place]
         if (request.step, request.tensor) != (step, due):
             raise self._refused(f"asks for {request.tensor[:20]!r} of iteration {request.step}; {due!r} of {step} is due")
-        if step >= self._iterations:
-            raise self._refused(f"asks for iteration {step} of {self._iterations}")
+        if step >= self._train.iterations:
+            raise self._refused(f"asks for iteration {step} of {self._train.iterations}")
         self._next += 1
-        tensor, public = self._plan[due], self._private.public
+        again = self._next <= self._before
+        if again and self.count.repeated >= REPEATED:
+            raise self._refused(f"asks again for what it was told, the {REPEATED + 1}th time")
+        tensor, public, outputs = self._plan[due], self._private.public, self._train.outputs
         per = packing.slots(public.bits, tensor.unit_bits)
         packed = await self._channel.receive_rows(width=public.width, count=-(-tensor.units // per))
         homomorphic.check(public, packed)
-        count = self.count
-        count.step, count.requests, count.values = step, count.requests + 1, count.values + tensor.values(self._outputs)
-        count.columns = self._plan[GRADIENT].columns(self._outputs)
+        count, values = self.count, tensor.values(outputs)
+        count.step, count.requests, count.repeated = step, count.requests + 1, count.repeated + again
+        count.values, count.bits = count.values + values, count.bits + values * tensor.told_bits
+        count.columns = self._plan[GRADIENT].columns(outputs)
         self._journal.write(count)  # before the answer: what may have been seen is counted
-        plaintexts = decrypt(self._private, packed, self._workers)
-        if not tensor.fits(plaintexts, per):
-            raise self._refused("asks for values that are wider than planned")
-        size = public.width // 2
-        rows = np.frombuffer(b"".join(int(value).to_bytes(size, "big") for value in plaintexts), np.uint8)
+        failpoints.reach("decrypt")
+        kind = self._train.mask if due == GRADIENT else "additive"
+        masked = tensor.masked(decrypt(self._private, packed, self._workers), per, outputs, kind)
+        if masked is None:
+            raise self._refused("asks for values that lie where no masked value can")
+        size, last = _width(tensor), (1 << tensor.told_bits) - 1
+        rows = np.frombuffer(b"".join((value & last).to_bytes(size, "big") for value in masked), np.uint8)
+        failpoints.reach("decrypted")
         await self._channel.send(pb.Decrypted(step=step, tensor=due))
-        await self._channel.send_rows(rows.reshape(-1, size), count=len(plaintexts), width=size)
+        await self._channel.send_rows(rows.reshape(-1, size), count=len(masked), width=size)
         return True
 
     def _pin(self, sender: str, tensors: tuple[Tensor, ...]) -> None:
@@ -295,6 +338,11 @@ class Service:
             hint="this request was not answered; the job ends",
             for_peer="it refuses to decrypt what the job does not allow",
         )
+
+
+def _width(tensor: Tensor) -> int:
+    """Bytes of what is told of each value."""
+    return -(-tensor.told_bits // 8)
 
 
 def _read(tensors: Iterable[pb.MaskedTensor]) -> tuple[Tensor, ...]:
@@ -332,6 +380,7 @@ class Decryptor:
         """Say what will be asked for in each iteration, from ``first_step`` on, and what the other's plan must be."""
         self._tensors = {tensor.name: tensor for tensor in tensors}
         ours, others = ([pb.MaskedTensor(**vars(tensor)) for tensor in of] for of in (tensors, theirs))
+        failpoints.reach("plan")
         await self._channel.send(pb.DecryptionPlan(tensors=ours, first_step=first_step, theirs=others))
 
     def pack(self, name: str, ciphertexts: Ciphertexts) -> Ciphertexts:
@@ -350,21 +399,20 @@ class Decryptor:
         await self._channel.send_rows(packed, count=len(packed), width=self.public.width)
 
     async def opened(self, step: int, name: str) -> list[int]:
-        """The masked units of tensor ``name``.
+        """What is told of the masked values of tensor ``name``, unit by unit: the last :attr:`Tensor.told_bits` of each.
 
         Raises:
-            ProtocolError: not the reply that is due (``E_ORDER``), or values that do not fit (``E_DECRYPTION``).
+            ProtocolError: not the reply that is due (``E_ORDER``), or values that are wider (``E_DECRYPTION``).
         """
         reply = await self._channel.receive(pb.Decrypted)
         if (reply.step, reply.tensor) != (step, name):
             raise ProtocolError(f"{self._channel.peer} answered another request than the one asked", code="E_ORDER")
-        tensor, size = self._tensors[name], self.public.width // 2
-        per = packing.slots(self.public.bits, tensor.unit_bits)
-        rows = await self._channel.receive_rows(width=size, count=-(-tensor.units // per))
+        tensor = self._tensors[name]
+        rows = await self._channel.receive_rows(width=_width(tensor), count=tensor.values(self._train.outputs))
         values = [int.from_bytes(row.tobytes(), "big") for row in rows]
-        if not tensor.fits(values, per):
-            raise ProtocolError(f"{self._channel.peer} returned values wider than they were masked", code="E_DECRYPTION")
-        return packing.unpack(values, tensor.unit_bits, tensor.units, per)
+        if any(value >> tensor.told_bits for value in values):
+            raise ProtocolError(f"{self._channel.peer} returned values wider than they may be", code="E_DECRYPTION")
+        return values
 
     async def done(self) -> None:
         """Nothing more will be asked."""

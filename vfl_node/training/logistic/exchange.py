@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from vfl_node import failpoints
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.errors import ProtocolError
@@ -15,6 +16,7 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 async def send_scores(channel: Channel, step: int, scores: Floats) -> None:
     """Send linear scores float64[B, K] in clear."""
+    failpoints.reach("forward")
     await channel.send(training_pb2.Scores(step=step, tensor=codec.encode(torch.from_numpy(scores))))
 
 
@@ -31,6 +33,7 @@ async def receive_scores(channel: Channel, step: int, rows: int, outputs: int) -
 
 async def send_encrypted(channel: Channel, step: int, tensor: str, ciphertexts: Ciphertexts) -> None:
     """Send a column of ciphertexts."""
+    failpoints.reach("residual")
     await channel.send(training_pb2.Encrypted(step=step, tensor=tensor))
     await channel.send_rows(ciphertexts, count=len(ciphertexts), width=ciphertexts.shape[1])
 

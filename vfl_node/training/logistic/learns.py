@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from vfl_node.job import Evaluate, Logistic, Parties
 from vfl_node.ledger import Learnt
+from vfl_node.training.logistic.scales import Scales
 
 
 @dataclass(frozen=True)
@@ -17,12 +19,14 @@ class Numbers:
         rounds: iterations.
         features: party → columns of its side, where known.
         held_out: shared rows of the evaluation; None at a coordinator.
+        told: sender → bits that were told of what it had decrypted, also again after restarts, where this party counted them.
     """
 
     rows: int | None
     rounds: int
     features: dict[str, int]
     held_out: int | None
+    told: Mapping[str, int] = field(default_factory=dict)
 
 
 def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> dict[str, tuple[Learnt, ...]]:
@@ -144,13 +148,16 @@ def _masked(sender: str, train: Logistic, numbers: Numbers) -> Learnt:
     how = (
         "masked by noise 64 bits wider than they are"
         if train.mask == "additive"
-        else "each times a secret factor: an entry that is 0 shows, and sizes show roughly"
+        else "each times a secret factor: an entry that is 0 shows, and factoring a product leaves few values for another"
     )
+    entries, bits = _entries(sender, train, numbers), Scales.of(train).told
+    every = numbers.told.get(sender, bits * (entries or 0))
+    told = f"{bits} bits an entry" + (f", {every} in all" if every else "")
     return Learnt(
         "masked gradient",
-        _entries(sender, train, numbers),
-        f"from {sender} the entries of its gradients, {how}. It cannot tell gradient entries from other values of the same "
-        f"number that {sender} might have had decrypted instead, such as residuals",
+        entries,
+        f"from {sender} the entries of its gradients, {how}. It cannot tell them from other values that {sender} might have "
+        f"had decrypted instead, such as residuals; of those it would have told {sender} {told}",
     )
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    ciphertexts → mask each value → pack → blind → decrypted by the key's holder → unpack → remove the mask
+    ciphertexts → mask each value → pack → blind → decrypted and cut by the key's holder → remove the mask
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import islice
 
 import numpy as np
 
+from vfl_node import failpoints
 from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import packing
@@ -88,10 +89,11 @@ class Opening:
         shifted = [packing.join(islice(offsets, size), bits) for size in layout]
         packed = self._decryptor.pack(name, units)
         packed = homomorphic.add_plain(public, packed, self._decryptor.packed_units(name, shifted), self._workers)
+        failpoints.reach("mask")
         await self._decryptor.ask(step, name, self._encryptor.blind(packed, f"{step}/{name}"))
         opened = await self._decryptor.opened(step, name)
-        masked = [value for unit, size in zip(opened, layout, strict=True) for value in packing.split(unit, bits, size)]
-        return mask.remove(masked, self._decryptor.peer)
+        failpoints.reach("unmask")
+        return mask.remove(opened)
 
 
 def shapes(tensors: Sequence[str], columns: int, scales: Scales) -> tuple[Tensor, ...]:

@@ -23,6 +23,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
+from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.randomness import Randomness
@@ -119,6 +120,7 @@ class _Run:
             outcome = await flow.iterate(place.step)
             moved = traffic.bytes_sent + traffic.bytes_received - moved
             epoch = Epoch(outcome.loss, self._auc(outcome, seat, place.step), task.clock() - started, moved)
+            failpoints.reach("updated")
             place.done(epoch, last=outcome.last)
             seat.losses.append(outcome.loss)
             place.save(task.checkpoints, own.side, schedule.fingerprint)
@@ -133,7 +135,7 @@ class _Run:
         """Meet the key, and agree on widths."""
         task, train = self._task, self._task.train
         self._size = min(train.batch_size or len(self._training), len(self._training))
-        self._scales = scales = Scales.of(train, self._size)
+        self._scales = scales = Scales.of(train)
         self._service, self._decryptor = None, None
         if train.flow == "two-party" and task.role == "active":
             private = keys.generate(train.key_bits, self._randomness.derive("paillier key"))
@@ -193,14 +195,17 @@ class _Run:
         elif task.evaluate.share_with_passive:
             told, values = await receive_figures(self._channel, len(epochs), task.evaluate.metrics)
             epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, told, strict=True)]
-        decryptions = {
-            name: place.step * sum(tensor.values(train.outputs) for tensor in plan)
-            for name, plan in self._plans(self._scales).items()
-            if plan
+        plans = {name: plan for name, plan in self._plans(self._scales).items() if plan}
+        each = {name: [tensor.values(train.outputs) for tensor in plan] for name, plan in plans.items()}
+        decryptions = {name: place.step * sum(of) for name, of in each.items()}
+        bits = {
+            name: place.step * sum(count * tensor.told_bits for count, tensor in zip(of, plans[name], strict=True))
+            for name, of in each.items()
         }
         if self._service:  # which knows better: an iteration that was repeated was decrypted again
-            decryptions[self._channel.peer] = self._service.count.values
-        numbers = Numbers(self._size, place.step, self._widths, len(self._testing))
+            count = self._service.count
+            decryptions[self._channel.peer], bits[self._channel.peer] = count.values, count.bits
+        numbers = Numbers(self._size, place.step, self._widths, len(self._testing), bits)
         return TrainingResult(
             epochs=tuple(epochs),
             steps=place.step,
@@ -220,6 +225,7 @@ class _Run:
                 features=self._widths,
                 rounds=place.step,
                 decryptions=decryptions,
+                decrypted_bits=bits,
                 dropped=own.dropped,
                 warnings=self._warnings,
             ),
@@ -227,6 +233,7 @@ class _Run:
 
     async def _measure(self, own: Own) -> Measured | None:
         """Results at the active party, to which the passive one sends its scores of the rows measured on."""
+        failpoints.reach("evaluate")
         task, step = self._task, self._task.train.iterations
         if task.train.labels == "passive":
             return None

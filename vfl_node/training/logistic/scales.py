@@ -4,8 +4,11 @@ Every tensor has one public scale. A feature is an integer of at most 20 bits
 (``data.design.MOST``) times a private step. A residual, already divided by the number of genuine rows, is an
 integer at :data:`RESIDUAL` fractional bits where it is computed in clear (two-party,
 coordinator-clear), and at ``SCORE + WEIGHT`` where it is a product under encryption
-(coordinator). A gradient entry is a sum of B products of the two; it is hidden by a mask
+(coordinator). A gradient entry is a sum of products of the two; it is hidden by a mask
 64 bits wider than its bound, and shares a ciphertext with as many others as fit.
+
+Since residuals are divided by their number, what bounds one bounds the sum of their magnitudes: an
+entry's bound does not grow with the rows, and the job alone gives it, so that the key's holder knows it, too.
 
 Source: Yang et al. 2019 (arXiv 1911.09824); the widths are this product's.
 """
@@ -20,12 +23,16 @@ from vfl_node.crypto.fixed_point import Bound, slot_bits
 from vfl_node.crypto.paillier.packing import join, slots
 from vfl_node.data.design import MOST
 from vfl_node.job import Logistic
+from vfl_node.training.logistic.masks import told_bits
 
 RESIDUAL = 40
 """Fractional bits of a residual computed in clear: an error below 2⁻⁴¹ a row."""
 
 SCORE, WEIGHT = 32, 48
 """Fractional bits of an encrypted score, and of the private factor it is multiplied by (1/|I| is one)."""
+
+ROWS = 1 << 32
+"""More rows than an iteration has: each adds less than 1 to a sum of magnitudes by rounding."""
 
 SCORE_RANGE = 8
 """Scores lie within ±2⁸ (the exact loss is linear far before, the Taylor loss useless); beyond it training has diverged."""
@@ -37,8 +44,8 @@ class Scales:
 
     Attributes:
         fraction: fractional bits of an encrypted residual, so of a gradient entry before its step.
-        residual: bits of an encrypted residual, sign left out.
-        gradient: bits of an encrypted gradient entry.
+        residual: bits of the sum of the magnitudes of an iteration's residuals, rounding left out.
+        gradient: bits of an encrypted gradient entry, sign left out.
         loss: bits of a mean loss; 0 where it is not computed under encryption.
         groups: how the outputs, one for each model trained side by side, fall into ciphertexts: how many each has.
     """
@@ -54,18 +61,28 @@ class Scales:
         """Bits of one masked gradient entry inside a plaintext."""
         return slot_bits(self.gradient)
 
+    @property
+    def told(self) -> int:
+        """Bits of a masked gradient entry that its owner is told."""
+        return told_bits(self.gradient)
+
     @classmethod
-    def of(cls, train: Logistic, rows: int) -> Scales:
-        """The widths for iterations over at most ``rows`` shared rows.
+    def of(cls, train: Logistic) -> Scales:
+        """The widths of a job, for any number of rows below :data:`ROWS`.
+
+        By the exact loss the magnitudes of an iteration's residuals add up to at most 1 (each is below 1, divided by
+        their number), by the Taylor loss to 2⁸, which is checked where they are formed; rounding adds half a last
+        bit a row. Formed under encryption, from scores within ±2⁸, each is below 129/|I|, or four times that where
+        the passive party has the labels; rounding and noise stay below 2⁴⁰ of 2⁸⁰ a row. A loss is below 33,026.
 
         Raises:
             UsageError: a masked value has more bits than a plaintext of this key (``E_OVERFLOW``, with the numbers).
         """
         blind = train.flow == "coordinator"
         fraction = SCORE + WEIGHT if blind else RESIDUAL
-        residual = fraction + (0 if train.loss == "exact" else SCORE_RANGE)
-        gradient = Bound(terms=rows, factor=MOST, value=1 << residual)
-        loss = Bound(terms=rows, factor=1, value=1 << (loss_fraction(train) + 2 * SCORE_RANGE))
+        residual = fraction + (0 if train.loss == "exact" else SCORE_RANGE) + (2 if train.labels == "passive" else 0)
+        gradient = Bound(factor=MOST, total=(1 << residual) + (-1 if blind else ROWS))
+        loss = Bound(factor=1, total=(1 << (loss_fraction(train) + 2 * SCORE_RANGE)) - 1)
         fit = slots(train.key_bits, gradient.slot_bits(train.key_bits))
         if blind:
             loss.slot_bits(train.key_bits)

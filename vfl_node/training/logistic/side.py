@@ -67,12 +67,12 @@ class Side:
         self.owned = rows >= 0
         # a row that is not ours takes the columns of one that is: its work, and so its time, is like any other's
         self._source = np.where(self.owned, rows, randomness.derive("decoys").choices(count, len(rows)))
-        words = randomness.derive("start").uint64(self.width * train.outputs)
-        self.weights: Floats = START_WEIGHTS * (words.astype(np.float64) / 2**63 - 1).reshape(self.width, train.outputs)
+        start = randomness.derive("start").uniform((self.width, train.outputs))
+        self.weights: Floats = START_WEIGHTS * (2 * start - 1)
 
     def spread(self, positions: Positions, randomness: Randomness) -> None:
         """Start from normal weights, scaled so that scores at the genuine ``positions`` vary by :data:`START_SCORES`."""
-        normal = _normal(randomness, self.weights.size).reshape(self.weights.shape)
+        normal = randomness.normal(self.weights.shape).astype(np.float64)
         if self._intercept:
             normal[-1] *= START_SCORES
         self.weights = normal
@@ -170,15 +170,10 @@ def diverged() -> DataError:
         code="E_DIVERGED",
         hint="lower train.learning_rate, or scale the columns (train.scaling: standard)",
         for_peer="training diverged; a lower train.learning_rate may help",
+        peer_code="E_DIVERGED",
     )
 
 
 def _cut(positions: Positions) -> Iterator[Positions]:
     for start in range(0, len(positions), ROWS_AT_ONCE):
         yield positions[start : start + ROWS_AT_ONCE]
-
-
-def _normal(randomness: Randomness, count: int) -> Floats:
-    """``count`` standard normal values (Box–Muller)."""
-    radius, angle = (randomness.uint64(2 * count).astype(np.float64) + 1).reshape(2, count) / 2**64
-    return np.sqrt(-2 * np.log(radius)) * np.cos(2 * np.pi * angle)

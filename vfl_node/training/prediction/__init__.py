@@ -13,6 +13,9 @@ Where the active party has no columns, a passive asker names nothing. It sends e
 rows of its own, in full batches: known rows in the company of their agreed batch, new ones among
 made-up rows.
 
+All rows meet the same weights, so they tell more of who owns them than a short training did: what leaves is counted and
+attacked first (:mod:`~vfl_node.training.prediction.disclosure`).
+
 New rows (:func:`predict_once`) are all rows of a new intersection, in its order.
 
 A row that a party does not own has the same synthetic columns as in training, and known rows
@@ -27,6 +30,7 @@ What each party learns: :func:`learnt`.
 
 from __future__ import annotations
 
+from vfl_node.training.prediction.disclosure import Shown
 from vfl_node.training.prediction.kept import Kept, check_allowed, column_kinds
 from vfl_node.training.prediction.learns import learnt
 from vfl_node.training.prediction.protocol import Predicted, Request, Requests, Served, Tally, predict_once, serve
@@ -40,6 +44,7 @@ __all__ = [
     "Requests",
     "Scorer",
     "Served",
+    "Shown",
     "Tally",
     "check_allowed",
     "column_kinds",

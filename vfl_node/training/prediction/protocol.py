@@ -13,8 +13,8 @@ Leaks: see :func:`~vfl_node.training.prediction.learns.learnt`.
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -22,13 +22,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.data.tables import Table
-from vfl_node.errors import DataError, ProtocolError, UsageError, VflError
+from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.job import Predict
 from vfl_node.progress import Progress, Silent
+from vfl_node.training.prediction.disclosure import Disclosure, Shown, Told, names_of
 from vfl_node.training.prediction.kept import check_allowed
-from vfl_node.training.prediction.sides import Embedder, Positions, Probabilities, Scorer
+from vfl_node.training.prediction.sides import Embedder, Positions, Probabilities, Scorer, Unnamed
 from vfl_node.training.schedule import cut
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
@@ -80,12 +82,17 @@ class Served:
         requests: answered to the own side; 0 at the party that is asked.
         batches: asked for, twice where a conversation broke off and the request came again.
         unnamed: whether they are of rows that are not named.
+        told: different rows of the model that this party has told the peer about, in all services over it.
+        attacks: attack → AUC of this party's own attacks on the embeddings or probabilities that it has sent; empty where
+            none of its rows is synthetic.
     """
 
     rows: int
     requests: int = 0
     batches: int = 0
     unnamed: bool = False
+    told: int = 0
+    attacks: Mapping[str, float | None] = field(default_factory=dict)
 
 
 class Tally(Protocol):
@@ -120,7 +127,9 @@ async def serve(
     requests: Requests | None,
     progress: Progress | None = None,
     *,
+    shown: Shown,
     tally: Tally | None = None,
+    max_attack_auc: float | None = None,
 ) -> Served:
     """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
 
@@ -130,24 +139,28 @@ async def serve(
         side: this party's half.
         requests: at the party that asks; None at the other.
         progress: told of every batch.
+        shown: which rows of the model the peer was told about.
         tally: counts on where an earlier attempt ended.
+        max_attack_auc: the service ends before this party's own attacks on what it sends do better, if a limit is set.
 
     Raises:
-        PolicyError: the training does not let this party ask (``E_PREDICT``).
+        PolicyError: the training does not let this party ask (``E_PREDICT``), or the peer would be told about more rows
+            than this party's owner allows (``E_BUDGET``), or too much (``E_LEAK``).
         ProtocolError: the peer cuts other batches, or asks for what it may not (``E_PREDICT``),
             or sends another shape or step (``E_SHAPE``, ``E_NAN``, ``E_ORDER``).
 
     Cost: 4·d·B bytes a batch, and 8·B (8·K·B) more to a passive asker.
     """
     check_allowed(predict, side.kept.serve)
-    service = _Service(channel, predict, side, progress or Silent(), tally)
+    disclosure = Disclosure(side, shown, max_attack_auc)
+    service = _Service(channel, predict, side, disclosure, progress or Silent(), tally)
     async with channel.phase("predict"):
         await (service.answer() if requests is None else service.ask(requests))
     return service.served
 
 
 async def predict_once(
-    channel: Channel, predict: Predict, side: Embedder | Scorer, progress: Progress | None = None
+    channel: Channel, predict: Predict, side: Embedder | Scorer, progress: Progress | None = None, *, shown: Shown
 ) -> Predicted | None:
     """Predict all rows of a new intersection, in its order; the asker's result, None at the other party.
 
@@ -165,18 +178,20 @@ async def predict_once(
     """
     check_allowed(predict, side.kept.serve)
     progress = progress or Silent()
-    view, wire = side.alignment, _Wire(channel, predict, side)
+    view, wire = side.alignment, _Wire(channel, predict, side, Disclosure(side, shown, None))
     if view.missing or view.missing_at_peer != 0:
         reason = "new records are predicted where both parties have every one: align them by psi"
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)
     batches = [
-        _Batch(positions, number) for number, positions in enumerate(cut(np.arange(len(view)), side.kept.serve.batch_size))
+        _Batch(positions, number, new=True)
+        for number, positions in enumerate(cut(np.arange(len(view)), side.kept.serve.batch_size))
     ]
     found: list[Probabilities] = []
     progress.phase("predict", len(batches), "batches")
     async with channel.phase("predict"):
         for first in range(0, len(batches), AT_ONCE):
             part = batches[first : first + AT_ONCE]
+            failpoints.reach("predict")
             found += await wire.exchange(part)
             progress.advance(len(part))
     if not wire.asks:
@@ -190,10 +205,17 @@ class _Service:
     """One attempt of a service at one party."""
 
     def __init__(
-        self, channel: Channel, predict: Predict, side: Embedder | Scorer, progress: Progress, tally: Tally | None
+        self,
+        channel: Channel,
+        predict: Predict,
+        side: Embedder | Scorer,
+        disclosure: Disclosure,
+        progress: Progress,
+        tally: Tally | None,
     ) -> None:
         self._channel, self._side, self._progress, self._tally = channel, side, progress, tally
-        self._wire = _Wire(channel, predict, side)
+        self._disclosure = disclosure
+        self._wire = _Wire(channel, predict, side, disclosure)
         self.served = (tally.read() if tally else None) or Served(side.kept.serve.batch_size)
         progress.phase("predict", 0, "batches")
 
@@ -206,7 +228,7 @@ class _Service:
         async for request in _coming(self._channel, requests):
             try:
                 wanted = self._wanted(request)
-            except DataError as error:
+            except (DataError, PolicyError) as error:
                 request.fail(error)
                 continue
             found: list[Probabilities] = []
@@ -237,16 +259,33 @@ class _Service:
             self._tally.write(self.served)
 
     async def _exchanged(self, batches: Sequence[_Batch]) -> list[Probabilities]:
-        found = await self._wire.exchange(batches)
+        failpoints.reach("predict")
+        try:
+            found = await self._wire.exchange(batches)
+        finally:
+            self._audited()
         self._progress.advance(len(batches))
         return found
 
+    def _audited(self) -> None:
+        """Show what was told, also by a service that ends for it."""
+        told, found = self._disclosure.told, self._disclosure.judged
+        if (told, found.attacks) != (self.served.told, self.served.attacks):
+            self.served.told, self.served.attacks = told, found.attacks
+            self._count()
+            self._progress.note(attacks=found.attacks, judged=found.judged)
+
     def _wanted(self, request: Request) -> _Wanted:
-        """What to ask for. Raises DataError (``E_UNKNOWN_ID``, ``E_COLUMN``)."""
+        """What to ask for.
+
+        Raises:
+            DataError: it cannot be (``E_UNKNOWN_ID``, ``E_COLUMN``).
+            PolicyError: its embeddings would be of more rows than this party's owner allows (``E_BUDGET``).
+        """
         side = self._side
         if self.served.unnamed and isinstance(side, Embedder):
             hidden = side.unnamed(request.table)
-            return _Wanted([_Batch(None, number, hidden.embedding) for number in range(hidden.count)], hidden.places)
+            return _Wanted([_Batch(None, number, hidden) for number in range(hidden.count)], hidden.places)
         positions = side.positions(request.table.ids)
         unknown = np.flatnonzero(positions == NOT_MINE)
         if len(unknown):
@@ -257,7 +296,10 @@ class _Service:
                 hint="leave them out, or predict new records: vfl-node predict --align",
             )
         numbers, places = side.batches.find(positions)
-        return _Wanted([self._named(number) for number in numbers.tolist()], places)
+        wanted = _Wanted([self._named(number) for number in numbers.tolist()], places)
+        if isinstance(side, Embedder) and wanted.batches:
+            self._disclosure.check(np.concatenate([batch.positions for batch in wanted.batches if batch.positions is not None]))
+        return wanted
 
     def _asked(self, ask: prediction_pb2.PredictionAsk) -> list[_Batch]:
         """The batches that the peer asks for.
@@ -287,12 +329,21 @@ class _Batch:
     Attributes:
         positions: where they are shared, int64[B]; None where they are not named.
         number: of the batch.
-        embedding: of one that is not named, at the passive party that asks: its number → float32[B, d].
+        hidden: of one that is not named, at the passive party that asks: the rows in it.
+        new: whether the positions are those of a new alignment, not of the model's.
     """
 
     positions: Positions | None
     number: int
-    embedding: Callable[[int], Tensor] | None = None
+    hidden: Unnamed | None = None
+    new: bool = False
+
+    def told(self, side: Embedder | Scorer, sent: Tensor, embedding: Tensor) -> Told:
+        """What leaves of it: ``sent``, of the rows of ``embedding``."""
+        if self.positions is None:
+            synthetic = self.hidden.synthetic(self.number) if self.hidden else np.zeros(len(sent), dtype=np.bool_)
+            return Told(names_of(embedding), sent, synthetic)
+        return Told(names_of(embedding) if self.new else self.positions, sent, ~side.alignment.owned[self.positions])
 
 
 @dataclass(frozen=True)
@@ -310,25 +361,36 @@ class _Wire:
         asks: whether this party does.
     """
 
-    def __init__(self, channel: Channel, predict: Predict, side: Embedder | Scorer) -> None:
-        self._channel, self._side = channel, side
+    def __init__(self, channel: Channel, predict: Predict, side: Embedder | Scorer, disclosure: Disclosure) -> None:
+        self._channel, self._side, self._disclosure = channel, side, disclosure
         self._to_passive = predict.to == "passive"
         self.asks = isinstance(side, Embedder) == self._to_passive
         self._classes = () if side.kept.train.classes == 2 else (side.kept.train.classes,)
         self._step = 0
 
     async def exchange(self, batches: Sequence[_Batch]) -> list[Probabilities]:
-        """The probabilities of each of ``batches`` at the asker, nothing at the other."""
+        """The probabilities of each of ``batches`` at the asker, nothing at the other.
+
+        Raises:
+            PolicyError: as :meth:`Disclosure.leaves`; nothing of ``batches`` has left then.
+            ProtocolError: the peer sends another shape or step.
+        """
         first, self._step = self._step, self._step + len(batches)
-        if isinstance(self._side, Embedder):
-            for step, batch in enumerate(batches, start=first):
-                embedding = codec.encode(_embedding(self._side, batch))
-                await self._channel.send(training_pb2.Embedding(step=step, tensor=embedding))
+        side = self._side
+        if isinstance(side, Embedder):
+            embeddings = [_embedding(side, batch) for batch in batches]
+            self._disclosure.leaves([batch.told(side, h, h) for batch, h in zip(batches, embeddings, strict=True)])
+            for step, embedding in enumerate(embeddings, start=first):
+                await self._channel.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
             told = range(first, self._step) if self._to_passive else ()
             return [await self._received(step, batch) for step, batch in zip(told, batches, strict=False)]
-        made = [await self._scored(self._side, step, batch) for step, batch in enumerate(batches, start=first)]
+        embeddings = [await self._embedding(side, step, batch) for step, batch in enumerate(batches, start=first)]
+        made = [self._scored(side, batch, embedding) for batch, embedding in zip(batches, embeddings, strict=True)]
         if not self._to_passive:
             return made
+        self._disclosure.leaves(
+            [batch.told(side, torch.from_numpy(p), h) for batch, p, h in zip(batches, made, embeddings, strict=True)]
+        )
         for step, probabilities in enumerate(made, start=first):
             await self._channel.send(prediction_pb2.Probabilities(step=step, values=probabilities.astype(EXACT).tobytes()))
         return []
@@ -337,10 +399,12 @@ class _Wire:
         """Probabilities of batches one behind the other, float64[n] or float64[n, K]."""
         return np.concatenate([np.empty((0, *self._classes)), *found])
 
-    async def _scored(self, side: Scorer, step: int, batch: _Batch) -> Probabilities:
+    async def _embedding(self, side: Scorer, step: int, batch: _Batch) -> Tensor:
         message = await self._channel.receive(training_pb2.Embedding)
         self._check(message.step, step)
-        embedding = codec.decode(message.tensor, dtype=torch.float32, shape=(self._rows(batch), side.cut_width))
+        return codec.decode(message.tensor, dtype=torch.float32, shape=(self._rows(batch), side.cut_width))
+
+    def _scored(self, side: Scorer, batch: _Batch, embedding: Tensor) -> Probabilities:
         if batch.positions is None:
             return side.probability_unnamed(embedding)
         return (side.probability if self._to_passive else side.expected)(batch.positions, embedding)
@@ -367,8 +431,8 @@ class _Wire:
 def _embedding(side: Embedder, batch: _Batch) -> Tensor:
     if batch.positions is not None:
         return side.shared(batch.positions)
-    assert batch.embedding is not None
-    return batch.embedding(batch.number)
+    assert batch.hidden is not None
+    return batch.hidden.embedding(batch.number)
 
 
 async def _coming(channel: Channel, requests: Requests) -> AsyncIterator[Request]:

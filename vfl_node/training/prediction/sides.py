@@ -19,6 +19,7 @@ from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
+from vfl_node.job import SERVED_FEATURES
 from vfl_node.models import MODELS
 from vfl_node.training.halves import classifier, local_rate
 from vfl_node.training.learner import Inputs, under
@@ -102,7 +103,18 @@ class Embedder(Side):
         # A drawn embedding is that of its own batch in those, too, that it fills up: another one would tell it by the change.
         numbers, places = self.batches.find(positions)
         drawn = [self._with_drawn(number, self._substitute) for number in numbers.tolist()]
+        if len(numbers) == 1:  # not filled up by the next batch: as much work as one that is
+            self._with_drawn((int(numbers[0]) + 1) % len(self.batches), self._substitute)
         return torch.cat(drawn)[torch.from_numpy(places)]
+
+    def some(self, most: int) -> Positions:
+        """At most ``most`` different shared positions, those of whole batches in a random order."""
+        found = np.empty(0, dtype=np.int64)
+        for number in self.draws.derive("audit of predictions").permutation(len(self.batches)).tolist():
+            if len(found) >= most:
+                break
+            found = np.union1d(found, self.batches.positions(number))
+        return found[:most]
 
     def _with_drawn(self, number: int, substitute: Substitute) -> Tensor:
         """Embedding float32[B, d] of batch ``number``; rows that are not this party's own are drawn."""
@@ -120,7 +132,7 @@ class Embedder(Side):
 
         A known row with the columns of training is sent as the whole agreed batch it belongs to:
         the active party may recognise it from training, but never sees it in other company. The
-        others are mixed with made-up rows (``interpolated``), new ones for each table and the
+        others are mixed with made-up rows (:data:`~vfl_node.job.SERVED_FEATURES`), new ones for each table and the
         same for the same one: filler that came again would be known by it.
 
         Raises:
@@ -137,16 +149,24 @@ class Embedder(Side):
         randomness = self.draws.derive(f"unnamed/{table.digest().hex()}")
         order = randomness.derive("order").permutation(total)
         places[~known] = len(numbers) * size + np.argsort(order)[: len(new)]
+        made_up = order >= len(new)
         mixed = Inputs(self._filled_up(new, total, randomness).take(order), np.arange(total), self.device)
 
-        def embedding(number: int) -> Tensor:
-            if number < len(numbers):
-                return self.shared(self.batches.positions(int(numbers[number])))
-            start = (number - len(numbers)) * size
+        def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
+            known = number < len(numbers)
+            agreed = self.shared(self.batches.positions(int(numbers[number]) if known else 0))
+            rows = (np.arange(size) + max(number - len(numbers), 0) * size) % max(total, 1)
             with torch.no_grad():
-                return self._bottom(*mixed.at(np.arange(start, start + size)))
+                made = self._bottom(*(mixed if total else self.inputs).at(rows))
+            return agreed if known else made
 
-        return Unnamed(len(numbers) + total // size, embedding, places)
+        def synthetic(number: int) -> NDArray[np.bool_]:
+            if number < len(numbers):
+                return ~self.alignment.owned[self.batches.positions(int(numbers[number]))]
+            start = (number - len(numbers)) * size
+            return np.asarray(made_up[start : start + size])
+
+        return Unnamed(len(numbers) + total // size, embedding, synthetic, places)
 
     @cached_property
     def _own(self) -> Features:
@@ -163,7 +183,7 @@ class Embedder(Side):
 
     @cached_property
     def _makes_up(self) -> Rows:
-        return MADE["interpolated"](self._own, self.draws.derive("unnamed"))
+        return MADE[SERVED_FEATURES](self._own, self.draws.derive("unnamed"))
 
 
 @dataclass(frozen=True)
@@ -173,11 +193,13 @@ class Unnamed:
     Attributes:
         count: how many.
         embedding: number of a batch → its embedding, float32[B, d].
+        synthetic: likewise → bool[B], which of its rows are filler.
         places: int64[n], where each row of the request stands in the batches, one behind the other.
     """
 
     count: int
     embedding: Callable[[int], Tensor]
+    synthetic: Callable[[int], NDArray[np.bool_]]
     places: Positions
 
 

@@ -3,7 +3,7 @@
 ::
 
     sampling                       a whole own row
-    interpolated, jittered, naive  a row made up from own rows             encoded columns
+    smoothed, naive                a row made up from own rows             encoded columns
     gaussian, random               an embedding; sampling below it         the cut layer
     none                           nothing: every shared row is owned
 
@@ -15,8 +15,8 @@ on; rows are therefore made up in the scaling of the party's whole table, which 
 changes, and then encoded as the repeat encodes real ones. Embeddings are drawn anew in each
 step: one that stayed where the model moves would be told as well.
 
-Source: Song et al. 2021, sections 3.2 and 4.2; the fixed draw and the two strategies of rows
-that are near real ones are ours.
+Source: Song et al. 2021, sections 3.2 and 4.2; the fixed draw and ``smoothed``
+are ours.
 """
 
 from __future__ import annotations
@@ -33,19 +33,17 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.training.missing.features.embeddings import Substitute
 from vfl_node.training.missing.features.gaussian import Gaussian
-from vfl_node.training.missing.features.interpolated import Interpolated
-from vfl_node.training.missing.features.jittered import Jittered
 from vfl_node.training.missing.features.naive import Naive
 from vfl_node.training.missing.features.random import Random
 from vfl_node.training.missing.features.rows import Rows
 from vfl_node.training.missing.features.sampling import sampling
+from vfl_node.training.missing.features.smoothed import Smoothed
 
 __all__ = ["EMBEDDINGS", "MADE", "Rows", "Substitute", "stand_in"]
 
 MADE: dict[str, Callable[[Features, Randomness], Rows]] = {
-    "interpolated": Interpolated,
-    "jittered": Jittered,
     "naive": Naive,
+    "smoothed": Smoothed,
 }
 """Strategies that make up rows, called with the own rows and the party's randomness."""
 

@@ -40,5 +40,5 @@ class Substitute(Protocol):
 
 def noise(randomness: Randomness, label: str, like: Tensor) -> Tensor:
     """Standard normal, float32, of the shape and on the device of ``like``; drawn on the CPU."""
-    generator = randomness.derive(f"synthetic embeddings/{label}").torch()
-    return torch.randn(like.shape, generator=generator, dtype=torch.float32).to(like.device)
+    drawn = randomness.derive(f"synthetic embeddings/{label}").normal(tuple(like.shape))
+    return torch.from_numpy(drawn).to(like.device)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Features
-from vfl_node.training.missing.features.rows import few_valued, uniform
+from vfl_node.training.missing.features.rows import few_valued
 
 
 class Naive:
@@ -31,7 +31,7 @@ class Naive:
     def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
         """As :meth:`Rows.__call__`; of ``sources`` only the number counts."""
         rows = len(sources)
-        cells = uniform((rows, len(self._numeric) + len(self._codes)), randomness)
+        cells = randomness.uniform((rows, len(self._numeric) + len(self._codes)))
         numeric = np.empty((rows, len(self._numeric)), dtype=np.float32)
         for index, column in enumerate(self._numeric):
             numeric[:, index] = column(cells[:, index])

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Features
 
-NEAR = 5
 LEAF = 1024
 
 
-def near(features: Features, randomness: Randomness) -> NDArray[np.int64]:
+def near(features: Features, randomness: Randomness, wanted: int) -> NDArray[np.int32]:
     """The nearest rows that differ from each row.
 
     The distance is Euclidean, a category that differs counting like one standard deviation
@@ -25,9 +24,10 @@ def near(features: Features, randomness: Randomness) -> NDArray[np.int64]:
     Args:
         features: n rows, one at least.
         randomness: of this alone.
+        wanted: of each row, fewer than 512.
 
     Returns:
-        int64[n, k], nearest first, k = 5 or as many as there are; where all rows are alike, the
+        int32[n, k], nearest first, k = ``wanted`` or as many as there are; where all rows are alike, the
         row itself, k = 1.
 
     Cost: at most n · 1,024 · columns multiplications.
@@ -38,10 +38,10 @@ def near(features: Features, randomness: Randomness) -> NDArray[np.int64]:
     distinct = order[np.sort(first)]
     place = np.empty(len(features), dtype=np.int64)  # of each row's like among the distinct ones
     place[order] = np.argsort(np.argsort(first))[index]
-    count = min(NEAR, len(distinct) - 1)
+    count = min(wanted, len(distinct) - 1)
     if count == 0:
-        return np.arange(len(features))[:, None]
-    rows = np.empty((len(distinct), count), dtype=np.int64)
+        return np.arange(len(features), dtype=np.int32)[:, None]
+    rows = np.empty((len(distinct), count), dtype=np.int32)
     for part in _parts(features.numeric[distinct], np.arange(len(distinct))):
         distance = _distances(features.take(distinct[part]))
         nearest = np.argpartition(distance, count - 1, axis=1)[:, :count]

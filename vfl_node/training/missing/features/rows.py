@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Protocol
 
 import numpy as np
@@ -49,9 +48,3 @@ def atoms(numeric: NDArray[np.float32]) -> NDArray[np.bool_]:
         common = (counts >= max(2, COMMON * len(values))) | (distinct == 0)
         found[:, column] = few_valued(values) | common[index]
     return found
-
-
-def uniform(shape: tuple[int, ...], randomness: Randomness) -> NDArray[np.float64]:
-    """Numbers in 0 … 1, 1 excluded; multiples of 2⁻⁵³."""
-    words = randomness.uint64(math.prod(shape)).reshape(shape)
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

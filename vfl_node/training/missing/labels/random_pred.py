@@ -6,7 +6,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.training.missing.labels.strategy import Known, Step
@@ -37,15 +36,10 @@ class RandomPred:
         seen = step.seen.detach().double().cpu().numpy()
         binary = seen.ndim == 1
         bounds = 1 - seen[:, None] if binary else np.cumsum(seen, axis=1)[:, :-1]  # (B, K−1), upper ends of the classes
-        uniform = _uniform(self._randomness.derive(f"step/{step.number}").uint64(len(seen) * self._draws))
+        uniform = self._randomness.derive(f"step/{step.number}").uniform((self._draws, len(seen), 1))
         shares = np.zeros((len(seen), bounds.shape[1] + 1), dtype=np.float32)  # (B, K)
         rows = np.arange(len(seen))
-        for draw in uniform.reshape(self._draws, len(seen), 1):
+        for draw in uniform:
             shares[rows, (draw >= bounds).sum(axis=1)] += 1
         shares /= self._draws
         return torch.from_numpy(shares[:, 1] if binary else shares).to(step.real.device)
-
-
-def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1) of 53 bits."""
-    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53

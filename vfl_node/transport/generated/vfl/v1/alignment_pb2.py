@@ -24,17 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16vfl/v1/alignment.proto\x12\x06vfl.v1\"B\n\x07SetSize\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\x0c\n\x04mark\x18\x02 \x01(\x0c\x12\x1a\n\x04held\x18\x03 \x03(\x0b\x32\x0c.vfl.v1.Held\"\"\n\x04Held\x12\x0c\n\x04list\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\"/\n\x0bObfuscation\x12\r\n\x05\x61gain\x18\x01 \x01(\x08\x12\x11\n\tsame_size\x18\x02 \x01(\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16vfl/v1/alignment.proto\x12\x06vfl.v1\"(\n\nRemembered\x12\x0c\n\x04mark\x18\x01 \x01(\x0c\x12\x0c\n\x04seen\x18\x02 \x01(\x04\"C\n\x07SetSize\x12\r\n\x05\x63ount\x18\x01 \x01(\x04\x12\r\n\x05\x62\x65gun\x18\x02 \x01(\x04\x12\x1a\n\x04held\x18\x03 \x03(\x0b\x32\x0c.vfl.v1.Held\"\"\n\x04Held\x12\x0c\n\x04list\x18\x01 \x01(\t\x12\x0c\n\x04rows\x18\x02 \x01(\x04\"/\n\x0bObfuscation\x12\r\n\x05\x61gain\x18\x01 \x01(\x08\x12\x11\n\tsame_size\x18\x02 \x01(\x08\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'vfl.v1.alignment_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SETSIZE']._serialized_start=34
-  _globals['_SETSIZE']._serialized_end=100
-  _globals['_HELD']._serialized_start=102
-  _globals['_HELD']._serialized_end=136
-  _globals['_OBFUSCATION']._serialized_start=138
-  _globals['_OBFUSCATION']._serialized_end=185
+  _globals['_REMEMBERED']._serialized_start=34
+  _globals['_REMEMBERED']._serialized_end=74
+  _globals['_SETSIZE']._serialized_start=76
+  _globals['_SETSIZE']._serialized_end=143
+  _globals['_HELD']._serialized_start=145
+  _globals['_HELD']._serialized_end=179
+  _globals['_OBFUSCATION']._serialized_start=181
+  _globals['_OBFUSCATION']._serialized_end=228
 # @@protoc_insertion_point(module_scope)

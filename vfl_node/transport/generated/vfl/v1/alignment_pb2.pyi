@@ -6,15 +6,23 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class SetSize(_message.Message):
-    __slots__ = ("count", "mark", "held")
-    COUNT_FIELD_NUMBER: _ClassVar[int]
+class Remembered(_message.Message):
+    __slots__ = ("mark", "seen")
     MARK_FIELD_NUMBER: _ClassVar[int]
+    SEEN_FIELD_NUMBER: _ClassVar[int]
+    mark: bytes
+    seen: int
+    def __init__(self, mark: _Optional[bytes] = ..., seen: _Optional[int] = ...) -> None: ...
+
+class SetSize(_message.Message):
+    __slots__ = ("count", "begun", "held")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     count: int
-    mark: bytes
+    begun: int
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, count: _Optional[int] = ..., mark: _Optional[bytes] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    def __init__(self, count: _Optional[int] = ..., begun: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("list", "rows")

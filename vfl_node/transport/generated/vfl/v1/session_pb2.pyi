@@ -33,36 +33,46 @@ class Hello(_message.Message):
     def __init__(self, party: _Optional[str] = ..., role: _Optional[str] = ..., protocol_version: _Optional[int] = ..., software_version: _Optional[str] = ...) -> None: ...
 
 class Offer(_message.Message):
-    __slots__ = ("job_id", "submitter", "job_json")
+    __slots__ = ("job_id", "submitter", "job_json", "ready")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     SUBMITTER_FIELD_NUMBER: _ClassVar[int]
     JOB_JSON_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     submitter: str
     job_json: str
-    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ...) -> None: ...
+    ready: bool
+    def __init__(self, job_id: _Optional[str] = ..., submitter: _Optional[str] = ..., job_json: _Optional[str] = ..., ready: bool = ...) -> None: ...
 
 class OfferReply(_message.Message):
-    __slots__ = ("job_id", "accepted", "code", "reason")
+    __slots__ = ("job_id", "accepted", "code", "reason", "waits")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    WAITS_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     accepted: bool
     code: str
     reason: str
-    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    waits: bool
+    def __init__(self, job_id: _Optional[str] = ..., accepted: bool = ..., code: _Optional[str] = ..., reason: _Optional[str] = ..., waits: bool = ...) -> None: ...
 
 class Cancel(_message.Message):
-    __slots__ = ("job_id",)
+    __slots__ = ("job_id", "failed", "reason")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     job_id: str
-    def __init__(self, job_id: _Optional[str] = ...) -> None: ...
+    failed: bool
+    reason: str
+    def __init__(self, job_id: _Optional[str] = ..., failed: bool = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Beat(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("progress",)
+    PROGRESS_FIELD_NUMBER: _ClassVar[int]
+    progress: int
+    def __init__(self, progress: _Optional[int] = ...) -> None: ...
 
 class Frame(_message.Message):
     __slots__ = ("job_id", "attempt", "phase", "sequence", "type", "body")

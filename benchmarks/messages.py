@@ -1,0 +1,355 @@
+"""Who sends whom which message, and what it tells: the tables of docs/privacy.md and docs/messages.md.
+
+    python -m benchmarks.messages             runs one small job of each kind, records it and writes both, about a minute
+    python -m benchmarks.messages --as-is     writes them from what was recorded before
+
+What a message tells stands in proto/messages.yaml, what a field holds beside it in proto/vfl/v1/*.proto. What the jobs
+sent is kept in proto/recorded.json; tests/test_messages.py compares the three.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import logging
+import re
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import structlog
+import yaml
+
+from vfl_node.configuration import parse
+from vfl_node.job import Job
+from vfl_node.node import peers
+from vfl_node.node.service import Node
+from vfl_node.node.simulation import simulate
+from vfl_node.settings import Settings
+from vfl_node.transport.streams import LinkStream, StreamPipe
+
+ROOT = Path(__file__).parents[1]
+PROTOS, SPEC, RECORDED = ROOT / "proto/vfl/v1", ROOT / "proto/messages.yaml", ROOT / "proto/recorded.json"
+PRIVACY, MESSAGES = ROOT / "docs/privacy.md", ROOT / "docs/messages.md"
+BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/messages.py: end -->\n"
+
+ROLES = {"clinic": "active", "lab": "passive", "hub": "coordinator"}
+OTHER = {"active": "passive", "passive": "active"}
+LOGISTIC = "align: {protocol: psi}\nevaluate: {test_fraction: 0}\ntrain: {algorithm: logistic, iterations: 1, key_bits: 2048"
+SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
+
+KINDS = {
+    "psu": "align: {protocol: psu}",
+    "psi": "align: {protocol: psi}",
+    "apsi": "align: {protocol: apsi, obfuscation: {fraction: 0.9}}",
+    "split": SPLIT + "evaluate: {share_with_passive: true}",
+    "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
+    "logistic, two-party": LOGISTIC + "}",
+    "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",
+    "logistic, coordinator": LOGISTIC + ", flow: coordinator, loss: taylor}",
+    "logistic, labels at the passive party": LOGISTIC + ", flow: coordinator, loss: taylor, labels: passive}",
+}
+"""Kind of job → what it says beside its parties. Nodes run the others: predictions, jobs that fail."""
+
+Seen = set[tuple[str, str, str, str]]
+"""Phase, message, sender's and receiver's role."""
+
+
+# What the protos say.
+
+
+@dataclass
+class Message:
+    """A message of the protos: the comment before it, and for each field the one beside it."""
+
+    name: str
+    comment: str
+    fields: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Name → (type, comment)."""
+
+
+def messages(folder: Path = PROTOS) -> dict[str, Message]:
+    """All messages of the protos, in the order of files and lines; of services nothing."""
+    found: dict[str, Message] = {}
+    for path in sorted(folder.glob("*.proto")):
+        comment, message = [], None
+        for line in path.read_text().splitlines():
+            code, _, said = (part.strip() for part in line.partition("//"))
+            if not code:
+                comment = [*comment, said] if said else []
+            elif begins := re.match(r"message (\w+) \{(\})?", code):
+                message = found[begins[1]] = Message(begins[1], " ".join(comment))
+                comment = []
+            elif message and (of := re.match(r"(repeated )?([\w.]+) (\w+) = \d+;", code)):
+                message.fields[of[3]] = (of[1] or "") + of[2], " ".join([*comment, said]).strip()
+                comment = []
+    return found
+
+
+# What the table says.
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of proto/messages.yaml."""
+
+    phase: str
+    messages: tuple[str, ...]
+    to: tuple[str, ...]
+    content: str
+    tells: str
+    jobs: tuple[str, ...] = ()
+    """Kinds of job, by the beginnings of their names; all by default."""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Row:
+        words = {name: value for name, value in given.items() if isinstance(value, str)}
+        return cls(**words, **{name: tuple(given[name]) for name in given.keys() - words})
+
+    def covers(self, kind: str, seen: tuple[str, str, str, str]) -> bool:
+        phase, message, _, to = seen
+        right = not self.jobs or kind.startswith(self.jobs)
+        return right and self.phase in (phase, "any") and message in self.messages and to in self.to
+
+
+def rows() -> list[Row]:
+    return [Row.of(given) for given in yaml.safe_load(SPEC.read_text())["rows"]]
+
+
+def within() -> dict[str, list[str]]:
+    """Message that only stands in others → these."""
+    return yaml.safe_load(SPEC.read_text())["within"]
+
+
+def privacy_table(of: Iterable[Row]) -> str:
+    lines = ["| phase | message | receiver | content | what it learns |", "|---|---|---|---|---|"]
+    for row in of:
+        jobs = f" ({'; '.join(row.jobs)})" if row.jobs else ""
+        to = (
+            "all"
+            if set(row.to) == set(ROLES.values())
+            else "both"
+            if set(row.to) == {"active", "passive"}
+            else ", ".join(row.to)
+        )
+        names = ", ".join(f"`{name}`" for name in row.messages)
+        lines.append(f"| {row.phase} | {names}{jobs} | {to} | {row.content} | {row.tells} |")
+    return "\n".join(lines).replace("|I|", r"\|I\|") + "\n"
+
+
+def message_page(of: Mapping[str, Message], recorded: Mapping[str, list[list[str]]]) -> str:
+    """docs/messages.md."""
+    sent: dict[str, dict[tuple[str, str], None]] = defaultdict(dict)
+    for entries in recorded.values():
+        for _, message, sender, to in entries:
+            sent[message][sender, to] = None
+    text = [
+        "# Messages, field by field",
+        "",
+        "Written by `make docs` from proto/vfl/v1, proto/messages.yaml and one recorded job of each kind "
+        f"({'; '.join(recorded)}). What each message tells is the table of [privacy.md](privacy.md#who-sees-what).",
+    ]
+    inside = within()
+    for message in of.values():
+        if message.name not in sent and message.name not in inside:
+            raise SystemExit(f"no recorded job sends {message.name}, nor stands it within another (proto/messages.yaml)")
+        ways = sorted(f"{sender} → {to}" for sender, to in sent[message.name])
+        where = f"Sent {', '.join(ways)}." if ways else f"Within {', '.join(f'`{name}`' for name in inside[message.name])}."
+        text += ["", f"## {message.name}", "", f"{message.comment}{' ' if message.comment else ''}{where}"]
+        if message.fields:
+            text += ["", "| field | type | what it is |", "|---|---|---|"]
+            text += [
+                f"| `{name}` | {kind} | {said.replace('|', chr(92) + '|')} |" for name, (kind, said) in message.fields.items()
+            ]
+    return "\n".join(text) + "\n"
+
+
+def written() -> dict[Path, str]:
+    """What both documents should be."""
+    head, _, rest = PRIVACY.read_text().partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    recorded = json.loads(RECORDED.read_text())
+    return {
+        PRIVACY: head + BEGIN + privacy_table(rows()) + END + tail,
+        MESSAGES: message_page(messages(), recorded),
+    }
+
+
+# What jobs send.
+
+
+def record() -> dict[str, Seen]:
+    """One small job of each kind → what it sent. About a minute."""
+    found: dict[str, Seen] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        for kind, text in KINDS.items():
+            tables = _tables(folder, passive_labels="labels: passive" in text, times=10 if kind == "matched" else 1)
+            found[kind] = _simulated(text, tables, folder / "out")
+        found |= _of_nodes(_tables(folder), folder)
+    return found
+
+
+def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
+    hub = ", coordinator: hub" if "coordinator" in text else ""
+    job = parse(f"name: recorded\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
+    seen: Seen = set()
+
+    def listen(name: str, channel: Any) -> Any:
+        put = channel._pipe.put
+
+        async def heard(frame: Any) -> None:
+            seen.update(_seen(frame, ROLES[name], ROLES[channel.peer]))
+            await put(frame)
+
+        channel._pipe.put = heard
+        return channel
+
+    simulate(job, tables, out, wrap=listen)
+    return seen
+
+
+def _seen(frame: Any, sender: str, to: str) -> Seen:
+    """One frame, and the message in it; signs of life come when work takes long, and are those of the link."""
+    if frame.type.endswith(".Beat"):
+        return set()
+    return {("any", "Frame", sender, to), (frame.phase, frame.type.rpartition(".")[2], sender, to)}
+
+
+def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
+    """Predictions and failing jobs by two nodes in this process, and the standing link's messages."""
+    found: dict[str, Seen] = defaultdict(set)
+    kinds: dict[str, str] = {}
+    put, send = StreamPipe.put, LinkStream.send
+
+    async def heard(self: StreamPipe, frame: Any) -> None:
+        role = ROLES[self.peer]
+        found[frame.job_id].update(_seen(frame, OTHER[role], role))
+        await put(self, frame)
+
+    def noticed(self: LinkStream, notice: Any) -> None:
+        role = ROLES[self.peer]
+        name = type(getattr(notice, notice.WhichOneof("body"))).__name__
+        found["two nodes"] |= {("link", of, OTHER[role], role) for of in (name, "Notice")}
+        send(self, notice)
+
+    beat = peers.BEAT_S
+    StreamPipe.put, LinkStream.send, peers.BEAT_S = heard, noticed, 0.05  # type: ignore[method-assign]
+    lab = _node("lab", tables, folder, listen="127.0.0.1:0", peers={"clinic": {}})
+    clinic = _node("clinic", tables, folder, peers={"lab": {"address": lab.start()}})
+    try:
+        clinic.start()
+        text = "name: recorded\nparties: {active: clinic, passive: lab}\n"
+        for node in (clinic, lab):
+            endless = clinic.submit(text + "train: {bottom: [4], top: [4], epochs: 100000}\n")["id"]
+            kinds[endless] = "cancelled"
+            _until(lambda endless=endless: (lab.job(endless) or {"phase": ""})["phase"] == "train")
+            node.cancel(endless)
+        model = clinic.submit(text + SPLIT + "serve: {to: both, batch_size: 16}\n")["id"]
+        kinds[model] = "split, kept for predictions"
+        for node in (clinic, lab):
+            _until(lambda node=node: (node.job(model) or {"state": ""})["state"] == "done")
+        for node, name in ((clinic, "clinic"), (lab, "lab")):
+            asked = node.predict(model, _ids(tables[name]))
+            _until(asked.ready)
+        fails = clinic.submit(text + SPLIT)["id"]
+        kinds[fails] = "stopped by limits"  # the fourth training
+        for node in (clinic, lab):
+            _until(lambda node=node: (node.job(fails) or {"state": ""})["state"] == "failed")
+        new = clinic.predict_new(model, tables["clinic"].read_bytes())["id"]
+        _until(lambda: (clinic.job(new) or {})["state"] == "done")
+        kinds[new] = "predictions of new records"
+        for node, role in ((clinic, "active"), (lab, "passive")):
+            known = {"rows": "known", "to": role}.items()
+            (service,) = (view["id"] for view in node.jobs() if known <= (view["predict"] or {}).items())
+            kinds[service] = "predictions"
+            node.cancel(service)
+            for each in (clinic, lab):
+                _until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
+    finally:
+        StreamPipe.put, LinkStream.send, peers.BEAT_S = put, send, beat  # type: ignore[method-assign]
+        clinic.stop()
+        lab.stop()
+    merged: dict[str, Seen] = defaultdict(set)
+    for job, seen in found.items():
+        merged[kinds.get(job, job)] |= seen
+    del merged["cancelled"]  # what it sends depends on when it was
+    return dict(sorted(merged.items()))
+
+
+def _node(name: str, tables: Mapping[str, Path], folder: Path, **rest: Any) -> Node:
+    other = {"clinic": "lab", "lab": "clinic"}[name]
+    given = {
+        "name": name,
+        "role": ROLES[name],
+        "data": {"path": tables[name]},
+        "insecure_loopback": True,
+        "http": None,
+        "accept_jobs_from": [other],
+        "limits": {"trainings_per_set": 3},
+        "state_dir": folder / f"{name}-state",
+        **rest,
+    }
+    return Node(Settings.model_validate(given))
+
+
+def _until(happened: Any) -> None:
+    for _ in range(6000):
+        if happened():
+            return
+        time.sleep(0.01)
+    raise SystemExit("a recorded job did not end")
+
+
+def _tables(folder: Path, *, passive_labels: bool = False, times: int = 1) -> dict[str, Path]:
+    """Tables of 80 records each, of which both have 60; or so many times as many."""
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(100 * times, 6))
+    labels = (values.sum(axis=1) > 0).astype(int)
+    written = {}
+    for name, records, columns, labelled in (
+        ("clinic", range(80 * times), (0, 1, 2), not passive_labels),
+        ("lab", range(20 * times, 100 * times), (3, 4, 5), passive_labels),
+    ):
+        written[name] = folder / f"{name}.csv"
+        with written[name].open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *(f"c{c}" for c in columns), *(["label"] if labelled else [])])
+            for record in records:
+                writer.writerow([record, *values[record, columns].tolist(), *([labels[record]] if labelled else [])])
+    return written
+
+
+def _ids(table: Path) -> bytes:
+    return "".join(line.split(",")[0] + "\n" for line in table.read_text().splitlines()).encode()
+
+
+def as_json(found: Mapping[str, Seen]) -> str:
+    """proto/recorded.json: one line an entry, in a fixed order."""
+
+    def lines() -> Iterator[str]:
+        for kind, seen in found.items():
+            entries = ",\n".join(f"  {json.dumps(entry)}" for entry in sorted(seen))
+            yield f"{json.dumps(kind)}: [\n{entries}\n ]"
+
+    return "{\n " + ",\n ".join(lines()) + "\n}\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--as-is", action="store_true", help="record nothing anew")
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    if not parser.parse_args().as_is:
+        RECORDED.write_text(as_json(record()))
+    for path, text in written().items():
+        path.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""The modules of this folder import each other, as they do under ``make faults``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "node")]

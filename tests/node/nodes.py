@@ -1,0 +1,231 @@
+"""Federations of two or three real nodes, each a process, as a user starts them."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from vfl_node import failpoints
+from vfl_node.cli import main
+from vfl_node.errors import VflError
+from vfl_node.node.client import Client
+from vfl_node.node.setup import certify, init
+
+Program = Callable[[list[str], Path], Any]
+"""Starts a node with these arguments, which writes to this log; a process, as of :class:`subprocess.Popen`."""
+
+
+FORKS = multiprocessing.get_context("forkserver")
+# What a node imports, what an optimiser imports when it is first made, and this program itself.
+FORKS.set_forkserver_preload(["vfl_node.cli", "vfl_node.node.service", "torch._dynamo", "pytest"])
+
+GENEROUS_S = 240.0
+"""How long anything may take that a test waits for: on a machine that does much else, nothing is late."""
+
+ENDED = ("done", "failed", "cancelled")
+
+TWO = {"clinic": "active", "lab": "passive"}
+THREE = TWO | {"notary": "coordinator"}
+
+
+class Child:
+    """A process forked from one that has imported a node, a tenth of a start's work; as a :class:`subprocess.Popen`."""
+
+    def __init__(self, run: Callable[..., None], *arguments: Any) -> None:
+        self._process = FORKS.Process(target=run, args=arguments, daemon=True)
+        self._process.start()
+        self.kill = self._process.kill
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        self._process.join(timeout)
+        return self.poll()
+
+    def send_signal(self, number: int) -> None:
+        assert self._process.pid
+        os.kill(self._process.pid, number)
+
+
+def command(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``vfl-node`` with ``words``, in a process forked from one that has imported it."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = Path(folder, "out"), Path(folder, "err")
+        child = FORKS.Process(target=_run, args=(list(map(str, words)), dict(os.environ) | environment, said), daemon=True)
+        child.start()
+        child.join(GENEROUS_S)
+        if child.exitcode is None:
+            child.kill()
+            raise AssertionError(f"{words} did not end: {said[1].read_text()[-3000:]}")
+        return subprocess.CompletedProcess(words, child.exitcode, *(path.read_text() for path in said))
+
+
+def _run(words: list[str], environment: dict[str, str], said: tuple[Path, Path]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, path in enumerate((Path(os.devnull), *said)):
+        os.dup2(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), number)
+    sys.argv = ["vfl-node", *words]
+    main()
+
+
+class Federation:
+    """A clinic that listens and a lab that dials, each a process; and a notary, where it has a part, that both dial.
+
+    The processes are forked from one that has imported a node; :meth:`as_users_start_them` has them started by a command.
+
+    Attributes:
+        programs: name → what it runs as a node.
+        failpoints: name → what happens to it, from its next start to the one after (:mod:`vfl_node.failpoints`).
+    """
+
+    def __init__(self, folder: Path, trial: Any, roles: Mapping[str, str] = TWO) -> None:
+        self.folder = folder
+        self.trial = trial
+        self.roles = roles
+        self.processes: dict[str, Any] = {}
+        self.failpoints: dict[str, str] = {}
+        self.programs: dict[str, Program] = dict.fromkeys(roles, self._fork)
+        for name, role in roles.items():
+            init(name, role, folder / name)  # type: ignore[arg-type]
+            self.configure(name, listen=None, **({"data": {"path": str(trial.files[name])}} if name in trial.files else {}))
+        certify([folder / name for name in roles], folder / "authority")
+
+    def configure(self, name: str, **settings: Any) -> Path:
+        path = self.folder / name / "node.yaml"
+        config = (
+            yaml.safe_load(path.read_text())
+            | {"http": "127.0.0.1:0", "peer_wait_s": GENEROUS_S, "quarantine_after": 99}
+            | settings
+        )
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def start(self, name: str, **settings: Any) -> None:
+        path = self.configure(name, **settings)
+        (self.folder / name / "state" / "running.json").unlink(missing_ok=True)
+        arguments = ["--role", self.roles[name], "--config", str(path)]
+        with pytest.MonkeyPatch.context() as patch:  # of what the process inherits
+            patch.setenv(failpoints.VARIABLE, self.failpoints.pop(name, ""))
+            self.processes[name] = self.programs[name](arguments, self.folder / f"{name}.log")
+        limit = time.monotonic() + GENEROUS_S
+        while not (self.folder / name / "state" / "running.json").exists():
+            assert self.processes[name].poll() is None, (self.folder / f"{name}.log").read_text()
+            assert time.monotonic() < limit
+            time.sleep(0.05)
+
+    def start_both(self, **lab: Any) -> None:
+        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}})
+        address = self.running("clinic")["listen"]
+        self.configure("clinic", listen=address)  # found there again after a restart
+        self.start("lab", **({"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]} | lab))
+
+    def start_three(self, **settings: Any) -> None:
+        """The clinic and the lab may submit jobs at the others."""
+        accepted = {"accept_jobs_from": ["clinic", "lab"]}
+        self.start("notary", listen="127.0.0.1:0", peers={"clinic": {}, "lab": {}}, **accepted, **settings)
+        notary = {"notary": {"address": self.running("notary")["listen"]}}
+        self.start("clinic", listen="127.0.0.1:0", peers={"lab": {}} | notary, accept_jobs_from=["lab"], **settings)
+        clinic = {"clinic": {"address": self.running("clinic")["listen"]}}
+        for name in ("notary", "clinic"):
+            self.configure(name, listen=self.running(name)["listen"])  # found there again after a restart
+        self.start("lab", peers=clinic | notary, accept_jobs_from=["clinic"], **settings)
+        self.wait_until(lambda: all(self.connected(name) for name in self.roles))
+
+    def connected(self, name: str) -> bool:
+        """Whether its links with all others are up."""
+        return all(peer["online"] for other, peer in self.client(name).health()["peers"].items() if other in self.roles)
+
+    def running(self, name: str) -> dict[str, Any]:
+        return json.loads((self.folder / name / "state" / "running.json").read_text())
+
+    def client(self, name: str) -> Client:
+        return Client(self.running(name)["http"], (self.folder / name / "state" / "token").read_text())
+
+    def submit(self, text: str = "") -> str:
+        return self.client("clinic").submit(self.trial.job(text).canonical())["id"]
+
+    def view(self, name: str, job_id: str) -> dict[str, Any]:
+        """The job as ``name`` sees it; empty before it has heard of it."""
+        return next((view for view in self.client(name).jobs() if view["id"] == job_id), {})
+
+    def in_training(self, name: str, job_id: str) -> bool:
+        """Whether both are: the active party trains a model alone before, and hears nothing meanwhile."""
+        view = self.view(name, job_id)
+        return bool(view.get("phase") == "train" and view["done"])
+
+    def end(self, name: str, job_id: str) -> dict[str, Any]:
+        return list(self.client(name).watch(job_id))[-1]
+
+    def dies_in(self, name: str, job_id: str, status: int = -signal.SIGKILL) -> None:
+        """Wait until the process of ``name`` has ended with ``status``; a job that ends before it does is at fault."""
+        process, view = self.processes[name], {}
+        ended_at = float("inf")
+        while process.poll() is None:
+            with suppress(VflError, FileNotFoundError):  # of one that ends
+                view = self.view(name, job_id)
+            ended_at = min(ended_at, time.monotonic()) if view.get("state") in ENDED else float("inf")
+            assert time.monotonic() < ended_at + 20, (view, self.log(name)[-3000:])
+            time.sleep(0.05)
+        assert process.poll() == status
+
+    def report(self, name: str, job_id: str) -> dict[str, Any]:
+        return json.loads((self.job_folder(name, job_id) / "artefacts" / "report.json").read_text())
+
+    def job_folder(self, name: str, job_id: str) -> Path:
+        return self.folder / name / "state" / "jobs" / job_id
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def kill(self, name: str, number: int = signal.SIGKILL) -> int:
+        self.processes[name].send_signal(number)
+        status = self.processes[name].wait(GENEROUS_S)
+        assert status is not None, f"{name} did not end at signal {number}"
+        return status
+
+    def end_all(self) -> None:
+        for process in self.processes.values():
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def as_users_start_them(self) -> None:
+        """From now on."""
+        self.programs = dict.fromkeys(self.roles, self.command(sys.executable, "-m", "vfl_node"))
+
+    @staticmethod
+    def _fork(arguments: list[str], log: Path) -> Child:
+        import forked_node
+
+        return Child(forked_node.run, dict(os.environ), arguments, log)
+
+    @staticmethod
+    def command(*words: str) -> Program:
+        def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+            with log.open("ab") as file:
+                return subprocess.Popen([*words, *arguments], stdout=file, stderr=file, stdin=subprocess.DEVNULL)
+
+        return start
+
+    @staticmethod
+    def wait_until(condition: Any, seconds: float = GENEROUS_S) -> None:
+        limit = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < limit, "did not happen in time"
+            time.sleep(0.05)

@@ -1,0 +1,112 @@
+"""What a job takes, who refuses it, and what is set aside for those under way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from vfl_node.data.features import Features
+from vfl_node.errors import PolicyError, StateError
+from vfl_node.job import Job
+from vfl_node.node import budget
+from vfl_node.node.budget import Budget, Shape, check_limits, frame_bytes, need, parameters
+from vfl_node.settings import Limits
+from vfl_node.training.halves.active import classifier
+from vfl_node.training.learner import Inputs
+from vfl_node.transport.bounds import MAX_FRAME_BYTES
+
+MIB = 1 << 20
+TABLE = Shape(rows=1000, numeric=5, cardinalities=(3, 7))
+
+
+def job(train: dict[str, Any] | None, **sections: Any) -> Job:
+    parties = {"active": "clinic", "passive": ["lab"]}
+    return Job.model_validate({"name": "trial", "parties": parties, "train": train, **sections})
+
+
+@pytest.mark.parametrize("model", ["mlp", "wide_deep"])
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("top", [[], [9, 4]])
+def test_weights_are_counted_exactly(model: str, classes: int, top: list[int]) -> None:
+    of = job({"model": model, "classes": classes, "bottom": [11, 6], "active_bottom": [8], "top": top, "embedding_size": 3})
+    features = Features(np.zeros((2, 5), np.float32), np.zeros((2, 2), np.int64), (3, 7))
+    inputs = Inputs(features, np.arange(2), "cpu")  # type: ignore[arg-type]
+    bottom = inputs.bottom(of.train, of.train.bottom)  # type: ignore[arg-type, union-attr]
+    joint = classifier(of.train, inputs, [6 + (of.train.outputs if model == "wide_deep" else 0)])  # type: ignore[arg-type, union-attr]
+    alone = classifier(of.train, inputs, [])  # type: ignore[arg-type]
+    count = [sum(each.numel() for each in module.parameters()) for module in (bottom, joint, alone)]
+    assert parameters(of, "passive", TABLE) == count[0]
+    assert parameters(of, "active", TABLE) == count[1] + count[2]
+
+
+def test_a_network_larger_than_the_owner_allows_is_refused_before_a_table_is_known() -> None:
+    large = job({"bottom": [24_000, 24_000]})
+    with pytest.raises(PolicyError, match=r"576,0\d\d,\d+ weights.* limit is 20,000,000") as caught:
+        check_limits(large, "passive", Limits())
+    assert "limits.max_model_parameters" in caught.value.for_peer
+    check_limits(large, "active", Limits())  # whose own half is small
+    check_limits(job({}), "active", Limits())
+
+
+def test_more_steps_than_the_owner_allows_are_refused() -> None:
+    with pytest.raises(PolicyError, match="training steps"):
+        check_limits(job({"epochs": 100_000}, evaluate={"repeats": 1000}), "passive", Limits())
+    long = job({"epochs": 1000, "batch_size": 1})
+    with pytest.raises(PolicyError, match=r"800,000 training steps.* limit is 500,000"):
+        budget.check_steps(long, 1000, Limits(max_steps=500_000))
+    budget.check_steps(long, 600, Limits(max_steps=500_000))
+
+
+def test_a_message_may_be_as_large_as_the_job_makes_it() -> None:
+    assert frame_bytes(job(None)) == 2 * MIB
+    assert frame_bytes(job({})) == 2 * MIB
+    assert frame_bytes(job({"batch_size": 16384})) == 4 * 16384 * 128 + budget.HEAD_BYTES
+    assert frame_bytes(job({"batch_size": 1_000_000})) == MAX_FRAME_BYTES
+    told = job({"epochs": 100_000}, evaluate={"share_with_passive": True})
+    assert frame_bytes(told) > 9 * MIB
+
+
+@pytest.fixture
+def free(monkeypatch: pytest.MonkeyPatch) -> dict[str, float]:
+    machine = {"free": 1000.0 * MIB, "used": 200 * MIB}
+    monkeypatch.setattr(budget, "free_bytes", lambda: machine["free"])
+    monkeypatch.setattr(budget, "used_bytes", lambda: machine["used"])
+    return machine
+
+
+def test_a_job_that_needs_more_than_is_free_is_refused_with_the_numbers(free: dict[str, float]) -> None:
+    large = job({"bottom": [4000, 4000]})
+    with pytest.raises(StateError) as caught:
+        Budget(Limits()).reserve("job", large, "passive", None)
+    assert caught.value.code == "E_MEMORY"
+    needed = need(large, "passive", Shape()).bytes // MIB
+    assert f"about {needed:,} MiB" in caught.value.message.replace(f"{needed + 1:,}", f"{needed:,}")
+    assert "1,000 MiB are free" in caught.value.message
+    assert "MiB" not in caught.value.for_peer
+    free["free"] = 2000 * MIB
+    Budget(Limits()).reserve("job", large, "passive", None)
+
+
+def test_what_other_jobs_have_reserved_is_not_free_until_they_end(free: dict[str, float]) -> None:
+    large, free["free"] = job({"bottom": [2000, 2000]}), 700 * MIB
+    kept = Budget(Limits())
+    kept.reserve("first", large, "passive", None)
+    kept.reserve("first", large, "passive", None)  # once more: after a restart of the attempt
+    kept.reserve("second", large, "passive", None)
+    with pytest.raises(StateError, match="other jobs have reserved") as caught:
+        kept.reserve("third", large, "passive", None)
+    assert caught.value.code == "E_MEMORY"
+    kept.release("first")
+    kept.release("first")
+    kept.reserve("third", large, "passive", None)
+    taken = need(large, "passive", Shape()).bytes * 2  # by now those two hold what they reserved: it is not free twice
+    free["used"], free["free"] = 200 * MIB + taken, 400 * MIB
+    kept.reserve("fourth", large, "passive", None)
+
+
+def test_the_owner_may_allow_less_than_is_free(free: dict[str, float]) -> None:
+    Budget(Limits(max_memory_mib=100)).reserve("job", job({}), "passive", None)
+    with pytest.raises(StateError, match="20 MiB are free"):
+        Budget(Limits(max_memory_mib=20)).reserve("job", job({}), "passive", None)

@@ -1,0 +1,141 @@
+"""What a node does on the word of a peer: offers of jobs, and their cancellation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import parse
+from vfl_node.errors import PolicyError
+from vfl_node.job import Job
+from vfl_node.node.jobs import MOST_JOB_BYTES, Jobs, Work
+from vfl_node.node.store import Store
+from vfl_node.settings import Settings
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
+
+JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="test")
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A lab that accepts jobs from its two peers, and begins none: ``begun`` says which it would have."""
+    begun: list[str] = []
+    monkeypatch.setattr(Work, "start", lambda work: begun.append(work.record.id))
+    settings = Settings(
+        name="lab",
+        role="passive",
+        peers={"clinic": {"address": "127.0.0.1:1"}, "bank": {"address": "127.0.0.1:1"}},  # type: ignore[dict-item]
+        accept_jobs_from=["clinic", "bank"],  # type: ignore[arg-type]
+        insecure_loopback=True,
+    )
+    store = Store(tmp_path / "state")
+    jobs = Jobs(settings, store)
+    jobs.attach(SimpleNamespace())  # type: ignore[arg-type]
+    yield SimpleNamespace(jobs=jobs, store=store, begun=begun)
+    store.close()
+
+
+def offered(lab: Any, text: str, job_id: str) -> Any:
+    reply = lab.jobs.hear("clinic", Notice(offer=Offer(job_id=job_id, submitter="clinic", job_json=text)))
+    return reply.offer_reply
+
+
+def test_an_offer_of_64_kib_is_read_and_one_byte_more_is_not(lab: Any) -> None:
+    assert MOST_JOB_BYTES == 1 << 16
+    largest = JOB.canonical().ljust(MOST_JOB_BYTES)
+    assert offered(lab, largest, "largest").accepted
+    reply = offered(lab, largest + " ", "larger")
+    assert (reply.accepted, reply.code, reply.reason) == (False, "E_POLICY", "the job's size or id is not usable")
+    assert lab.begun == ["largest"]
+    assert lab.store.get("larger") is None
+
+
+@pytest.mark.parametrize("job_id", ["../x", "/etc/passwd", "C:x", "JOB", "a" * 64, "x\0", ""])
+def test_an_offer_under_an_unusable_id_is_refused(lab: Any, job_id: str) -> None:
+    assert not offered(lab, JOB.canonical(), job_id).accepted
+    assert lab.begun == []
+
+
+@pytest.mark.parametrize(("peer", "state"), [("clinic", "cancelled"), ("bank", "failed")])
+def test_only_a_party_of_a_job_that_waits_to_be_resumed_can_cancel_it(lab: Any, peer: str, state: str) -> None:
+    """One that has no part in it would destroy what the others resume from."""
+    record = lab.store.add(JOB, submitter="clinic")
+    lab.store.job_folder(record).seed()
+    record = lab.store.update(record, state="failed", code="E_PEER_LOST", message="clinic was lost")
+    assert record.resumable
+    lab.jobs.hear(peer, Notice(cancel=Cancel(job_id=record.id)))
+    assert lab.store.get(record.id).state == state
+    assert (lab.store.job_folder(record).path / "seed").exists() == (state == "failed")
+
+
+@pytest.mark.parametrize(
+    ("failed", "state", "said"), [(False, "cancelled", "clinic's owner"), (True, "failed", "clinic stopped: no data")]
+)
+def test_it_is_kept_by_whom_a_job_was_ended_and_how(lab: Any, failed: bool, state: str, said: str) -> None:
+    record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="failed", code="E_PEER_LOST", message="lost")
+    lab.jobs.hear("clinic", Notice(cancel=Cancel(job_id=record.id, failed=failed, reason="no data")))
+    ended = lab.store.get(record.id)
+    assert (ended.state, ended.over) == (state, True)
+    assert said in ended.message
+    reply = offered(lab, JOB.canonical(), record.id)  # another party, which has not heard, asks to go on
+    assert (reply.accepted, reply.code) == (False, "E_JOB_ENDED" if failed else "E_CANCELLED")
+    assert failed or said in reply.reason
+
+
+def test_a_peer_that_comes_back_is_told_what_this_owner_cancelled_and_nothing_else(lab: Any) -> None:
+    told: list[tuple[str, str]] = []
+    lab.jobs.attach(SimpleNamespace(tell=lambda peer, notice: told.append((peer, notice.cancel.job_id))))
+    ours, theirs, third = (lab.store.add(JOB, submitter="clinic") for _ in range(3))
+    lab.store.update(ours, state="cancelled", code="E_CANCELLED", message="cancelled by this node's owner")
+    lab.store.update(theirs, state="cancelled", code="E_CANCELLED", message="clinic's owner cancelled the job")
+    lab.store.update(third, state="failed", code="E_DATA", message="no")
+    for peer in ("clinic", "bank"):
+        lab.jobs._peers.on_up(peer)
+    assert told == [("clinic", ours.id)]  # the bank has no part in it
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Any, allowed: bool) -> None:
+    """Refused when it is offered, before the job has begun, and when it is submitted; the words tell of settings alone."""
+    train = {"train": {"bottom": [4], "epochs": 1}, "evaluate": {"matched": True}, "align": {"protocol": "psu"}}
+    job = Job.model_validate(JOB.model_dump(exclude_unset=True) | train)
+    if allowed:
+        limits = lab.jobs._settings.limits.model_copy(update={"allow_matched": True})
+        lab.jobs._settings = lab.jobs._settings.model_copy(update={"limits": limits})
+    reply = offered(lab, job.canonical(), "counted")
+    assert reply.accepted == allowed
+    assert lab.begun == (["counted"] if allowed else [])
+    if not allowed:
+        assert (reply.code, reply.reason) == ("E_POLICY", "its settings do not allow evaluate.matched")
+        with pytest.raises(PolicyError, match="which this node's settings do not allow") as caught:
+            lab.jobs.submit(job)
+        assert "limits.allow_matched" in caught.value.hint
+
+
+def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A peer that offers and cancels for ever would fill the disk."""
+    limits = lab.jobs._settings.limits.model_copy(update={"jobs_per_peer": 2})
+    monkeypatch.setattr(lab.jobs, "_settings", lab.jobs._settings.model_copy(update={"limits": limits}))
+    lab.store.add(JOB, submitter="bank")
+    for name in ("first", "second"):
+        assert offered(lab, JOB.canonical(), name).accepted
+        lab.store.update(lab.store.get(name), state="cancelled", finished="2000-01-01T00:00:00+00:00")
+    reply = offered(lab, JOB.canonical(), "third")
+    assert (reply.accepted, reply.code, reply.reason) == (False, "E_BUSY", "there are 2 jobs of clinic already")
+    lab.store.prune(days=1, keep=None)
+    assert offered(lab, JOB.canonical(), "third").accepted
+
+
+def test_offers_that_are_refused_again_and_again_fill_no_log(lab: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(200):
+        assert not offered(lab, "{}", f"job-{number % 2}").accepted
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("job refused") == 2
+    for number in range(200):
+        assert not offered(lab, "{}", f"job-{number}").accepted
+    said = capsys.readouterr()
+    assert (said.out + said.err).count("job refused") == 18

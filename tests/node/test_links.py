@@ -1,0 +1,72 @@
+"""The standing link between two nodes: one that falls silent is given up, and what was open with its peer with it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import vfl_node
+from vfl_node.errors import PeerLost
+from vfl_node.node import peers as module
+from vfl_node.node.peers import Peers
+from vfl_node.node.preflight import PROTOCOL_VERSION
+from vfl_node.settings import Settings
+from vfl_node.transport.channel import run
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
+from vfl_node.transport.grpc_channel import Dialer
+
+PATIENT = SimpleNamespace(check=lambda: None, wait=time.sleep)
+HELLO = Notice(
+    hello=Hello(party="lab", role="passive", protocol_version=PROTOCOL_VERSION, software_version=vfl_node.__version__)
+)
+
+
+@pytest.fixture
+def clinic(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The peers of a clinic that beats every 20 ms, and a lab's dialer to it."""
+    monkeypatch.setattr(module, "BEAT_S", 0.02)
+    settings = Settings(
+        name="clinic",
+        role="active",
+        listen="127.0.0.1:0",
+        peers={"lab": {}},  # type: ignore[dict-item]
+        insecure_loopback=True,
+    )
+    peers = Peers(settings, None, lambda *_: None, lambda *_: True)
+    address = peers.start()
+    assert address
+    dialer = Dialer(address, own="lab", peer="clinic", federation=settings.federation, credentials=None)
+    yield SimpleNamespace(peers=peers, dialer=dialer)
+    dialer.close()
+    peers.stop()
+
+
+def wait_until(condition: Any) -> None:
+    limit = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < limit, "did not happen"
+        time.sleep(0.01)
+
+
+def conversation(clinic: Any) -> Any:
+    """The clinic's end, with a lab that has greeted."""
+    clinic.dialer.link().send(HELLO)
+    wait_until(lambda: clinic.peers.online("lab"))
+    threading.Thread(target=clinic.dialer.converse, args=["job-1"], daemon=True).start()
+    return clinic.peers.conversation("lab", "job-1", waiting=PATIENT, deadline=time.monotonic() + 240)
+
+
+def test_a_peer_that_falls_silent_is_lost_with_its_conversations(clinic: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its machine acknowledges, its process answers pings, and no thread of it says anything."""
+    assert module.SILENCE_S <= 15
+    pipe = conversation(clinic)
+    monkeypatch.setattr(module, "SILENCE_S", 0.2)
+    with pytest.raises(PeerLost, match="not a word from lab"):
+        run(pipe.get())
+    wait_until(lambda: not clinic.peers.online("lab"))
+    assert "not a word from lab" in clinic.peers.status()["lab"]["cause"]

@@ -1,0 +1,121 @@
+"""More jobs than a node has places for: they wait in order, at all parties, and all end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.test_three_parties import ROLES, Stage
+from vfl_node.configuration import parse
+from vfl_node.errors import VflError
+from vfl_node.job import Job
+from vfl_node.node import jobs as node_jobs
+from vfl_node.node.store import Store
+
+
+@pytest.fixture(scope="module")
+def theatre(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    stage = Stage(federations(tmp_path_factory.mktemp("queue"), ROLES), forked)
+    stage.federation.start_three(jobs_at_once=1)
+    return stage
+
+
+@pytest.fixture
+def stage(theatre: Stage) -> Iterator[Stage]:
+    for told in theatre.shared.iterdir():
+        told.unlink()
+    yield theatre
+    theatre.let_it_end()
+
+
+def places(stage: Stage, name: str) -> dict[str, int]:
+    return {view["id"]: view["place"] for view in stage.federation.client(name).jobs() if view["state"] == "waiting"}
+
+
+def test_jobs_wait_in_order_also_after_a_restart_and_a_cancelled_one_makes_room(stage: Stage) -> None:
+    federation = stage.federation
+    first, *waiting = [stage.submit() for _ in range(4)]
+    stage.in_a_round(first)
+    federation.wait_until(lambda: places(stage, "clinic") == {job: place + 1 for place, job in enumerate(waiting)})
+    federation.wait_until(lambda: places(stage, "lab").keys() == set(waiting))
+    federation.wait_until(lambda: "waiting for its turn, 2 in the queue" in federation.view("clinic", waiting[1])["note"])
+    federation.kill("clinic", 15)
+    federation.start("clinic")
+    federation.wait_until(lambda: places(stage, "clinic") == {job: place + 1 for place, job in enumerate(waiting)}, 60)
+    federation.client("lab").cancel(waiting[0])
+    stage.ends(waiting[0], clinic="cancelled", lab="cancelled", notary="cancelled")
+    assert places(stage, "clinic") == {waiting[1]: 1, waiting[2]: 2}
+    stage.let_it_end()
+    for job_id in (first, *waiting[1:]):
+        stage.all_done(job_id)
+
+
+@pytest.mark.parametrize("each", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_jobs_submitted_at_two_ends_in_opposite_orders_all_end(stage: Stage, each: int) -> None:
+    """Each end has its own first. One place a node: each would hold it for a job that waits for the other."""
+    stage.let_it_end()
+    submitted: list[str] = []
+    threads = [
+        threading.Thread(target=lambda at=at: submitted.extend(stage.submit(at) for _ in range(each)))
+        for at in ("clinic", "lab")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(submitted) == 2 * each
+    for job_id in submitted:
+        for name in ROLES:
+            assert stage.federation.end(name, job_id)["state"] == "done"
+
+
+def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> None:
+    """Two parties are enough for some jobs: those go on while another waits for the third."""
+    federation = stage.federation
+    federation.kill("notary")
+    stuck = stage.submit()
+    federation.wait_until(lambda: "waiting for notary" in federation.view("clinic", stuck).get("note", ""))
+    align = parse("name: pair\nparties: {active: clinic, passive: lab}\nalign: {protocol: psi}\n", Job, source="job")
+    pair = federation.client("clinic").submit(align.canonical())["id"]
+    federation.wait_until(lambda: federation.view("clinic", pair)["state"] in ("running", "done", "failed"), 60)
+    federation.wait_until(lambda: federation.view("lab", pair).get("state") in ("running", "done", "failed"), 60)
+    assert federation.view("clinic", stuck)["state"] == "waiting"
+    federation.start("notary")
+    stage.let_it_end()
+    stage.all_done(stuck)
+
+
+def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.node.test_jobs import Node
+
+    monkeypatch.setattr(node_jobs, "MOST_QUEUED", 2)
+    node = Node(tmp_path)
+    try:
+        node.settings = node.settings.model_copy(update={"jobs_at_once": 1})
+        node.jobs = node.restarted()
+        node.peers.wait = threading.Event()  # type: ignore[attr-defined]
+
+        def ask(*_: Any, waiting: Any, **__: Any) -> Any:
+            while not node.peers.wait.wait(0.02):  # type: ignore[attr-defined]
+                waiting.check()
+            raise VflError("ended")
+
+        node.peers.ask = ask  # type: ignore[method-assign]
+        running = node.jobs.submit(node.job())
+        node.wait_until(lambda: node.jobs.view(running.id)["place"] == 0)  # type: ignore[index]
+        queued = [node.jobs.submit(node.job()) for _ in range(2)]
+        with pytest.raises(VflError) as caught:
+            node.jobs.submit(node.job())
+        assert caught.value.code == "E_BUSY"
+        assert isinstance(node.store, Store)
+        node.jobs.cancel(queued[0].id)
+        node.wait_until(lambda: node.state(queued[0].id) == "cancelled")
+        node.jobs.submit(node.job())
+        node.peers.wait.set()  # type: ignore[attr-defined]
+    finally:
+        node.jobs.stop(10)
+        node.store.close()

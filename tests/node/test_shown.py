@@ -1,0 +1,81 @@
+"""Which rows of a model a peer was told about: kept whole, counted once, and never begun anew."""
+
+from __future__ import annotations
+
+import stat
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vfl_node.errors import PolicyError, StateError
+from vfl_node.node.shown import FileShown
+
+
+@pytest.fixture(name="path")
+def path_fixture(tmp_path: Path) -> Path:
+    FileShown.begin(tmp_path / "shown")
+    return tmp_path / "shown"
+
+
+def rows(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.int64)
+
+
+def test_rows_are_counted_once_and_outlive_the_process(path: Path) -> None:
+    assert len(FileShown(path, 5).rows()) == 0
+    FileShown(path, 5).add(rows(3, 1, -(2**63)))
+    FileShown(path, 5).add(rows(1, 7, 7))
+    assert FileShown(path, 5).rows().tolist() == [-(2**63), 1, 3, 7]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_rows_beyond_what_is_allowed_are_refused_whole(path: Path) -> None:
+    shown = FileShown(path, 3)
+    shown.add(rows(1, 2))
+    for refuse in (shown.check, shown.add):
+        with pytest.raises(PolicyError) as caught:
+            refuse(rows(2, 3, 4))
+        assert (caught.value.code, caught.value.for_peer) == (
+            "E_BUDGET",
+            "its owner's settings do not allow more rows of this model",
+        )
+        assert "limits.rows_per_model" in str(caught.value)
+    assert shown.rows().tolist() == [1, 2]
+    shown.check(rows(1, 2))
+    shown.add(rows(2, 3))
+    FileShown(path, 1).add(rows(1))  # a limit that was lowered: what was told is told
+
+
+def test_services_at_once_forget_none(path: Path) -> None:
+    def tell(first: int) -> None:
+        for number in range(first, first + 10):
+            FileShown(path, 100).add(rows(number))
+
+    threads = [threading.Thread(target=tell, args=(10 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert FileShown(path, 100).rows().tolist() == list(range(40))
+
+
+@pytest.mark.parametrize("place", [0, 5, 20, -1])
+def test_a_damaged_count_is_named(path: Path, place: int) -> None:
+    FileShown(path, 5).add(rows(1, 2))
+    data = bytearray(path.read_bytes())
+    data[place] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(StateError) as caught:
+        FileShown(path, 5).rows()
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
+def test_a_lost_count_is_not_begun_anew(path: Path) -> None:
+    path.unlink()
+    for use in (FileShown(path, 5).rows, lambda: FileShown(path, 5).add(rows(1))):
+        with pytest.raises(StateError) as caught:
+            use()
+        assert caught.value.code == "E_STATE_LOST"
+    assert not path.exists()

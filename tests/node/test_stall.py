@@ -1,0 +1,181 @@
+"""A party whose thread hangs while its link lives is noticed; one that works for long is not taken for one that hangs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.node.test_full_disk import NAMES, Pair
+from vfl_node.crypto.processes import InProcess
+from vfl_node.errors import PeerLost, VflError
+from vfl_node.node import meeting, party, work
+from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node.meeting import Meeting
+from vfl_node.node.pulse import Pulse, threads_cpu_s
+from vfl_node.transport.streams import StreamPipe
+
+
+@pytest.fixture
+def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
+    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (0.02,))
+    monkeypatch.setattr("vfl_node.node.peers.BEAT_S", 0.05)
+    made = Pair(ram, trial)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """The lab's thread does nothing in its first training, until this is set."""
+    goes_on, trained, once = threading.Event(), party._trained, iter([True])
+
+    async def hang(part: Any, *rest: Any) -> Any:
+        if part.name == "lab" and next(once, False):
+            goes_on.wait(60)
+        return await trained(part, *rest)
+
+    monkeypatch.setattr(party, "_trained", hang)
+    yield goes_on
+    goes_on.set()
+
+
+def of_the_clinic(monkeypatch: pytest.MonkeyPatch, pair: Pair, stall_s: float) -> None:
+    node = pair.nodes["clinic"]
+    node._jobs._settings = node._jobs._settings.model_copy(update={"stall_s": stall_s})
+
+
+def test_a_thread_that_hangs_is_noticed_and_the_job_ends_well_once_it_goes_on(
+    pair: Pair, hangs: threading.Event, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Pulse, "spells", lambda _: 0)  # both nodes are one process here
+    of_the_clinic(monkeypatch, pair, 0.5)
+    job_id = pair.submit()
+    pair.wait(lambda: "has not got on in phase" in pair.view("clinic", job_id)["note"])
+    assert pair.nodes["clinic"].peers.online("lab")
+    of_the_clinic(monkeypatch, pair, 60)
+    hangs.set()
+    pair.wait(lambda: all(pair.ended(name, job_id) for name in NAMES))
+    assert [pair.view(name, job_id)["state"] for name in NAMES] == ["done", "done"]
+
+
+def test_a_party_that_works_for_long_or_on_a_slow_line_is_waited_for() -> None:
+    """While one of the others computes, or a piece of a message has come, nobody hangs."""
+    beats = {"lab": 0.0, "notary": 0.0}
+    met = Meeting("j", [*beats], SimpleNamespace(moved=beats.__getitem__), Stop(), LiveProgress("j", Stop()), stall_s=60)  # type: ignore[arg-type]
+    now = time.monotonic()
+    for peer in beats:
+        met.add(peer, StreamPipe(peer))
+        beats[peer] = met._pipes[peer].moved = now - 100
+    lab, notary = met._pipes.values()
+    assert met._stalled() is None  # nobody is waited for
+    lab.waiting_since = now - 90
+    stalled = met._stalled()
+    assert stalled is not None
+    assert (stalled.code, "lab has not got on in phase 'preflight' for 60 s" in stalled.message) == ("E_STALLED", True)
+    for peer in beats:  # it computes, or the one for which it waits does
+        beats[peer] = now - 5
+        assert met._stalled() is None
+        beats[peer] = now - 100
+    notary.moved = now - 5
+    assert met._stalled() is None
+    notary.moved = now - 100
+    lab.waiting_since = now - 5
+    assert met._stalled() is None
+
+
+def test_work_is_told_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vfl_node.node.pulse.LOOK_S", 0.05)
+    pulse = Pulse()
+    until = time.process_time() + 0.2
+    while time.process_time() < until:
+        pass
+    assert pulse.spells() == 1
+
+
+@pytest.mark.parametrize(("computes", "code"), [(True, "E_PEER_LOST"), (False, "E_STALLED")])
+def test_own_work_that_computes_is_waited_for_when_a_peer_is_lost(
+    monkeypatch: pytest.MonkeyPatch, computes: bool, code: str
+) -> None:
+    """Its thread hears of the loss at its next message only; one that computes until then does not hang."""
+    monkeypatch.setattr(meeting, "NOTICE_S", 0.01)
+    looks, goes_on = count(), threading.Event()
+
+    def spent(_: Any) -> float:
+        look = next(looks)
+        if computes and look == 20:
+            goes_on.set()
+        return look if computes else 0
+
+    monkeypatch.setattr(meeting, "threads_cpu_s", spent)
+    met = Meeting("j", ["lab"], SimpleNamespace(moved=lambda _: 0.0), Stop(), LiveProgress("j", Stop()), stall_s=0.1)  # type: ignore[arg-type]
+    pipe = StreamPipe("lab")
+    met.add("lab", pipe)
+
+    async def work() -> None:
+        pipe.end(PeerLost("lab has left"))
+        goes_on.wait(60)
+
+    with pytest.raises(VflError) as caught:
+        met.play([work()], InProcess())
+    goes_on.set()
+    assert caught.value.code == code
+
+
+def test_the_cpu_time_of_threads() -> None:
+    end = threading.Event()
+
+    def compute() -> None:
+        while not end.is_set():
+            pass
+
+    busy, idle = threading.Thread(target=compute), threading.Thread(target=end.wait)
+    for thread in (busy, idle):
+        thread.start()
+    while threads_cpu_s([busy, idle]) < 0.2:
+        time.sleep(0.01)
+    assert threads_cpu_s([idle]) < 0.1
+    end.set()
+    for thread in (busy, idle):
+        thread.join()
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_job_that_breaks_off_at_one_place_for_ever_waits_for_its_owner(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, keeps: bool
+) -> None:
+    """Both nodes live and meet, and yet it gets no further; where each attempt keeps something it goes on."""
+    for name, value in (("STEADY_S", 0), ("MOST_FRUITLESS", 2), ("MOST_PAUSE_S", 0.05)):
+        monkeypatch.setattr(work, name, value)
+    clinic = pair.nodes["clinic"]
+    clinic._jobs._settings = clinic._jobs._settings.model_copy(update={"peer_wait_s": 0.3})
+    trained, attempts, mended = party._trained, count(1), threading.Event()
+
+    async def lost(part: Any, *rest: Any) -> Any:
+        if part.name == "clinic" and not mended.is_set():
+            attempt = next(attempts)
+            mended.set() if keeps and attempt == 8 else time.sleep(0.15)
+            if keeps:
+                (part.folder.checkpoints / f"z{attempt}.checkpoint").touch()
+            raise PeerLost("the connection with lab was lost")
+        for path in part.folder.checkpoints.glob("z*"):
+            path.unlink()
+        return await trained(part, *rest)
+
+    monkeypatch.setattr(party, "_trained", lost)
+    job_id = pair.submit()
+    pair.wait(lambda: pair.ended("clinic", job_id))
+    view = pair.view("clinic", job_id)
+    if not keeps:
+        assert (view["state"], view["error"]["code"], view["resumable"]) == ("failed", "E_NO_PROGRESS", True)
+        pair.wait(lambda: "it waits for its owner" in pair.view("lab", job_id)["note"])
+        mended.set()
+        clinic.resume(job_id)
+    pair.wait(lambda: all(pair.ended(name, job_id) for name in NAMES))
+    assert [pair.view(name, job_id)["state"] for name in NAMES] == ["done", "done"]

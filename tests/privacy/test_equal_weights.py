@@ -1,0 +1,80 @@
+"""What attacks find among rows that all meet the same weights, before these are sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import PolicyError
+from vfl_node.models import Bottom, initialise
+from vfl_node.privacy import equal_weights
+from vfl_node.privacy.attacks import ATTACKS, Batch
+from vfl_node.privacy.audit import Audit
+from vfl_node.privacy.equal_weights import audit_equal_weights
+
+SIZE = 3000
+SECRET = np.arange(SIZE) >= SIZE // 2
+
+
+@pytest.fixture
+def embedded() -> Any:
+    """Embeddings of 3,000 rows, of which the second half is made from others by ``made``, or drawn as they are."""
+    drawn = Randomness(b"e" * 32)
+    x = torch.from_numpy(drawn.derive("rows").normal((SIZE, 6)))
+    bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 24), wide=0)
+    initialise(bottom, drawn.derive("weights"))
+
+    def embed(made: str) -> Tensor:
+        rows, half = x.clone(), SIZE // 2
+        sources = torch.from_numpy(drawn.derive("sources").choices(half, half))
+        if made == "copies":
+            rows[half:] = rows[sources]
+        elif made == "between":
+            near = torch.cdist(rows[sources], rows[:half]).argsort(dim=1)[:, 1]
+            rows[half:] = torch.lerp(rows[sources], rows[near], 0.5)
+        with torch.no_grad():
+            return bottom(rows, torch.empty(SIZE, 0, dtype=torch.int64))
+
+    return embed
+
+
+@pytest.mark.parametrize(
+    ("made", "attack", "least"),
+    [("copies", "same_step_twin", 0.65), ("between", "collinear", 0.75), ("between", "near_duplicate", 0.7)],
+)
+def test_rows_made_from_others_are_found_and_fresh_ones_are_not(embedded: Any, made: str, attack: str, least: float) -> None:
+    assert audit_equal_weights(embedded(made), SECRET, Randomness(b"a" * 32)).attacks[attack] > least
+    fresh = audit_equal_weights(embedded("fresh"), SECRET, Randomness(b"a" * 32))
+    assert fresh.attacks[attack] == pytest.approx(0.5, abs=0.05)
+    assert fresh.judged == {"collinear": 1024, "near_duplicate": SIZE, "same_step_twin": SIZE, "spectral": 1024}
+
+
+def test_it_finds_what_the_plain_attacks_on_all_rows_find(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(equal_weights, "SAMPLE", SIZE)
+    rows = embedded("copies")
+    found = audit_equal_weights(rows, SECRET, Randomness(b"a" * 32)).attacks
+    plain = {name: ATTACKS[name]([Batch(0, np.arange(SIZE), rows)], SECRET) for name in found}
+    assert found["same_step_twin"] == plain["same_step_twin"]
+    assert found["near_duplicate"] == pytest.approx(plain["near_duplicate"], abs=0.02)
+    assert found["collinear"] == pytest.approx(plain["collinear"], abs=1e-4)
+    assert found["spectral"] == pytest.approx(plain["spectral"], abs=1e-4)
+
+
+def test_rows_of_one_kind_leave_nothing_to_tell_apart(embedded: Any) -> None:
+    for kind in (True, False):
+        assert audit_equal_weights(embedded("copies"), np.full(SIZE, kind), Randomness(b"a" * 32)).attacks == {}
+
+
+def test_the_limit_holds_for_them_too(embedded: Any) -> None:
+    audited = Audit("lab", SECRET, np.arange(SIZE), Randomness(b"a" * 32), limit=0.6)
+    audited.judge(np.arange(SIZE), embedded("fresh"))
+    with pytest.raises(PolicyError, match=r"\(the strongest on the rows held out, before they are sent\)") as caught:
+        audited.judge(np.arange(SIZE), embedded("copies"))
+    assert (caught.value.code, caught.value.peer_code) == ("E_LEAK", "E_STOPPED")
+    assert audited.held_out is not None
+    assert (audited.held_out.attacks["same_step_twin"] or 0) > 0.65

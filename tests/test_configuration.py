@@ -1,0 +1,70 @@
+"""YAML that is made to cost time or memory is refused at once, at the place where it becomes too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vfl_node import configuration
+from vfl_node.configuration import MOST_BYTES, MOST_DEPTH, MOST_VALUES, load, parse
+from vfl_node.errors import UsageError
+from vfl_node.job import Job
+
+LEVELS = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]" for n in range(9))
+HOSTILE = {
+    "an alias bomb": (LEVELS, "job:5:", "more than 20000 values"),
+    "a merge bomb": ("a: &a {" + ", ".join(f"k{n}: 1" for n in range(5000)) + "}\nb: {<<: [*a, *a]}", "job:2:", "values"),
+    "many values": ("a: [" + "x," * MOST_VALUES + "]", "job:1:", "values"),
+    "nested lists": ("[" * 60_000, f"job:1:{MOST_DEPTH + 1} ", "more than 32 levels"),
+    "nested mappings": ("{a: " * 20_000, "job:1:", "levels"),
+    "nested blocks": ("- " * 60_000, "job:1:", "levels"),
+    "a list of itself": ("a: &a [*a]", "job:1:8 ", "part of"),
+    "an unknown alias": ("a: *b", "job:1:4 ", "alias"),
+    "a day of no calendar": ("a: 2001-99-99", "job", "not valid YAML"),
+    "a number without end": ("a: " + "9" * 50_000, "job", "not valid YAML"),
+    "a control character": ("a: 1\nb: \x01", "job:2:4 ", "not valid YAML"),
+    "a tag that makes objects": ("a: !!python/object/apply:os.system [x]", "job:1:4 ", "not valid YAML"),
+    "a key that is there twice": ("a: {b: 1}\nc: 1\na: 2", "job:3:1 ", "not valid YAML: 'a' is there twice"),
+    "a key in a mapping that is there twice": ("a: {b: 1, b: 2}", "job:1:11 ", "not valid YAML: 'b' is there twice"),
+    "too many bytes": ("a: " + "x" * MOST_BYTES, "job", "bytes"),
+}
+
+
+@pytest.mark.parametrize("loader", ["C", "Python"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_yaml_is_refused_where_it_becomes_too_much(name: str, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if loader == "Python":
+        monkeypatch.setattr(configuration, "Loader", yaml.SafeLoader)
+    elif configuration.Loader is yaml.SafeLoader:
+        pytest.skip("PyYAML without libyaml here")
+    text, place, said = HOSTILE[name]
+    built: list[object] = []
+    if "YAML" not in said:
+        monkeypatch.setattr(configuration.Loader, "get_single_node", built.append)
+    with pytest.raises(UsageError, match=said) as caught:
+        parse(text, Job, source="job")
+    assert caught.value.code == "E_YAML"
+    assert caught.value.message.startswith(place)
+    assert not built  # refused before anything of it was
+
+
+def test_aliases_within_the_bounds_are_read() -> None:
+    text = (
+        "name: trial\nparties: &p {active: clinic, passive: lab}\nalign: &a {protocol: psi}\ntrain: {bottom: &b [8], top: *b}\n"
+    )
+    assert parse(text, Job, source="job").train.top == (8,)  # type: ignore[union-attr]
+
+
+def test_only_the_first_mistakes_are_explained() -> None:
+    text = "name: trial\n" + "\n".join(f"unknown{n}: 1" for n in range(5000))
+    with pytest.raises(UsageError, match="more mistakes") as caught:
+        parse(text, Job, source="job")
+    assert len(caught.value.message) < 1000
+    assert caught.value.message.count("unknown key") <= configuration.MOST_MISTAKES
+
+
+def test_a_file_that_never_ends_is_not_read_to_its_end() -> None:
+    with pytest.raises(UsageError, match="bytes"):
+        load(Path("/dev/zero"), Job)

@@ -1,0 +1,63 @@
+"""What is free: of the machine, and of the control group that this process is in."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+from vfl_node.machine import free_bytes, used_bytes
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def system(tmp_path: Path) -> tuple[Path, Path]:
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(f"MemTotal: 99999999 kB\nMemAvailable: {900 << 10} kB\n")
+    (proc / "self" / "cgroup").write_text("0::/box/job\n")
+    return proc, groups
+
+
+def group(folder: Path, most: str, used: str, cache: str, limit: str) -> None:
+    folder.mkdir(parents=True)
+    (folder / most).write_text(limit + "\n")
+    (folder / used).write_text(f"{300 * MIB}\n")
+    (folder / "memory.stat").write_text(
+        f"anon 5\n{cache} {60 * MIB}\n{cache.replace('inactive', 'active')} {40 * MIB}\nfile 7\n"
+    )
+
+
+def test_without_a_group_it_is_what_the_machine_has(system: tuple[Path, Path]) -> None:
+    assert free_bytes(*system) == 900 * MIB
+
+
+@pytest.mark.parametrize("where", ["box/job", "box", ""])
+def test_a_group_with_less_counts_and_so_do_those_around_it(system: tuple[Path, Path], where: str) -> None:
+    proc, groups = system
+    group(groups / where, "memory.max", "memory.current", "inactive_file", str(512 * MIB))
+    assert free_bytes(proc, groups) == 312 * MIB  # page cache can be given up
+
+
+def test_a_group_without_a_limit_does_not_count(system: tuple[Path, Path]) -> None:
+    proc, groups = system
+    group(groups / "box", "memory.max", "memory.current", "inactive_file", "max")
+    assert free_bytes(proc, groups) == 900 * MIB
+
+
+def test_the_older_kind_of_group(system: tuple[Path, Path]) -> None:
+    proc, groups = system
+    (proc / "self" / "cgroup").write_text("5:cpu:/other\n4:hugetlb,memory:/box\n0::/\n")
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    group(groups / "memory" / "box", *names, str(512 * MIB))
+    assert free_bytes(proc, groups) == 312 * MIB
+
+
+def test_a_system_that_does_not_tell_is_not_held_to_anything(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path, tmp_path) == math.inf
+
+
+def test_this_process_holds_some() -> None:
+    assert 10 * MIB < used_bytes() < free_bytes() + (1 << 40)

@@ -1,0 +1,245 @@
+"""A trained federation that is asked for predictions in memory, and who asks it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.errors import PolicyError, VflError
+from vfl_node.job import Evaluate, Missing, Predict, Serve, Train
+from vfl_node.progress import Silent
+from vfl_node.training.prediction import Embedder, Kept, Scorer, serve
+from vfl_node.transport import codec
+from vfl_node.transport.generated.vfl.v1 import prediction_pb2
+from vfl_node.transport.memory import memory_channels, run_together
+
+Make = Callable[..., Any]
+
+CPU = torch.device("cpu")
+TRAIN = Train(bottom=(12, 6), active_bottom=(6,), top=(8,), epochs=2, batch_size=64, learning_rate=1e-2)
+SERVE = Serve(to="both", batch_size=16)
+TO_ACTIVE, TO_PASSIVE = Predict(model="the-job", to="active"), Predict(model="the-job", to="passive")
+NEW_TO_ACTIVE, NEW_TO_PASSIVE = (
+    Predict(model="the-job", to="active", rows="new"),
+    Predict(model="the-job", to="passive", rows="new"),
+)
+
+
+@dataclasses.dataclass
+class Request:
+    """Rows somebody wants predictions of; keeps what came of it."""
+
+    table: Table
+    answered: NDArray[np.float64] | None = None
+    failed: VflError | None = None
+
+    def line(self, row: int) -> int:
+        return row + 2
+
+    def answer(self, probabilities: NDArray[np.float64]) -> None:
+        assert self.answered is None
+        self.answered = probabilities
+
+    def fail(self, error: VflError) -> None:
+        self.failed = error
+
+
+class Requests:
+    """Some requests in turn, with a moment of none before the first."""
+
+    def __init__(self, *requests: Request) -> None:
+        self.requests = list(requests)
+        self._waited = False
+
+    @property
+    def closed(self) -> bool:
+        return self._waited
+
+    def take(self) -> Request | None:
+        if not self._waited:
+            self._waited = True
+            return None
+        return next((request for request in self.requests if request.answered is None and request.failed is None), None)
+
+
+class Shown:
+    """What the peer was told about, as a file would keep it."""
+
+    def __init__(self, most: int = 10**6) -> None:
+        self.most = most
+        self.kept: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+
+    def rows(self) -> NDArray[np.int64]:
+        return self.kept
+
+    def check(self, rows: NDArray[np.int64]) -> None:
+        if len(np.union1d(self.kept, rows)) > self.most:
+            raise PolicyError("too many", code="E_BUDGET")
+
+    def add(self, rows: NDArray[np.int64]) -> None:
+        self.check(rows)
+        self.kept = np.union1d(self.kept, rows)
+
+
+class Noted(Silent):
+    """Keeps the figures of a party's own attacks."""
+
+    def __init__(self) -> None:
+        self.attacks: list[Any] = []
+
+    def note(
+        self, *, loss: float | None = None, local_loss: float | None = None, attacks: Any = None, judged: Any = None
+    ) -> None:
+        self.attacks.append(attacks)
+
+
+@dataclasses.dataclass
+class World:
+    """A trained federation and both parties' sides of it."""
+
+    parties: Any
+    results: Any
+    train: Train
+    serve: Serve = SERVE
+    progress: list[Any] = dataclasses.field(default_factory=lambda: [Noted(), Noted()])
+    heard: list[Any] = dataclasses.field(default_factory=list)
+    """(type, serialised body) of every message of the last conversation."""
+
+    def kept(self, index: int, *, draws: bytes | None = None) -> Kept:
+        """What a party kept; ``draws``: with another seed of what stands in than that of training."""
+        of = self.results[index]
+        serving = of.serving if draws is None else json.dumps({**json.loads(of.serving), "draws": draws.hex()})
+        return Kept(self.train, self.serve, of.weights, of.encoder, serving)
+
+    @property
+    def sides(self) -> tuple[Scorer, Embedder]:
+        parties = self.parties
+        return (
+            Scorer(self.kept(0), parties.clinic_view, parties.clinic, CPU),
+            Embedder(self.kept(1), parties.lab_view, parties.lab, CPU),
+        )
+
+    def known(self, table: Table, rows: Sequence[int] | NDArray[np.int64]) -> Request:
+        """A request for some of a party's own records, by their ids alone."""
+        return Request(Table(Identifiers.of(table.ids.take(np.asarray(rows))), {}))
+
+    def talk(
+        self,
+        predict: Predict,
+        requests: Any,
+        *,
+        sides: tuple[Scorer, Embedder] | None = None,
+        tamper: Callable[[Any], None] = lambda message: None,
+        tallies: tuple[Any, Any] = (None, None),
+        shown: tuple[Any, Any] | None = None,
+        limit: float | None = None,
+    ) -> list[Any]:
+        """Both parties' results or errors of one service."""
+        scorer, embedder = sides or self.sides
+        a, b = memory_channels("clinic", "lab")
+        self.heard.clear()
+        for channel in (a, b):
+            channel.send = self._spied(channel.send, tamper)  # type: ignore[method-assign]
+        asking = (requests, None) if predict.to == "active" else (None, requests)
+        return run_together(
+            *(
+                (serve(channel, predict, side, asks, noted, shown=told, tally=tally, max_attack_auc=limit), channel)
+                for channel, side, asks, noted, told, tally in zip(
+                    (a, b), (scorer, embedder), asking, self.progress, shown or (Shown(), Shown()), tallies, strict=True
+                )
+            )
+        )
+
+    def ask(self, predict: Predict, *requests: Request, **how: Any) -> list[Any]:
+        """As :meth:`talk`, of requests that all go well; their answers."""
+        for result in self.talk(predict, Requests(*requests), **how):
+            if isinstance(result, Exception):
+                raise result
+        for request in requests:
+            if request.failed:
+                raise request.failed
+        return [request.answered for request in requests]
+
+    def sizes(self) -> list[tuple[str, int]]:
+        return [(kind, len(body)) for kind, body in self.heard]
+
+    def bodies(self, kind: str) -> list[bytes]:
+        return [body for of, body in self.heard if of == kind]
+
+    def embeddings(self) -> NDArray[np.float32]:
+        """All that the passive party has sent, [rows, d]."""
+        messages = [prediction_embedding(body) for body in self.bodies("Embedding")]
+        return np.concatenate(messages)
+
+    def probabilities(self) -> NDArray[np.float64]:
+        """All that the active party has sent, [rows]."""
+        messages = [prediction_pb2.Probabilities.FromString(body) for body in self.bodies("Probabilities")]
+        return np.concatenate([np.frombuffer(message.values, dtype="<f8") for message in messages])
+
+    def _spied(self, send: Make, tamper: Callable[[Any], None]) -> Make:
+        async def spying(message: Any) -> None:
+            tamper(message)
+            self.heard.append((message.DESCRIPTOR.name, message.SerializeToString(deterministic=True)))
+            await send(message)
+
+        return spying
+
+
+def prediction_embedding(body: bytes) -> NDArray[np.float32]:
+    from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+    tensor = training_pb2.Embedding.FromString(body).tensor
+    return codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)).numpy()
+
+
+@pytest.fixture(name="world")
+def world_fixture(synthetic: Make, run: Make) -> Make:
+    def make(
+        *,
+        protocol: str = "psu",
+        active_features: bool = True,
+        missing: Missing | None = None,
+        classes: int = 2,
+        people: int = 250,
+        owned: tuple[float, float] = (0.8, 0.8),
+        serve: Serve = SERVE,
+        **rest: Any,
+    ) -> World:
+        train = TRAIN.model_copy(update={"missing": missing or Missing(), "classes": classes, **rest})
+        parties = synthetic(people, (1.0, 1.0) if protocol == "psi" else owned, active_features=active_features)
+        if classes > 2:
+            labels = np.random.default_rng(0).integers(0, classes, len(parties.clinic)).astype(np.float32)
+            parties = dataclasses.replace(parties, clinic=dataclasses.replace(parties.clinic, labels=labels))
+        views = {"clinic_view": parties.clinic_view, "lab_view": parties.lab_view}
+        parties = dataclasses.replace(parties, **{k: dataclasses.replace(v, protocol=protocol) for k, v in views.items()})
+        return World(parties, run(train=train, evaluate=Evaluate(test_fraction=0.5))(parties), train, serve)
+
+    return make
+
+
+def taken(table: Table, rows: NDArray[np.int64], *, prefix: bytes = b"", shift: float = 0.0) -> Table:
+    """Some records of ``table`` with their columns, under other ids and with other numbers if so wanted."""
+    columns = {
+        name: NumericColumn(column.values[rows] + shift)
+        if isinstance(column, NumericColumn)
+        else CategoricalColumn(column.codes[rows], column.levels)
+        for name, column in table.columns.items()
+    }
+    return Table(Identifiers.of(prefix + id_ for id_ in table.ids.take(rows)), columns)
+
+
+def unseen(count: int, seed: int = 1) -> Table:
+    """Records of the laboratory that nobody has met."""
+    rng = np.random.default_rng(seed)
+    columns: dict[str, Any] = {f"z{i}": NumericColumn(rng.normal(size=count)) for i in range(4)}
+    columns["colour"] = CategoricalColumn(rng.integers(0, 4, count), ("0", "1", "2", "3"))
+    return Table(Identifiers.of(f"unseen {seed}/{i}".encode() for i in range(count)), columns)

@@ -1,0 +1,97 @@
+"""What a partner was told of a set, and what was hidden from it, holds in every later job over the same records.
+
+A job says how many records take part, how announced sizes are padded, and among how many dummies the size of the
+intersection hides; a peer may submit jobs. After a job with ``dummies: 100`` one with ``dummies: 0`` would
+tell what the first one hid, one with 50 the half of it, and so would another protocol, or another part of the records. So the
+first job over a set of records decides for all later ones with this partner: whatever form of identifier they name, and
+before anything of the set leaves. A set that changes is another set, and its change is counted
+(``limits.inputs_per_peer``, ``limits.changes_per_peer``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from vfl_node.alignment.alignment import Memory
+from vfl_node.alignment.cover import pads
+from vfl_node.errors import PolicyError
+from vfl_node.job import Align
+from vfl_node.settings import Role
+
+
+def hides_intersection(terms: Align, role: Role) -> bool:
+    """Whether a party with this role hides from its peer how many records are shared."""
+    return terms.dummies > 0 or (terms.protocol == "apsi" and role == "active")
+
+
+def hold_part(memory: Memory, identity: bytes, records: int) -> None:
+    """Keep to one part of a set: parts of other sizes lie within each other, and what they differ in would tell of few records.
+
+    Args:
+        memory: of the partner.
+        identity: of the set.
+        records: how many of it are to take part.
+
+    Raises:
+        PolicyError: an earlier job had another part (``E_PROMISE``).
+    """
+    first = memory.keep(_name("part", identity), b"%d" % records).decode()
+    if first != str(records):
+        raise _broken(
+            f"{first} records of this table took part in an earlier job with this partner, and {records} would in this one",
+            f"set align.at_most: {first}",
+        )
+
+
+def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, made: bool) -> None:
+    """Keep to what the first jobs over a set promised a partner, 0 included.
+
+    Args:
+        memory: of the partner.
+        identity: of the set.
+        terms: of this job.
+        role: of this party.
+        made: whether this job's own promises count from here on: its sizes are about to leave.
+
+    Raises:
+        PolicyError: this job would tell what an earlier one hid, or hide what it told (``E_PROMISE``).
+    """
+    hides, padded = hides_intersection(terms, role), pads(terms, role)
+    fields: dict[str, object] = {"padding": terms.padding}
+    if terms.protocol == "psu":
+        fields["dummies"] = terms.dummies
+    if hides:  # what hides it is drawn for the sets, and a mark is held to its list in one form and group
+        fields |= {"id_form": terms.model_dump(mode="json")["id_form"], "group": terms.group}
+    for field, value in fields.items():
+        name, text = _name(field.replace("_", "-"), identity), json.dumps(value)
+        kept = memory.keep(name, text.encode()) if made else memory.recall(name)
+        if kept not in (None, text.encode()):
+            raise _broken(
+                f"an earlier job over the same records had align.{field}: {kept.decode()}, and this one has {text}",
+                f"set align.{field}: {kept.decode()}; another one would tell what that job hid, or hide what it told",
+            )
+    by = "psu with dummies" + (", or apsi" if role == "active" else "")
+    for what, now, did, protocols in (
+        ("padded", padded, "padded how many records there are", "psu or psi"),
+        ("hidden", hides, "hid how many records are shared", by),
+    ):
+        if now and made:
+            memory.keep(_name(what, identity), b"")
+        if not now and memory.recall(_name(what, identity)) is not None:
+            raise _broken(
+                f"an earlier job over the same records {did}; this one would tell", f"align by {protocols}, as before"
+            )
+
+
+def _name(what: str, identity: bytes) -> str:
+    return f"{what}-{hashlib.sha256(identity).hexdigest()[:40]}"
+
+
+def _broken(message: str, hint: str) -> PolicyError:
+    return PolicyError(
+        message,
+        code="E_PROMISE",
+        hint=f"{hint}. A table with other records is another set, and its change counts",
+        for_peer="an earlier job over the same records was agreed otherwise",
+    )

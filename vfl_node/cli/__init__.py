@@ -1,0 +1,43 @@
+"""The command line: ``vfl-node``.
+
+Exit status: 0 success, 1 a job or node failed, 2 bad usage (command, job file, settings),
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+import typer
+
+from vfl_node.cli import jobs, node, predictions, trial  # noqa: F401 - their commands
+from vfl_node.cli.shared import app, err
+from vfl_node.errors import VflError
+from vfl_node.logs import configure_logs
+
+__all__ = ["app", "main"]
+
+INTERRUPTED = 130
+
+
+def main() -> NoReturn:
+    """Entry point: runs the command; a person's mistake ends in one clear message, never a traceback."""
+    configure_logs()
+    try:
+        status = app(standalone_mode=False)
+    except VflError as error:
+        err.print(f"error: {error}", markup=False)
+        sys.exit(error.exit_status)
+    except (KeyboardInterrupt, typer.Abort):
+        status = INTERRUPTED
+    except Exception as error:
+        if type(error).__module__.split(".")[0] not in ("click", "typer"):
+            raise
+        show = getattr(error, "show", None)  # click's own usage errors
+        if show:
+            show()
+        sys.exit(getattr(error, "exit_code", 2))
+    if status == INTERRUPTED:  # typer turns Ctrl-C into this status by itself
+        err.print("interrupted")
+    sys.exit(status if isinstance(status, int) else 0)

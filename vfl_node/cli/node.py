@@ -1,0 +1,138 @@
+"""Commands of a node and its owner: run it, set it up, clear what it keeps."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+import vfl_node
+from vfl_node.cli.shared import ConfigOption, RoleName, app, client_of, err, out
+from vfl_node.errors import UsageError
+from vfl_node.settings import load_settings
+
+
+@app.callback(invoke_without_command=True)
+def service(
+    context: typer.Context,
+    role: Annotated[Optional[RoleName], typer.Option(help="Run a node in this role.")] = None,  # noqa: UP045
+    config: ConfigOption = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+) -> None:
+    """Run a node until it is stopped: vfl-node --role active --config clinic.yaml."""
+    if version:
+        print(vfl_node.__version__)  # noqa: T201
+        raise typer.Exit
+    if context.invoked_subcommand:
+        return
+    if role is None or config is None:
+        raise UsageError(
+            "name what to do", hint="vfl-node --role active --config FILE runs a node; vfl-node --help lists the rest"
+        )
+    settings = load_settings(config)
+    if settings.role != role.value:
+        raise UsageError(
+            f"{config} says role: {settings.role}, the command says --role {role.value}", hint="they must agree", code="E_ROLE"
+        )
+    from vfl_node.node.service import serve  # torch and grpc take seconds to import; other commands do without
+
+    serve(settings)
+    # All is closed and on disk. Tearing down torch's and grpc's threads takes seconds more, and could hang.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+@app.command()
+def init(
+    name: Annotated[str, typer.Argument(help="The party's name.")],
+    folder: Annotated[Path, typer.Argument(help="Where to write.")],
+    role: Annotated[RoleName, typer.Option(help="Its role.")],
+    federation: Annotated[str, typer.Option(help="Trust domain in the certificates.")] = "trial",
+) -> None:
+    """Write a commented configuration, a key and a certificate request."""
+    from vfl_node.node.setup import init as write
+
+    _checked_name(name)
+    for path in write(name, role.value, folder, federation=federation):
+        out.print(f"wrote {path}")
+    out.print(
+        f"next: have {folder / 'node.csr'} signed (for a trial: vfl-node certify {folder}), then edit {folder / 'node.yaml'}"
+    )
+
+
+@app.command()
+def certify(
+    folders: Annotated[list[Path], typer.Argument(help="Folders written by `vfl-node init`.")],
+    authority: Annotated[Path, typer.Option(help="Folder of the trial authority; made if absent.")] = Path("authority"),
+) -> None:
+    """Sign nodes' certificate requests with a trial authority on this machine."""
+    from vfl_node.node.setup import certify as sign
+
+    for path in sign(folders, authority):
+        out.print(f"wrote {path}")
+
+
+@app.command()
+def prune(
+    config: Annotated[Path, typer.Option(help="The node's configuration file.")],
+    days: Annotated[Optional[float], typer.Option(min=0, help="Remove what ended more days ago.")] = None,  # noqa: UP045
+    keep: Annotated[Optional[int], typer.Option(min=0, help="Remove all but so many, the newest.")] = None,  # noqa: UP045
+    models: Annotated[bool, typer.Option("--models", help="Also jobs whose model is kept for predictions.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which.")] = False,
+) -> None:
+    """Remove jobs that have ended, with their reports and models; the node may run or not."""
+    settings = load_settings(config)
+    if days is None and keep is None:
+        days, keep = settings.keep_days, settings.keep_jobs
+    if days is None and keep is None:
+        raise UsageError("say what to remove", hint="--days, --keep, or keep_days and keep_jobs in the configuration")
+    asked: dict[str, Any] = {"days": days, "keep": keep, "models": models, "dry": dry_run}
+    try:
+        removed = client_of(settings).prune(**asked)
+    except UsageError as error:
+        if error.code != "E_NOT_RUNNING":
+            raise
+        from vfl_node.node.store import Store
+
+        store = Store(settings.state_dir)
+        try:
+            removed = store.prune(**asked)
+        finally:
+            store.close()
+    for job_id in removed:
+        out.print(job_id)
+    err.print(f"{len(removed)} jobs {'would be ' if dry_run else ''}removed")
+
+
+@app.command("accept-loss")
+def accept_loss(
+    peer: Annotated[str, typer.Argument(metavar="PEER", help="Whom this node remembers less of than it should.")],
+    config: Annotated[Path, typer.Option("--config", help="The node's configuration file.")],
+) -> None:
+    """Work with a peer again though what this node remembered of it is lost, as with an old backup (E_STATE_OLDER)."""
+    from vfl_node.node.partners import accept_loss as accept
+
+    _checked_name(peer)
+    settings = load_settings(config)
+    if peer not in settings.peers:
+        hint = f"its peers: {', '.join(sorted(settings.peers)) or 'none yet'}"
+        raise UsageError(f"{peer} is no peer of {settings.name}", code="E_UNKNOWN_PEER", hint=hint)
+    seen = accept(settings.state_dir / "partners", peer)
+    out.print(f"accepted: {peer} has seen {seen} alignments; what was lost counts as a changed set. Submit the job again")
+
+
+def _checked_name(name: str) -> None:
+    from pydantic import TypeAdapter, ValidationError
+
+    from vfl_node.job import Name
+
+    try:
+        TypeAdapter(Name).validate_python(name)
+    except ValidationError:
+        raise UsageError(
+            f"{name!r} cannot be a party's name", hint="lower-case letters, digits and inner hyphens, at most 63"
+        ) from None

@@ -1,0 +1,125 @@
+"""The command that gets predictions of a model, from this node and its peer together."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from vfl_node.cli.shared import app, client_of, err, follow, out
+from vfl_node.errors import UsageError
+from vfl_node.files import write_whole
+from vfl_node.settings import Settings, load_settings
+
+RESTART_S = 60.0
+"""How long a node may stay away that is restarted while it predicts."""
+
+
+@app.command()
+def predict(
+    job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job that trained the model, with `serve`.")],
+    data: Annotated[Path, typer.Option(help="CSV file with the ids of the records, and their columns where they are new.")],
+    target: Annotated[Path, typer.Option("--out", help="CSV file to write: ids and probabilities.")],
+    config: Annotated[Path, typer.Option(help="The node's configuration file.")],
+    align: Annotated[
+        bool,
+        typer.Option(
+            "--align", help="The records are new: intersect them with the other party's first. Both learn which they share."
+        ),
+    ] = False,
+) -> None:
+    """Get predictions by the model of a job, from this node and its peer together."""
+    try:
+        request = data.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {data}: {error.strerror}", code="E_FILE") from None
+    _check_writable(target)
+    settings = load_settings(config)
+    client_of(settings).job(job_id)  # a node that does not run is not waited for, nor an unknown job
+    answer = _predicted_new(settings, job_id, request) if align else _predicted(settings, job_id, request)
+    try:
+        write_whole(target, answer)
+    except OSError as error:
+        raise _unwritable(target, error) from None
+    out.print(f"wrote {target}")
+
+
+def _check_writable(target: Path) -> None:
+    """Raises UsageError (``E_FILE``) where no file can be written: before the work, not after it."""
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint="make it, or name another --out")
+    try:
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{target} is not a file", code="E_FILE", hint="name a file by --out")
+        with tempfile.NamedTemporaryFile(prefix=target.name, dir=target.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(target, error) from None
+
+
+def _unwritable(target: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint="name another --out")
+
+
+def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
+    """Predictions of known records; to ask again gives the same ones."""
+    from vfl_node.node.store import UNFINISHED
+    from vfl_node.terminal import Shown
+
+    wanted = {"model": model, "to": settings.role, "rows": "known"}
+    with Shown(model) as shown:
+
+        def ask(client: Any) -> bytes:
+            def look() -> None:
+                views = (view for view in client.jobs() if view["predict"] == wanted and view["state"] in UNFINISHED)
+                for view in islice(views, 1):
+                    shown.update(view)
+
+            return client.predict(model, request, look)
+
+        return _patiently(settings, ask)
+
+
+def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
+    """Predictions of new records, by a job of their own."""
+    err.print("aligning by psi: both parties learn which of these records the other one has")
+    try:
+        job_id = client_of(settings).predict_new(model, request)["id"]
+    except UsageError as error:
+        if error.code == "E_NOT_RUNNING":
+            error.hint = "the job may have begun: see `vfl-node jobs` before you ask again"
+        raise
+    err.print(f"{job_id} goes on if this command is interrupted")
+
+    def fetch(client: Any) -> bytes:
+        follow(client, job_id)
+        return client.predictions(job_id)
+
+    return _patiently(settings, fetch)
+
+
+def _patiently(settings: Settings, ask: Callable[[Any], bytes]) -> bytes:
+    """What ``ask`` gets of the node; where that is started again meanwhile, it is asked again."""
+    while True:
+        try:
+            return ask(client_of(settings))
+        except UsageError as error:
+            if error.code != "E_NOT_RUNNING":
+                raise
+            _await_node(settings, error)
+
+
+def _await_node(settings: Settings, lost: UsageError) -> None:
+    limit = time.monotonic() + RESTART_S
+    while time.monotonic() < limit:
+        time.sleep(0.5)
+        with suppress(UsageError):
+            client_of(settings).health()
+            return
+    raise lost

@@ -1,0 +1,83 @@
+"""What the commands share: the program itself, where it prints, options, and how a running node is reached."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+
+from vfl_node.errors import UsageError, VflError
+from vfl_node.settings import Settings, load_settings
+
+if TYPE_CHECKING:  # at run time it takes seconds to import; most commands do without
+    from vfl_node.node.client import Client
+
+app = typer.Typer(
+    name="vfl-node",
+    help="Vertical federated learning between organisations: align without revealing whom you serve, train one model.",
+    no_args_is_help=False,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True)
+
+
+class RoleName(str, Enum):
+    """A party's part in the federation."""
+
+    active = "active"
+    passive = "passive"
+    coordinator = "coordinator"
+
+
+ConfigOption = Annotated[Optional[Path], typer.Option("--config", help="The node's configuration file.")]  # noqa: UP045
+NodeOption = Annotated[str, typer.Option("--node", help="HOST:PORT of a node's HTTP port, instead of --config.")]
+JobArgument = Annotated[str, typer.Argument(metavar="JOB")]
+TokenOption = Annotated[Optional[Path], typer.Option("--token-file", help="With --node: the node's token.")]  # noqa: UP045
+BoardOption = Annotated[str, typer.Option("--board", help="http://HOST:PORT at which your browser reaches the node's board.")]
+
+
+def client_of(settings: Settings) -> Client:
+    """What speaks with the running node of ``settings``."""
+    from vfl_node.node.client import Client
+
+    return Client.of(settings)
+
+
+def client_at(config: Path | None, node: str, token_file: Path | None) -> Client:
+    """What speaks with the node that the options name. Raises UsageError where they name none."""
+    from vfl_node.node.client import Client
+
+    if config is not None:
+        return client_of(load_settings(config))
+    if node:
+        try:
+            token = token_file.read_text().strip() if token_file else ""
+        except OSError as error:
+            raise UsageError(f"cannot read {token_file}: {error.strerror}", code="E_FILE") from None
+        return Client(node.removeprefix("http://").rstrip("/"), token)
+    hint = "--config FILE of a node on this machine, or --node HOST:PORT --token-file FILE"
+    raise UsageError("name the node", hint=hint)
+
+
+def follow(client: Client, job_id: str, board: str = "") -> None:
+    """Show a job until it ends. Raises VflError where it ends otherwise than done."""
+    from vfl_node.terminal import Shown
+
+    view: dict[str, Any] = {}
+    with Shown(job_id) as shown:
+        for view in client.watch(job_id):
+            shown.update(view)
+    if view["state"] != "done":
+        error = view["error"] or {"message": f"the job is {view['state']}", "code": "E_JOB", "hint": ""}
+        raise VflError(error["message"], code=error["code"], hint=error["hint"] or "")
+    out.print(f"{job_id} is done")
+    with suppress(UsageError):  # a node without an HTTP port
+        out.print(f"its report: {client.link(f'/jobs/{job_id}', board=board)}")

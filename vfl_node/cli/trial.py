@@ -1,0 +1,151 @@
+"""Commands to try a job before nodes run it: a whole federation on this machine, and what it will cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Annotated, NoReturn, Optional
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from vfl_node.cli.shared import ConfigOption, app, out
+from vfl_node.errors import UsageError
+from vfl_node.files import private_folder
+from vfl_node.job import Job, load_job
+from vfl_node.logs import configure_logs
+from vfl_node.settings import load_settings
+
+
+@app.command()
+def run(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or a party's name. Repeat per data party.")],
+    folder: Annotated[Path, typer.Option("--out", help="Where reports and models go.")],
+    id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
+    threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
+    in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
+) -> None:
+    """Run a whole federation on this machine, to try a job on one's own files."""
+    configure_logs(quiet=True)
+    spec = load_job(job)
+    if spec.predict:
+        raise UsageError(
+            "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
+        )
+    files = _data_files(spec, data)
+    os.umask(0o077)
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise UsageError(
+            f"--out {folder}: {error.strerror}", code="E_FILE", hint="name a folder of your own, and no symbolic link"
+        ) from None
+    columns = {"id": id_column, "label": label_column}
+    for number in (signal.SIGINT, signal.SIGTERM):  # also where the shell had SIGINT ignored, as for a background command
+        signal.signal(number, _interrupted)
+    from vfl_node.node import estimate as estimates
+    from vfl_node.terminal import Shown
+
+    started = time.monotonic()
+    for line in estimates.of_files(spec, files, id_column):
+        out.print(line)
+    if spec.serve:
+        out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
+    with Shown(spec.name) as shown:
+        if in_process:
+            from vfl_node.node.simulation import simulate
+
+            simulate(spec, files, folder, columns=columns, threads=threads, on_view=shown.update)
+        else:
+            from vfl_node.node.federation import LocalFederation
+
+            with LocalFederation(spec, files, columns=columns, threads=threads, logs=folder / "logs") as federation:
+                federation.run(folder, shown.update)
+    _summarise(folder / "report.json", time.monotonic() - started)
+
+
+@app.command()
+def estimate(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    config: ConfigOption = None,
+    active: Annotated[Optional[int], typer.Option(min=1, help="Records of the active party.")] = None,  # noqa: UP045
+    passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the passive party.")] = None,  # noqa: UP045
+    shared: Annotated[Optional[int], typer.Option(min=0, help="Records of both; unknown: any number.")] = None,  # noqa: UP045
+    rate: Annotated[float, typer.Option(min=0.001, help="Mbit/s between the parties.")] = 100,
+    rtt: Annotated[float, typer.Option(min=0, help="Milliseconds there and back.")] = 20,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Tell what aligning by each protocol will cost, and how many rows training would have."""
+    from vfl_node.node import estimate as estimates
+
+    spec, settings = load_job(job), load_settings(config) if config else None
+    if settings and settings.role == "coordinator":
+        raise UsageError("a coordinator takes no part in aligning", hint="leave --config out, or give another node's")
+    plan = estimates.plan(spec, settings, active=active, passive=passive, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+    found = estimates.estimate(plan)
+    if as_json:
+        out.print_json(json.dumps(estimates.as_json(plan, found)))
+        return
+    head, *lines = estimates.table(plan, found)
+    table = Table(*head, box=None, pad_edge=False)
+    for line in lines:
+        table.add_row(*line)
+    wide = Console(highlight=False, width=100)
+    wide.print(table)
+    for note in estimates.notes(plan):
+        wide.print(f"- {note}")
+
+
+def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
+    """``PARTY=FILE`` options as party name → file."""
+    coordinator = job.parties.coordinator
+    roles = {"active": job.parties.active, "passive": job.parties.passive[0], "coordinator": coordinator}
+    files: dict[str, Path] = {}
+    for option in options:
+        key, equals, path = option.partition("=")
+        name = key if key in job.parties.all else roles.get(key)
+        if not equals or not path:
+            raise UsageError(f"--data {option} is not PARTY=FILE", hint="for example --data active=clinic.csv")
+        if name is None:
+            raise UsageError(
+                f"--data names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
+            )
+        if name == coordinator:
+            raise UsageError(f"--data {option}: {name} is the job's coordinator, which has no data", hint="leave it out")
+        if name in files:
+            raise UsageError(f"--data is given twice for {name}")
+        files[name] = Path(path)
+        if not files[name].is_file():
+            raise UsageError(f"no file {path} (data of {name})", code="E_FILE")
+    if missing := [name for name in job.parties.all if name not in files and name != coordinator]:
+        raise UsageError(f"no --data for {missing[0]}", hint=f"--data {missing[0]}=FILE.csv")
+    return files
+
+
+def _summarise(path: Path, seconds: float) -> None:
+    report = json.loads(path.read_text())
+    alignment = report["alignment"]
+    names = ("ours", "theirs", "rows", "union", "intersection")
+    sizes = ", ".join(f"{name} {'hidden' if alignment[name] is None else alignment[name]}" for name in names)
+    out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
+    for title, metrics in (("federated", report["metrics"]), ("active party alone", report["local_metrics"])):
+        if not metrics:
+            continue
+        shown = []
+        for name in ("auc", "ace", "nll", "accuracy"):
+            if metrics.get(name) is None:
+                continue
+            spread = (metrics.get("intervals") or {}).get(name)
+            shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
+        out.print(f"{title}: {', '.join(shown)} on {metrics['rows']} {metrics['population']} rows")
+    out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
+
+
+def _interrupted(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt

@@ -1,0 +1,54 @@
+"""How much memory this process may still take: what the machine has free, or its control group if that is less."""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from pathlib import Path
+
+_PROC = Path("/proc")
+_GROUPS = Path("/sys/fs/cgroup")
+_FILES = {  # most, used, and what of it is page cache, for both versions of control groups
+    "": ("memory.max", "memory.current", "(?:in)?active_file"),
+    "memory": ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_(?:in)?active_file"),
+}
+
+
+def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> float:
+    """Bytes that can be taken without anything being swapped or killed; infinite where the system does not tell.
+
+    Args:
+        proc: where the system tells of processes.
+        groups: where it tells of control groups.
+    """
+    free = math.inf
+    with suppress(OSError):
+        if found := re.search(r"^MemAvailable:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE):
+            free = int(found[1]) * 1024
+        for line in (proc / "self" / "cgroup").read_text().splitlines():
+            _, controllers, own = line.split(":", 2)
+            kind = "memory" if "memory" in controllers.split(",") else controllers
+            if kind in _FILES:
+                root = groups / kind
+                for folder in (root / own.strip("/"), *(root / own.strip("/")).parents):
+                    free = min(free, _left(folder, *_FILES[kind]))
+                    if folder == root:
+                        break
+    return free
+
+
+def used_bytes() -> int:
+    """Bytes of memory that this process holds."""
+    status = (_PROC / "self" / "status").read_text()
+    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
+def _left(folder: Path, most: str, used: str, cache: str) -> float:
+    """What a control group may still take; its page cache can be given up. Infinite where it has no limit, or does not say."""
+    with suppress(OSError, ValueError):
+        limit = int((folder / most).read_text())
+        cached = re.findall(rf"^{cache} (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
+        return max(0, limit - int((folder / used).read_text()) + sum(map(int, cached)))
+    return math.inf

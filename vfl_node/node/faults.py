@@ -1,0 +1,77 @@
+"""What it means for a job that the machine refuses: no room, no files, no thread, no memory.
+
+None of it is for good. The job ends in a state from which it goes on, with the same bytes, once the owner has seen to the
+cause; the peers are told that this party comes back.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+import torch
+
+from vfl_node.errors import Paused, PeerLost, StateError, VflError
+from vfl_node.files import fault
+
+RESUMABLE = frozenset(
+    {
+        "E_PEER_LOST",
+        "E_PEER_ABSENT",
+        "E_FENCED",
+        "E_STALLED",
+        "E_WORKER",
+        "E_DISK_FULL",
+        "E_FILES",
+        "E_STATE",
+        "E_STATE_LOCKED",
+        "E_THREAD",
+        "E_MEMORY",
+        "E_GPU_MEMORY",
+        "E_QUARANTINED",
+        "E_NO_PROGRESS",
+        "E_DEVICE",
+    }
+)
+"""Codes with which a job ends that may go on: what it needs is kept."""
+
+
+def returns(error: VflError) -> bool:
+    """Whether the party in which ``error`` rose comes back to the job, so that the others wait for it."""
+    return isinstance(error, PeerLost | Paused) or error.code in RESUMABLE
+
+
+def explain(error: BaseException) -> VflError:
+    """``error`` as one with a code; ``E_INTERNAL`` where it is a defect of ours."""
+    match error:
+        case VflError():
+            return error
+        case OSError():
+            return fault(error)
+        case sqlite3.Error():
+            return _of_index(str(error))
+        case torch.cuda.OutOfMemoryError():
+            return _refused("the GPU's memory is full", "E_GPU_MEMORY", "free its memory", "its memory is full")
+        case MemoryError():
+            return _refused("this machine's memory is full", "E_MEMORY", "free memory", "its memory is full")
+        case RuntimeError() if "start new thread" in str(error):
+            raise_it = "raise the limit of threads (ulimit -u, TasksMax)"
+            return _refused("no more threads can be started", "E_THREAD", raise_it, "it has no thread to spare")
+    return VflError(f"internal error: {type(error).__name__}", hint="see the node's log")
+
+
+def _of_index(text: str) -> StateError:
+    """What it means that SQLite refused to read or write the index of jobs."""
+    text = text.lower()
+    stuck = "it cannot store its state"
+    if "full" in text:
+        return _refused(f"no room for the job index: {text}", "E_DISK_FULL", "free space", "its disk is full")
+    if "locked" in text or "busy" in text:
+        return _refused(f"the job index is locked: {text}", "E_STATE_LOCKED", "end what holds jobs.sqlite open", stuck)
+    if "malformed" in text or "not a database" in text:
+        hint = "stop the node, and restore jobs.sqlite from a backup or move it away to begin with an empty index"
+        return StateError(f"the job index is damaged: {text}", code="E_STATE_CORRUPT", hint=hint, for_peer=stuck)
+    return _refused(f"the job index cannot be read or written: {text}", "E_STATE", "see to the disk of state_dir", stuck)
+
+
+def _refused(what: str, code: str, remedy: str, for_peer: str) -> StateError:
+    return StateError(what, code=code, hint=f"{remedy}, then go on: vfl-node resume JOB", for_peer=for_peer)

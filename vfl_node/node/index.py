@@ -1,0 +1,142 @@
+"""The table of a node's jobs in SQLite: of which release it is, whether it is whole, and a checksum in every row.
+
+SQLite notices a page that is out of joint, not a bit that has flipped inside a cell: each row carries a SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from vfl_node.errors import StateError
+
+COLUMNS = (
+    "id",
+    "name",
+    "submitter",
+    "spec",
+    "state",
+    "attempt",
+    "submitted",
+    "finished",
+    "code",
+    "message",
+    "hint",
+    "deaths",
+)
+
+MIGRATIONS = (
+    (
+        "CREATE TABLE IF NOT EXISTS jobs (id TEXT PRIMARY KEY, name TEXT NOT NULL, submitter TEXT NOT NULL, "
+        "spec TEXT NOT NULL, state TEXT NOT NULL, attempt INTEGER NOT NULL, submitted TEXT NOT NULL, "
+        "finished TEXT, code TEXT, message TEXT, hint TEXT)",
+    ),
+    (
+        "ALTER TABLE jobs ADD COLUMN deaths INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE jobs ADD COLUMN sha256 TEXT NOT NULL DEFAULT ''",
+        "UPDATE jobs SET sha256 = digest(id, name, submitter, spec, state, attempt, submitted, finished, code, message, hint, "
+        "deaths)",
+    ),
+    ("CREATE TABLE pruned (id TEXT PRIMARY KEY)",),
+)
+"""What makes a table of version k one of version k + 1; an empty file is of version 0."""
+
+VERSION = len(MIGRATIONS)
+
+Value = str | int | None
+
+
+class Index:
+    """The table; whoever calls sees to it that one thread does at a time. Errors are SQLite's own after it is open."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or begin the table in ``path``.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``), or a newer release wrote it (``E_STATE_VERSION``).
+            sqlite3.OperationalError: the system refuses.
+        """
+        self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._db.text_factory = bytes  # a damaged cell may be no text
+        self._db.create_function("digest", -1, lambda *values: _digest(values).decode(), deterministic=True)
+        hint = "stop the node, and restore it from a backup or move it away to begin with an empty index"
+        try:
+            found = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0].decode(errors="replace")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if found != "ok":
+                raise StateError(f"the job index {path} is damaged: {found}", code="E_STATE_CORRUPT", hint=hint)
+            if version > VERSION:
+                raise StateError(
+                    f"the job index {path} is of version {version}, and this vfl-node reads up to {VERSION}",
+                    code="E_STATE_VERSION",
+                    hint="start the newer release again",
+                )
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=FULL")
+            for number, steps in enumerate(MIGRATIONS[version:], version + 1):
+                self._db.execute("BEGIN IMMEDIATE")
+                for step in steps:
+                    self._db.execute(step)
+                self._db.execute(f"PRAGMA user_version = {number}")
+                self._db.execute("COMMIT")
+        except StateError:
+            self._db.close()
+            raise
+        except sqlite3.DatabaseError as error:
+            self._db.close()
+            if any(word in str(error) for word in ("full", "locked", "I/O", "unable", "readonly")):
+                raise
+            raise StateError(f"the job index {path} is damaged: {error}", code="E_STATE_CORRUPT", hint=hint) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def put(self, row: Mapping[str, Value], *, anew: bool) -> None:
+        """Add a row, or change the one with its id, which keeps its place among the others."""
+        names = (*COLUMNS, "sha256")
+        values = [row[name] for name in COLUMNS]
+        stated = ", ".join(f"{name} = excluded.{name}" for name in names)
+        again = "" if anew else f" ON CONFLICT (id) DO UPDATE SET {stated}"
+        marks = ", ".join("?" * len(names))
+        sql = f"INSERT INTO jobs ({', '.join(names)}) VALUES ({marks}){again}"  # noqa: S608 - our own words
+        self._db.execute(sql, [*values, _digest(values)])
+
+    def prune(self, job_id: str) -> None:
+        """Remove a row; its id stays known."""
+        self._db.execute("INSERT OR IGNORE INTO pruned VALUES (?)", [job_id])
+        self._db.execute("DELETE FROM jobs WHERE id = ?", [job_id])
+
+    def pruned(self, job_id: str) -> bool:
+        """Whether a row of this id was removed."""
+        return self._db.execute("SELECT 1 FROM pruned WHERE id = ?", [job_id]).fetchone() is not None
+
+    def count(self, submitter: str) -> int:
+        """How many rows there are of jobs that ``submitter`` submitted."""
+        return self._db.execute("SELECT count(*) FROM jobs WHERE submitter = ?", [submitter]).fetchone()[0]
+
+    def rows(self, job_id: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:
+        """Id and values of every row, newest first, or of that of ``job_id``; None for the values of one that is damaged."""
+        where, given = ("WHERE id = ? ", [job_id]) if job_id else ("", [])
+        select = f"SELECT rowid, sha256, {', '.join(COLUMNS)} FROM jobs {where}ORDER BY submitted DESC, rowid DESC"  # noqa: S608
+        found = []
+        for number, digest, *cells in self._db.execute(select, given):
+            whole = digest == _digest(cells)
+            values = [cell.decode() if isinstance(cell, bytes) and whole else cell for cell in cells]
+            name = cells[0].decode("ascii", "replace") if isinstance(cells[0], bytes) else ""
+            known = name if name.replace("-", "").isalnum() else f"damaged-{number}"
+            found.append((known, dict(zip(COLUMNS, values, strict=True)) if whole else None))
+        return found
+
+
+def _digest(values: Sequence[object]) -> bytes:
+    """SHA-256 of a row's cells, as they are given to SQLite or as it gives them back, in hexadecimal."""
+    cells = [value.decode("latin-1") if isinstance(value, bytes) else _as_stored(value) for value in values]
+    return hashlib.sha256(json.dumps(cells).encode()).hexdigest().encode()
+
+
+def _as_stored(value: object) -> object:
+    return value.encode().decode("latin-1") if isinstance(value, str) else value

@@ -1,0 +1,71 @@
+"""Which rows of a model a node has told its peer about, kept beside the model."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+
+from vfl_node.errors import PolicyError, StateError
+from vfl_node.files import read_checked, write_checked
+from vfl_node.training.prediction.disclosure import Names
+
+_COUNTING = threading.Lock()
+
+
+class FileShown:
+    """The rows of one model (:class:`vfl_node.training.prediction.Shown`), for all services and directions over it.
+
+    A checked file (:mod:`vfl_node.files`) of the rows, ascending, 8 bytes each.
+    """
+
+    def __init__(self, path: Path, most: int) -> None:
+        """That in ``path``, of which there may be ``most`` rows (``limits.rows_per_model``)."""
+        self._path, self.most = path, most
+
+    @classmethod
+    def begin(cls, path: Path) -> None:
+        """Write ``path``, without any row: from then on its absence is an error."""
+        _write(path, np.empty(0, dtype=np.int64))
+
+    def rows(self) -> Names:
+        """All of them.
+
+        Raises:
+            StateError: the file is gone (``E_STATE_LOST``) or damaged (``E_STATE_CORRUPT``); it is not begun anew, since
+                all that was told would be forgotten.
+        """
+        hint = "restore it from a backup, or train again: what the peer was told about would count anew"
+        try:
+            rows = read_checked(self._path, hint=hint)
+        except FileNotFoundError:
+            raise StateError(f"{self._path} is gone", code="E_STATE_LOST", hint=hint) from None
+        return np.frombuffer(rows, dtype="<i8").astype(np.int64)
+
+    def check(self, rows: Names) -> None:
+        """As :meth:`vfl_node.training.prediction.Shown.check`."""
+        self._with(rows)
+
+    def add(self, rows: Names) -> None:
+        """As :meth:`vfl_node.training.prediction.Shown.add`."""
+        with _COUNTING:  # two services over one model may run at once
+            _write(self._path, self._with(rows))
+
+    def _with(self, rows: Names) -> Names:
+        known = self.rows()
+        every = np.union1d(known, rows)
+        if len(every) > max(self.most, len(known)):  # what was told is told, whatever is allowed since
+            raise PolicyError(
+                f"the peer was told about {len(known)} rows of this model; this request would make it {len(every)}, and this "
+                f"node allows {self.most} (limits.rows_per_model)",
+                code="E_BUDGET",
+                hint="ask for records that were asked for before, or for fewer; or raise limits.rows_per_model where the other "
+                "party may have all of them under one set of weights (docs/prediction.md)",
+                for_peer="its owner's settings do not allow more rows of this model",
+            )
+        return every
+
+
+def _write(path: Path, rows: Names) -> None:
+    write_checked(path, rows.astype("<i8").tobytes())

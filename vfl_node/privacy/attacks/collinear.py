@@ -1,0 +1,72 @@
+"""The collinearity attack: a synthetic row made up between two real ones has them on opposite sides.
+
+A linear map keeps a row on the segment of its parents, and a ReLU network nearly does: seen from
+the row one parent lies straight behind the other, whatever the distance. Rows of one step meet
+equal weights, and so do all rows that are held out or predicted, which are one batch here.
+
+Source: our own; the paper does not blend rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.metrics import auc
+from vfl_node.privacy.attacks.transcript import Batch
+
+NEAR = 16
+"""Rows beside a row between which it may lie."""
+
+TWIN = 1e-5
+"""Relative distance below which a row is equal to another up to rounding, and lies in no direction from it."""
+
+ROWS_AT_ONCE = 512
+
+
+def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
+    """How nearly each row lies between two of the 16 rows nearest to it: minus the least cosine between the ways to them.
+
+    Args:
+        rows: float[B, d], embedded by the same weights.
+        which: int64[q], numbers of the rows asked for; None: all.
+
+    Returns:
+        float64[q] on the CPU, 1 exactly between two others; −1 where there are fewer than two.
+
+    Cost: q·B·d + 256·q·d multiplications.
+    """
+    which = torch.arange(len(rows)) if which is None else which
+    count = min(NEAR, len(rows) - 1)
+    if count < 2:
+        return torch.full((len(which),), -1.0, dtype=torch.float64)
+    half_norms = rows.norm(dim=1).square() / 2  # (B,)
+    found = []
+    for asked in torch.split(which.to(rows.device), ROWS_AT_ONCE):
+        distances = torch.addmm(half_norms[None], rows[asked], rows.mT, alpha=-1)  # (q, B), as in near_duplicate
+        distances.scatter_(1, asked[:, None], torch.inf)
+        beside = distances.topk(count, dim=1, largest=False).indices
+        ways = rows[beside] - rows[asked][:, None]  # (q, 16, d)
+        lengths = ways.norm(dim=2, keepdim=True)
+        ways = torch.where(lengths > TWIN * rows[asked].norm(dim=1)[:, None, None], ways / lengths, 0)
+        found.append(-(ways @ ways.mT).amin(dim=(1, 2)).double().cpu())
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.float64)
+
+
+def largest(transcript: Sequence[Batch], size: int) -> NDArray[np.float64]:
+    """The largest score over all batches, float64[size]; NaN at a position never met."""
+    found = np.full(size, np.nan)
+    for batch in transcript:
+        found[batch.positions] = np.fmax(found[batch.positions], scores(batch.rows).numpy())
+    return found
+
+
+def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
+    """AUC of the largest score, at positions met at all; None if these are of one kind."""
+    between = largest(transcript, len(synthetic))
+    met = ~np.isnan(between)
+    return auc(synthetic[met], between[met])

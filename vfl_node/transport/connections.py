@@ -1,0 +1,159 @@
+"""Connections that have proven nothing yet: how many there may be, of one address and in all, and for how long.
+
+gRPC accepts whoever connects, and a connection takes a descriptor before it shows a certificate. A flood of them would leave
+none for the jobs that run. So gRPC takes no more than a number of connections that leaves half of the process's descriptors
+free, and a thread looks at those that it has taken: one over which no caller of ours has opened a stream is closed when it
+grows old, or when there are too many like it, the oldest first, so that there is always room for somebody who has a
+certificate. What carries a stream is never touched.
+
+The sockets are gRPC's, which has no way to ask for them: they are found among the process's descriptors by the port that they
+came to, and are shut down, which gRPC sees as a caller that has left.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+UNPROVEN_IN_ALL = 64
+UNPROVEN_OF_ADDRESS = 16
+UNPROVEN_S = 10.0
+"""Connections without a stream of a known caller: how many, how many of one address, and how long each."""
+
+LOOK_S = 0.1
+"""How often they are looked at; takes a tenth of a millisecond with a hundred open descriptors."""
+
+
+def most_connections(streams: int) -> int:
+    """How many connections a server may take that serves so many ``streams``: half of the process's descriptors at most."""
+    return min(streams + UNPROVEN_IN_ALL, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+@dataclass(frozen=True)
+class _Connection:
+    """One that came to the port. ``inode`` names its socket as long as it is open."""
+
+    inode: int
+    address: str
+    port: int
+    since: float
+
+
+class Connections:
+    """Watches the connections to one port.
+
+    Args:
+        port: bound by gRPC.
+        most: connections that gRPC takes.
+    """
+
+    def __init__(self, port: int, most: int) -> None:
+        self._port = port
+        self._in_all = min(UNPROVEN_IN_ALL, max(1, most // 2))
+        self._proven: Counter[tuple[str, int]] = Counter()
+        self._seen: dict[int, _Connection | None] = {}  # by inode; None: not of this port
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch."""
+        threading.Thread(target=self._watch, name="connections", daemon=True).start()
+
+    def stop(self) -> None:
+        """End."""
+        self._over.set()
+
+    @contextmanager
+    def proven(self, peer: str) -> Iterator[None]:
+        """Leave the connection of ``peer``, in gRPC's words, alone: it carries the stream of a known caller."""
+        key = _place(peer)
+        with self._lock:
+            self._proven[key] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._proven[key] -= 1
+                if not self._proven[key]:
+                    del self._proven[key]
+
+    def _watch(self) -> None:
+        while not self._over.wait(LOOK_S):
+            with suppress(OSError):  # no descriptor free to look at others with: the next time
+                self.look()
+
+    def look(self) -> None:
+        """Close what has been without a stream for too long, or is too much."""
+        found = self._found()
+        with self._lock:
+            unproven = [each for each in found if (each.address, each.port) not in self._proven]
+        unproven.sort(key=lambda each: each.since, reverse=True)  # newest first
+        now, of_address = time.monotonic(), Counter[str]()
+        for place, each in enumerate(unproven):
+            of_address[each.address] += 1
+            too_many = place >= self._in_all or of_address[each.address] > UNPROVEN_OF_ADDRESS
+            if too_many or now - each.since > UNPROVEN_S:
+                _shut_down(each.inode)
+
+    def _found(self) -> list[_Connection]:
+        """Every open connection to the port."""
+        seen, now = dict[int, _Connection | None](), time.monotonic()
+        for inode, descriptor in _sockets():
+            seen[inode] = self._seen[inode] if inode in self._seen else self._connection(inode, descriptor, now)
+        self._seen = seen
+        return [each for each in seen.values() if each]
+
+    def _connection(self, inode: int, descriptor: int, now: float) -> _Connection | None:
+        with suppress(OSError), _held(descriptor, inode) as held:
+            if held.family in (socket.AF_INET, socket.AF_INET6) and held.getsockname()[1] == self._port:
+                address, port = held.getpeername()[:2]  # a socket that listens has none: OSError
+                return _Connection(inode, _plain(address), port, now)
+        return None
+
+
+def _sockets() -> Iterator[tuple[int, int]]:
+    """Inode and descriptor of each socket of this process."""
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            target = str(path.readlink())
+            if target.startswith("socket:["):
+                yield int(target[8:-1]), int(path.name)
+
+
+@contextmanager
+def _held(descriptor: int, inode: int) -> Iterator[socket.socket]:
+    """The socket, by a descriptor of our own: gRPC may close its one at any moment. Raises OSError where it has."""
+    own = os.dup(descriptor)
+    if os.fstat(own).st_ino != inode:
+        os.close(own)
+        raise OSError("the descriptor is another's by now")
+    with socket.socket(fileno=own) as held:
+        yield held
+
+
+def _shut_down(inode: int) -> None:
+    for found, descriptor in _sockets():
+        if found == inode:
+            with suppress(OSError), _held(descriptor, inode) as held:
+                held.shutdown(socket.SHUT_RDWR)
+            return
+
+
+def _place(peer: str) -> tuple[str, int]:
+    """Address and port of gRPC's ``ipv4:host:port`` or ``ipv6:[host]:port``."""
+    host, _, port = unquote(peer).partition(":")[2].rpartition(":")
+    return _plain(host.strip("[]")), int(port) if port.isdecimal() else 0
+
+
+def _plain(address: str) -> str:
+    """An address as both gRPC and the socket spell it."""
+    return address.removeprefix("::ffff:").partition("%")[0]

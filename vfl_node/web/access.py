@@ -1,0 +1,114 @@
+"""Who may look at a node and who may act: the node's token, its owner's socket, and links that let a browser in once.
+
+A link carries a ticket behind ``#``, which a browser sends to nobody; the page posts it, once, and gets a cookie by which
+it may look, and nothing else, until the cookie ends. The cookie is a moment and its HMAC under the token: nothing is stored,
+and a new token ends them all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import threading
+import time
+from collections.abc import Callable
+
+from starlette.requests import Request
+
+TICKET_S = 3600
+"""How long a ticket can be used."""
+
+COOKIE_S = 12 * 3600
+"""How long a browser may look."""
+
+MOST_TICKETS = 32
+"""Unused tickets; the oldest make room."""
+
+
+class Access:
+    """The keys of one node; safe to use from several threads.
+
+    Args:
+        token: what programs show; None lets nobody in.
+        party: the node's name: boards of several nodes at one host share a browser's cookies.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(self, token: str | None, *, party: str = "node", clock: Callable[[], float] = time.time) -> None:
+        self.cookie = f"vfl-board-{party}"
+        self._token = token.encode() if token else b""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tickets: dict[bytes, float] = {}  # digest → when it ends
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody is let in."""
+        return not self._token
+
+    def ticket(self) -> str:
+        """A new ticket, for one browser."""
+        made = secrets.token_urlsafe(24)
+        with self._lock:
+            for oldest in list(self._tickets)[: len(self._tickets) + 1 - MOST_TICKETS]:
+                del self._tickets[oldest]
+            self._tickets[_digest(made)] = self._clock() + TICKET_S
+        return made
+
+    def redeem(self, ticket: str) -> str | None:
+        """The cookie for a ticket, which is used up by that; None for one that is none, was used or is too old."""
+        with self._lock:
+            ends = self._tickets.pop(_digest(ticket), 0.0)
+        if self.closed or self._clock() > ends:
+            return None
+        until = str(int(self._clock()) + COOKIE_S)
+        return f"{until}.{self._proof(until)}"
+
+    def may_act(self, request: Request) -> bool:
+        """Whether the request shows the token."""
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(given.strip().encode(), self._token)
+        return right and scheme.lower() == "bearer" and not self.closed
+
+    def may_look(self, request: Request) -> bool:
+        """Whether it shows the token or a cookie that has not ended."""
+        until, _, proof = request.cookies.get(self.cookie, "").partition(".")
+        right = hmac.compare_digest(proof.encode(), self._proof(until).encode())
+        return self.may_act(request) or (right and not self.closed and self._clock() < int(until))
+
+    def _proof(self, until: str) -> str:
+        return hmac.new(self._token, b"board until " + until.encode(), "sha256").hexdigest()
+
+
+class OwnersSocket(Access):
+    """That of the owner's socket, which the operating system lets nobody else open: all may be done.
+
+    Args:
+        of: the node's keys, whose tickets it gives.
+    """
+
+    def __init__(self, of: Access) -> None:
+        super().__init__(None)
+        self._of = of
+
+    def ticket(self) -> str:
+        """A new ticket, for the port."""
+        return self._of.ticket()
+
+    @property
+    def closed(self) -> bool:
+        """Never."""
+        return False
+
+    def may_act(self, request: Request) -> bool:
+        """Always."""
+        return True
+
+    def may_look(self, request: Request) -> bool:
+        """Always."""
+        return True
+
+
+def _digest(ticket: str) -> bytes:
+    return hashlib.sha256(ticket.encode()).digest()

@@ -1,0 +1,78 @@
+"""What one may cost the HTTP port before it has asked for anything: bounded connections that cannot stay half open.
+
+A connection that has not sent the whole head of a request in time is closed. Where there are too many, the oldest
+without a request under way makes room for the newest, so that a request sent at once is answered however many wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+HEAD_S = 10.0
+"""How long the head of a request may take."""
+
+MOST = 256
+"""Connections in all."""
+
+MOST_PER_ADDRESS = 64
+"""Connections of one address."""
+
+_numbers = count()
+
+
+class BoundedProtocol(H11Protocol):
+    """HTTP/1.1 on one connection of a bounded number."""
+
+    _number = 0
+    _timer: asyncio.TimerHandle | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """Whether a request is being answered."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def connection_made(self, transport: Any) -> None:
+        """Take the connection; where there is no room, an idle one ends, or this one if there is none."""
+        self._number = next(_numbers)
+        super().connection_made(transport)
+        everybody = [other for other in self.connections if isinstance(other, BoundedProtocol)]
+        own = [other for other in everybody if other._address == self._address]
+        for crowd, most in ((own, MOST_PER_ADDRESS), (everybody, MOST)):
+            if len(crowd) > most:
+                min((other for other in crowd if not other.under_way), key=lambda other: other._number)._end()
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection has ended."""
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        """The next request may come, in time."""
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._await_head()
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _await_head(self) -> None:
+        self._stop_waiting()
+        self._timer = self.loop.call_later(HEAD_S, self._late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _late(self) -> None:
+        if not self.under_way:
+            self._end()
+
+    def _end(self) -> None:
+        self.connections.discard(self)
+        self.transport.abort()
