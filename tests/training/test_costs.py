@@ -26,8 +26,7 @@ def test_bytes_and_batches_are_those_of_a_run(
     align: str, train: str, evaluate: str, trial: Any, tmp_path: Path, seeds: dict[str, Randomness]
 ) -> None:
     job = trial.job(
-        f"align: {{protocol: {align}}}\ntrain: {{active_bottom: [4], top: [8], batch_size: 32, {train}}}\n"
-        f"evaluate: {evaluate}"
+        f"align: {{protocol: {align}}}\ntrain: {{active_bottom: [4], top: [8], batch_size: 32, {train}}}\nevaluate: {evaluate}"
     )
     simulate(job, trial.files, tmp_path, randomness=seeds)
     report = Report.model_validate_json((tmp_path / "report.json").read_text())
