@@ -67,7 +67,7 @@ def strategies(job: Job, tables: Tables, seed: int, epochs: int) -> Iterator[tup
 def one_set_of_weights(seeds: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         job, tables = prepare("clinic_lab", Path(scratch))
-        names = ["collinear", "near_duplicate", "same_step_twin", "spectral"]
+        names = ["collinear", "distance_ratio", "near_duplicate", "same_step_twin", "spectral"]
         print("| seed | epochs | strategy | " + " | ".join(names) + " | model | answered by another |")
         print("|---" * (5 + len(names)) + "|")
         for seed in range(seeds):

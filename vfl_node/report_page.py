@@ -74,6 +74,7 @@ CALIBRATIONS = {
 
 ATTACKS = {
     "collinear": ("collinear", "how nearly a row lies between two others of the batch", "fourth"),
+    "distance_ratio": ("distance ratio", "how near the nearest row is, for so dense a place", "fifth"),
     "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
     "near_duplicate": ("near duplicate", "how near the nearest row of the epoch is", "alone"),
     "row_loss": ("row loss", "how large a row's gradient is", "second"),

@@ -53,7 +53,7 @@ ACTIVE, PASSIVE = "bank", "bureau"
 POINTS = 12
 """How often a training is measured on its way."""
 
-AT_ONCE = ("collinear", "near_duplicate", "same_step_twin", "spectral")
+AT_ONCE = ("collinear", "distance_ratio", "near_duplicate", "same_step_twin", "spectral")
 """Attacks that need neither gradients nor a second epoch."""
 
 Bools = NDArray[np.bool_]

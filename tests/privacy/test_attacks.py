@@ -8,12 +8,14 @@ import torch
 from torch import nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import Bottom
+from vfl_node.models import Bottom, initialise
 from vfl_node.privacy.attacks import (
     ATTACKS,
+    Attack,
     Batch,
     audit,
     collinear,
+    distance_ratio,
     longitudinal,
     near_duplicate,
     row_loss,
@@ -94,7 +96,7 @@ def test_an_audit_runs_every_attack_and_none_is_folded(split: Any) -> None:
     world = split()
     transcript = world.gaussian(world.transcript(2))
     found = audit(transcript, world.synthetic)
-    names = ["collinear", "longitudinal", "near_duplicate", "row_loss", "same_step_twin", "spectral"]
+    names = ["collinear", "distance_ratio", "longitudinal", "near_duplicate", "row_loss", "same_step_twin", "spectral"]
     assert list(found) == list(ATTACKS) == names
     for name, value in audit(transcript, ~world.synthetic).items():
         before = found[name]
@@ -168,6 +170,40 @@ def test_collinear_scores_are_minus_the_least_cosine_between_two_ways() -> None:
     assert collinear.scores(rows, torch.tensor([1])).tolist() == pytest.approx([1.0])
     assert collinear.scores(torch.zeros(4, 2)).tolist() == [0, 0, 0, 0]
     assert np.isnan(collinear.largest([Batch(0, np.array([0, 2, 3]), rows[:3])], 4)[1])
+
+
+def test_distance_ratios_are_minus_the_nearest_distance_by_that_to_the_16th() -> None:
+    line = torch.arange(40.0)[:, None] ** 2
+    gap = (line - line.T).abs().fill_diagonal_(torch.inf).sort(dim=1).values
+    expected = (-gap[:, 0] / gap[:, 15]).tolist()
+    for scale in (1.0, 1e-25):
+        assert distance_ratio.scores(scale * line).tolist() == pytest.approx(expected, abs=1e-3)
+    assert distance_ratio.scores(line.double(), torch.tensor([7, 3])).tolist() == pytest.approx([expected[7], expected[3]])
+    assert distance_ratio.scores(line[[0, 1, 3]].double()).tolist() == pytest.approx([-1 / 9, -1 / 8, -8 / 9])
+    assert distance_ratio.scores(line[:2]).tolist() == [-1, -1]
+    assert distance_ratio.scores(line[:0]).tolist() == []
+    assert distance_ratio.scores(torch.zeros(20, 2)).tolist() == [-1] * 20  # none nearer than the others
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_distance_ratio_finds_rows_drawn_around_others_and_is_at_chance_against_fresh_ones(relu: bool) -> None:
+    """In 24 columns, half a standard deviation in each from their source: between no two rows, and no twin."""
+    drawn = Randomness(b"d" * 32)
+    rows, synthetic = torch.from_numpy(drawn.derive("rows").normal((1200, 24))), np.arange(1200) >= 800
+    sources = torch.from_numpy(drawn.derive("sources").choices(800, 400))
+    noise = torch.from_numpy(drawn.derive("noise").normal((400, 24)))
+    around = torch.cat([rows[:800], 0.87 * rows[sources] + 0.5 * noise])
+    bottom = Bottom(numeric=24, cardinalities=(), embedding_size=1, sizes=(64, 64), wide=0)
+    initialise(bottom, drawn.derive("weights"))
+
+    def found(rows: torch.Tensor, attack: Attack) -> float:
+        with torch.no_grad():
+            seen = bottom(rows, torch.empty(1200, 0, dtype=torch.int64)) if relu else rows
+        return attack([Batch(epoch, np.arange(1200), seen) for epoch in range(2)], synthetic) or 0
+
+    assert found(around, distance_ratio.attack) > (0.7 if relu else 0.75)
+    assert found(rows, distance_ratio.attack) == chance()
+    assert found(around, same_step_twin.attack) == 0.5
 
 
 def test_row_loss_is_the_mean_norm_of_a_rows_gradients() -> None:

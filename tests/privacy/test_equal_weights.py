@@ -45,13 +45,24 @@ def embedded() -> Any:
 
 @pytest.mark.parametrize(
     ("made", "attack", "least"),
-    [("copies", "same_step_twin", 0.65), ("between", "collinear", 0.75), ("between", "near_duplicate", 0.7)],
+    [
+        ("copies", "same_step_twin", 0.65),
+        ("between", "collinear", 0.75),
+        ("between", "near_duplicate", 0.7),
+        ("between", "distance_ratio", 0.7),
+    ],
 )
 def test_rows_made_from_others_are_found_and_fresh_ones_are_not(embedded: Any, made: str, attack: str, least: float) -> None:
     assert audit_equal_weights(embedded(made), SECRET, Randomness(b"a" * 32)).attacks[attack] > least
     fresh = audit_equal_weights(embedded("fresh"), SECRET, Randomness(b"a" * 32))
     assert fresh.attacks[attack] == pytest.approx(0.5, abs=0.05)
-    assert fresh.judged == {"collinear": 1024, "near_duplicate": SIZE, "same_step_twin": SIZE, "spectral": 1024}
+    assert fresh.judged == {
+        "collinear": 1024,
+        "distance_ratio": 1024,
+        "near_duplicate": SIZE,
+        "same_step_twin": SIZE,
+        "spectral": 1024,
+    }
 
 
 def test_it_finds_what_the_plain_attacks_on_all_rows_find(embedded: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +72,7 @@ def test_it_finds_what_the_plain_attacks_on_all_rows_find(embedded: Any, monkeyp
     plain = {name: ATTACKS[name]([Batch(0, np.arange(SIZE), rows)], SECRET) for name in found}
     assert found["same_step_twin"] == plain["same_step_twin"]
     assert found["near_duplicate"] == pytest.approx(plain["near_duplicate"], abs=0.02)
+    assert found["distance_ratio"] == pytest.approx(plain["distance_ratio"], abs=1e-4)
     assert found["collinear"] == pytest.approx(plain["collinear"], abs=1e-4)
     assert found["spectral"] == pytest.approx(plain["spectral"], abs=1e-4)
 

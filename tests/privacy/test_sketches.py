@@ -3,15 +3,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy import sketches
-from vfl_node.privacy.attacks import near_duplicate, same_step_twin
-from vfl_node.privacy.sketches import LEAF, WIDTH, Sketch, nearest, twins
+from vfl_node.privacy.attacks import distance_ratio, near_duplicate, same_step_twin
+from vfl_node.privacy.sketches import LEAF, WIDTH, Sketch, distance_ratios, leaves, nearest, twins
 
 
 def rows(count: int, width: int, seed: bytes = b"r" * 32) -> torch.Tensor:
     return torch.from_numpy(Randomness(seed).normal((count, width)))
+
+
+def in_a_tree(sketches: NDArray[np.float32]) -> NDArray[np.float64]:
+    return nearest(sketches, leaves(sketches, Randomness(b"n" * 32)))
 
 
 def test_sketches_keep_distances_and_short_rows_are_their_own() -> None:
@@ -45,7 +50,7 @@ def test_twins_are_those_that_a_comparison_of_every_pair_finds(width: int, scale
 def test_the_nearest_of_a_leaf_is_found_exactly(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sketches, "PAIRS", 0)
     x = rows(count, 5).numpy()
-    found = nearest(x, Randomness(b"n" * 32))
+    found = in_a_tree(x)
     exact = near_duplicate.nearest(torch.from_numpy(x), torch.arange(count)).numpy()
     assert (found > exact * (1 - 1e-4)).all()
     if count <= LEAF:
@@ -54,18 +59,34 @@ def test_the_nearest_of_a_leaf_is_found_exactly(count: int, monkeypatch: pytest.
         assert np.isfinite(found).all()
         assert np.isclose(found, exact, rtol=1e-3).mean() > 0.4
     monkeypatch.setattr(sketches, "PAIRS_AT_ONCE", 1)
-    assert np.allclose(nearest(x, Randomness(b"n" * 32)), found)
+    assert np.allclose(in_a_tree(x), found)
     monkeypatch.setattr(sketches, "PAIRS", count**2)
-    assert nearest(x, Randomness(b"n" * 32)).tolist() == pytest.approx(exact.tolist(), rel=1e-3)
+    assert in_a_tree(x).tolist() == pytest.approx(exact.tolist(), rel=1e-3)
 
 
 def test_twins_are_near_whatever_the_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sketches, "PAIRS", 0)
     x = rows(3000, 8).numpy()
     both = np.concatenate([x, x[:500] * (1 + 1e-4)])
-    found = nearest(both, Randomness(b"n" * 32))
+    found = in_a_tree(both)
     twin = np.concatenate([np.arange(500), np.arange(3000, 3500)])
     assert (found[twin] < 0.01).mean() > 0.98
     assert (np.delete(found, twin) > 0.05).mean() > 0.98
-    assert (nearest(np.ones((200, 4), np.float32), Randomness(b"n" * 32)) < 1e-3).all()
-    assert nearest(x[:1], Randomness(b"n" * 32)).tolist() == [np.inf]
+    assert (in_a_tree(np.ones((200, 4), np.float32)) < 1e-3).all()
+    assert in_a_tree(x[:1]).tolist() == [np.inf]
+
+
+@pytest.mark.parametrize("count", [1, 2, 40, 1000, 1025])
+def test_distance_ratios_are_those_of_each_leaf_by_itself(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sketches, "PAIRS", 0)
+    x = rows(count, 5).numpy()
+    x[: count // 10] = x[count - count // 10 :]
+    groups = leaves(x, Randomness(b"n" * 32))
+    expected = np.full(count, np.nan)
+    for leaf in groups:
+        there = leaf[leaf < count]
+        expected[there] = distance_ratio.scores(torch.from_numpy(x[there]).double()).numpy()
+    which = Randomness(b"w" * 32).permutation(count)[: count // 2 + 1]
+    assert distance_ratios(x, groups, which).tolist() == pytest.approx(expected[which].tolist(), abs=1e-5)
+    monkeypatch.setattr(sketches, "PAIRS_AT_ONCE", 1)
+    assert distance_ratios(x, groups, which).tolist() == pytest.approx(expected[which].tolist(), abs=1e-5)

@@ -8,8 +8,9 @@ Equal and near rows are sought among *all* rows that are trained on: ``same_step
 step, ``near_duplicate`` in every epoch, both in sketches (:mod:`vfl_node.privacy.sketches`). Of a
 sample they would find few: a row's twin is rarely in it. The other attacks judge each row by itself
 or beside its batch, and take a sample: ``longitudinal`` and ``row_loss`` up to 2,048 rows,
-``spectral`` up to 512 rows of each of a few steps, ``collinear`` up to 64 of these beside their
-whole batch. How many rows are behind a figure stands beside it (:attr:`Audit.judged`).
+``distance_ratio`` these beside the rows that lie around them in the epoch, ``spectral`` up to 512 rows of each of a few steps,
+``collinear`` up to 64 of these beside their whole batch. How many rows are behind a figure stands beside it
+(:attr:`Audit.judged`).
 
 What is found is a lower bound. The peer may combine attacks, knows which of the rows are its own,
 and compares whole rows of all epochs. An AUC is not folded: .5 is chance, from which it deviates
@@ -33,7 +34,7 @@ from vfl_node.errors import PolicyError
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import ATTACKS, collinear, longitudinal, row_loss, spectral
 from vfl_node.privacy.equal_weights import Judged, audit_equal_weights
-from vfl_node.privacy.sketches import Sketch, nearest, twins
+from vfl_node.privacy.sketches import Sketch, distance_ratios, leaves, nearest, twins
 
 Positions = NDArray[np.int64]
 
@@ -228,7 +229,11 @@ class Audit:
         places = torch.from_numpy(np.concatenate(self._places)).long()
         sketches = np.empty((len(places), self._sketches[0].shape[1]), dtype=np.float32)
         sketches[places.numpy()] = np.concatenate(self._sketches)
-        state["near_duplicate"] -= torch.from_numpy(nearest(sketches, self._drawn.derive("tree")))
+        groups = leaves(sketches, self._drawn.derive("tree"))
+        state["near_duplicate"] -= torch.from_numpy(nearest(sketches, groups))
+        state["distance_ratio"] += torch.from_numpy(
+            distance_ratios(sketches, groups, self._place[self._followed].astype(np.int64))
+        )
         state["twins"][places] += torch.from_numpy(np.concatenate(self._twins))
         if state["epochs"] > 0:
             state["longitudinal"] += longitudinal.change(state["rows"], rows)
@@ -247,6 +252,7 @@ class Audit:
             "longitudinal": zero,
             "row_loss": zero.clone(),
             "collinear": torch.full_like(zero, torch.nan),
+            "distance_ratio": zero.clone(),
             "averages": torch.full((len(ATTACKS) + 1,), torch.nan, dtype=torch.float64),
             "epochs": torch.tensor(0),
         }

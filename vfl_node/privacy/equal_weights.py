@@ -16,8 +16,8 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import auc
-from vfl_node.privacy.attacks import collinear, spectral
-from vfl_node.privacy.sketches import Sketch, nearest, twins
+from vfl_node.privacy.attacks import collinear, distance_ratio, spectral
+from vfl_node.privacy.sketches import Sketch, leaves, nearest, twins
 
 SAMPLE = 1024
 """Rows that are projected, and rows that are sought between two others, at most."""
@@ -40,15 +40,15 @@ class Judged:
 def audit_equal_weights(rows: Tensor, synthetic: NDArray[np.bool_], randomness: Randomness) -> Judged:
     """The attacks that need no gradient and no second epoch.
 
-    ``same_step_twin`` and ``near_duplicate`` compare all rows; ``collinear`` looks at a sample, half of it synthetic if
-    there are enough, beside all rows; ``spectral`` at a random sample.
+    ``same_step_twin`` and ``near_duplicate`` compare all rows; ``collinear`` and ``distance_ratio`` look at a sample, half of
+    it synthetic if there are enough, beside all rows; ``spectral`` at a random sample.
 
     Args:
         rows: float32[n, d], embedded by the same weights; what would be sent.
         synthetic: bool[n], the truth about each.
         randomness: of this alone.
 
-    Cost: 1,024·n·d multiplications, n·log n operations.
+    Cost: 2,048·n·d multiplications, n·log n operations.
     """
     if synthetic.all() or not synthetic.any():
         return Judged()
@@ -58,9 +58,11 @@ def audit_equal_weights(rows: Tensor, synthetic: NDArray[np.bool_], randomness: 
     kinds = [drawn[synthetic[drawn] == kind] for kind in (True, False)]
     share = max(SAMPLE // 2, SAMPLE - min(map(len, kinds)))
     asked = np.concatenate([of[:share] for of in kinds])
+    beside = torch.from_numpy(asked)
     found = {
-        "collinear": (asked, collinear.scores(rows, torch.from_numpy(asked)).numpy()),
-        "near_duplicate": (np.arange(len(rows)), -nearest(sketches, randomness.derive("tree"))),
+        "collinear": (asked, collinear.scores(rows, beside).numpy()),
+        "distance_ratio": (asked, distance_ratio.scores(rows, beside).numpy()),
+        "near_duplicate": (np.arange(len(rows)), -nearest(sketches, leaves(sketches, randomness.derive("tree")))),
         "same_step_twin": (np.arange(len(rows)), twins(sketches[None])[0].astype(np.float64)),
         "spectral": (sample, spectral.scores(rows[torch.from_numpy(sample).to(rows.device)]).numpy()),
     }

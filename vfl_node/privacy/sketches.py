@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.privacy.attacks import distance_ratio
 from vfl_node.privacy.attacks.same_step_twin import EXACT
 
 Floats = NDArray[np.float32]
@@ -85,21 +86,19 @@ def twins(sketches: Floats) -> NDArray[np.bool_]:
     return found
 
 
-def nearest(sketches: Floats, randomness: Randomness) -> NDArray[np.float64]:
-    """The distance of each row to the nearest other one of its leaf, float64[n]; infinite if it is the only row.
+def leaves(sketches: Floats, randomness: Randomness) -> NDArray[np.int64]:
+    """Which rows are compared with each other, int64[G, s]: G groups of s near rows; numbers from n on stand for no row.
 
     A tree of halves, each along a random direction, has leaves of at most 64 rows, or of 2²¹/n if these are more: up to 1,448
     rows are all compared. The nearest row across a border is missed; another tree has other borders.
 
     Args:
-        sketches: float32[n, w].
+        sketches: float32[n, w], n > 0.
         randomness: of this alone; it makes the tree.
 
-    Cost: n·(w + 2)·log₂(n/64) operations and 64·n·w multiplications, or 2²¹·w; memory for n·w numbers and 2²⁰ pairs.
+    Cost: n·(w + 2)·log₂(n/64) operations.
     """
     count, width = sketches.shape
-    if count < 2:
-        return np.full(count, np.inf)
     leaf = max(LEAF, PAIRS // count)
     levels = (-(-count // leaf) - 1).bit_length()
     size = -(-count // (1 << levels))
@@ -111,16 +110,19 @@ def nearest(sketches: Floats, randomness: Randomness) -> NDArray[np.float64]:
     directions = np.where(randomness.uint64(width * levels) >> np.uint64(63), 1, -1).astype(np.float32)
     places = sketches @ directions.reshape(width, levels)
     places = np.vstack([places, places[np.arange(blanks) * count // max(blanks, 1)]])
-    leaves = order[None]
+    groups = order[None]
     for level in range(levels):
-        half = leaves.shape[1] // 2
-        parts = np.argpartition(places[leaves, level], half - 1, axis=1)
-        leaves = np.take_along_axis(leaves, parts, axis=1).reshape(-1, half)
-    return _within(sketches, leaves)
+        half = groups.shape[1] // 2
+        parts = np.argpartition(places[groups, level], half - 1, axis=1)
+        groups = np.take_along_axis(groups, parts, axis=1).reshape(-1, half)
+    return groups
 
 
-def _within(sketches: Floats, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The distance of each row to the nearest other one of its leaf, int64[G, s]; numbers from n on stand for no row."""
+def nearest(sketches: Floats, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The distance of each row to the nearest other one of its leaf, float64[n]; infinite if there is none.
+
+    Cost: 64·n·w multiplications, or 2²¹·w; memory for n·w numbers and 2²⁰ pairs.
+    """
     count, width = sketches.shape
     blanks = leaves.size - count
     found = np.full(leaves.size, np.inf)
@@ -136,3 +138,23 @@ def _within(sketches: Floats, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
         distances[:, every, every] = torch.inf
         found[some.numpy()] = (distances.amin(dim=2) + squares).clamp_min(0).sqrt().numpy()
     return found[:count]
+
+
+def distance_ratios(sketches: Floats, leaves: NDArray[np.int64], which: NDArray[np.int64]) -> NDArray[np.float64]:
+    """:func:`~vfl_node.privacy.attacks.distance_ratio.scores` of the rows ``which``, int64[q], within their leaves; float64[q].
+
+    Cost: q·s·w multiplications; memory for 2²⁰ numbers.
+    """
+    count = len(sketches)
+    leaf_of = np.empty(leaves.size, dtype=np.int64)
+    leaf_of[leaves.ravel()] = np.repeat(np.arange(len(leaves)), leaves.shape[1])
+    found = np.empty(len(which))
+    at_once = max(1, PAIRS_AT_ONCE // (leaves.shape[1] * sketches.shape[1]))
+    for start in range(0, len(which), at_once):
+        asked = which[start : start + at_once]
+        others = leaves[leaf_of[asked]]  # (q, s)
+        gone = torch.from_numpy((others >= count) | (others == asked[:, None]))
+        ways = torch.from_numpy(sketches[np.minimum(others, count - 1)] - sketches[asked][:, None])  # (q, s, w)
+        squares = ways.square().sum(dim=2).masked_fill(gone, torch.inf)
+        found[start : start + at_once] = distance_ratio.ratios(squares).numpy()
+    return found

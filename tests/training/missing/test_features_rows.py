@@ -14,9 +14,9 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import CLIP, Encoder, Features
 from vfl_node.metrics import auc
 from vfl_node.models import Bottom, initialise
-from vfl_node.privacy.attacks import ATTACKS, Batch
+from vfl_node.privacy.attacks import ATTACKS, Batch, distance_ratio
 from vfl_node.training.missing import stand_in
-from vfl_node.training.missing.features import MADE
+from vfl_node.training.missing.features import MADE, smoothed
 from vfl_node.training.missing.features.near import LEAF, near
 from vfl_node.training.missing.features.rows import atoms, few_valued
 
@@ -110,7 +110,7 @@ def test_what_is_missing_and_what_many_rows_share_stays(made: Any, columns: Any)
 def test_smoothed_rows_keep_the_joint_distribution(made: Any, columns: Any) -> None:
     own, rows = columns(OWN).features, made("smoothed")
     ours, theirs = (ties(f) for f in (own, rows))
-    assert np.abs(ours - theirs).max() < 0.17
+    assert np.abs(ours - theirs).max() < 0.2
     for column in range(3):
         quantiles = (np.quantile(f.numeric[:, column], [0.1, 0.25, 0.5, 0.75, 0.9]) for f in (own, rows))
         assert np.allclose(*quantiles, atol=0.2)
@@ -142,7 +142,7 @@ def test_a_smoothed_row_varies_as_the_rows_around_it_do(plain: Any) -> None:
     across = np.linalg.svd(own.numeric - own.numeric.mean(axis=0))[2][2:]  # directions off the plane
     spread = [(of - own.numeric.mean(axis=0)) @ across.T for of in (own.numeric, rows)]
     assert spread[1].std() < 2 * spread[0].std()
-    assert rows.std(axis=0) == pytest.approx(own.numeric.std(axis=0), rel=0.05)
+    assert rows.std(axis=0) == pytest.approx(own.numeric.std(axis=0), rel=0.07)
     for column in range(6):
         assert set(rows[:, column]) <= set(own.numeric[:, column])  # every number occurs
 
@@ -182,7 +182,7 @@ def test_attacks_find_copies_and_random_values_and_not_smoothed_rows(
         step = [Batch(0, np.arange(len(embedding)), embedding)]
         found[strategy] = {
             name: ATTACKS[name](step, ~alignment.owned) or 0
-            for name in ("near_duplicate", "same_step_twin", "collinear", "spectral")
+            for name in ("collinear", "distance_ratio", "near_duplicate", "same_step_twin", "spectral")
         }
     assert found["sampling"]["near_duplicate"] > 0.68
     assert found["sampling"]["same_step_twin"] > 0.68
@@ -250,19 +250,20 @@ def test_atoms_are_cells_that_only_a_copy_fits() -> None:
     assert not few_valued(np.arange(30, dtype=np.float32).repeat(2))
 
 
-@pytest.mark.parametrize(("widths", "found"), [((128, 128), 0.73), ((128, 4), 0.51)])
-def test_the_row_that_a_smoothed_one_is_drawn_around_stands_out_in_many_columns_behind_a_wide_cut_layer(
-    widths: tuple[int, ...], found: float, randomness: Randomness
+@pytest.mark.parametrize(("chosen", "found"), [((0.7, 0.8, 0.3), 0.7), (None, 0.56)])
+def test_in_many_independent_columns_the_row_that_it_is_drawn_around_stands_out_only_if_it_counts_for_much(
+    chosen: tuple[float, ...] | None, found: float, randomness: Randomness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attack that the audit does not run: how near the nearest row is, for so dense a place. Behind 4 units it fails."""
-    numbers = randomness.derive("numbers").normal((1000, 24))
-    own = Features(numbers, np.zeros((1000, 0), dtype=np.int64), ())
-    sources = randomness.derive("sources").choices(1000, 500)
+    if chosen:
+        for name, value in zip(("OWN", "TOGETHER", "APART"), chosen, strict=True):
+            monkeypatch.setattr(smoothed, name, value)
+        monkeypatch.setattr(smoothed, "NEAR", 20)
+    numbers = randomness.derive("numbers").normal((2000, 24))
+    own = Features(numbers, np.zeros((2000, 0), dtype=np.int64), ())
+    sources = randomness.derive("sources").choices(2000, 1000)
     both = own.followed_by(MADE["smoothed"](own, randomness.derive("made"))(sources, randomness.derive("drawn")))
-    bottom = Bottom(numeric=24, cardinalities=(), embedding_size=4, sizes=widths, wide=0)
+    bottom = Bottom(numeric=24, cardinalities=(), embedding_size=4, sizes=(128, 128), wide=0)
     initialise(bottom, Randomness(b"w" * 32))
     with torch.no_grad():
         rows = bottom(torch.from_numpy(both.numeric), torch.from_numpy(both.categorical))
-    nearest = torch.cdist(rows, rows).topk(51, largest=False).values
-    relative = (nearest[:, 1] / nearest[:, 50]).nan_to_num(0).numpy()  # 0 / 0: a ReLU passes none of them
-    assert auc(np.arange(1500) >= 1000, -relative) == pytest.approx(found, abs=0.06)
+    assert auc(np.arange(3000) >= 2000, distance_ratio.scores(rows).numpy()) == pytest.approx(found, abs=0.04)

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.privacy.attacks import collinear, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
+from vfl_node.privacy.attacks import collinear, distance_ratio, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
 from vfl_node.privacy.attacks.embedding_inversion import invert
 from vfl_node.privacy.attacks.transcript import Batch
 
@@ -28,6 +28,7 @@ Attack = Callable[[Sequence[Batch], NDArray[np.bool_]], float | None]
 
 ATTACKS: dict[str, Attack] = {
     "collinear": collinear.attack,
+    "distance_ratio": distance_ratio.attack,
     "longitudinal": longitudinal.attack,
     "near_duplicate": near_duplicate.attack,
     "row_loss": row_loss.attack,
