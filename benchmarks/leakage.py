@@ -31,7 +31,17 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.metrics import auc
 from vfl_node.models import Bottom, initialise
-from vfl_node.privacy.attacks import Batch, collinear, invert, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
+from vfl_node.privacy.attacks import (
+    Batch,
+    collinear,
+    distance_ratio,
+    invert,
+    longitudinal,
+    near_duplicate,
+    row_loss,
+    same_step_twin,
+    spectral,
+)
 from vfl_node.privacy.attacks.longitudinal import SMALLEST
 from vfl_node.privacy.attacks.transcript import by_epoch
 
@@ -76,8 +86,9 @@ def membership(
     change = average(repeats, longitudinal.scores, size) if epochs > 1 else np.full(size, np.nan)
     yield "longitudinal", judged(secret, change, among)
     yield "collinear", judged(secret, collinear.largest([*batches, *tested], size), among)
-    near = average(repeats, lambda rows: torch.stack([*map(near_duplicate.scores, rows)]).mean(dim=0), size)
-    yield "near_duplicate", judged(secret, near, among)
+    for attack, scores in ("distance_ratio", distance_ratio.scores), ("near_duplicate", near_duplicate.scores):
+        near = average(repeats, lambda rows, scores=scores: torch.stack([*map(scores, rows)]).mean(dim=0), size)
+        yield attack, judged(secret, near, among)
     yield "row_loss", judged(secret, row_loss.average(batches, size), among)
     yield "same_step_twin", judged(secret, same_step_twin.counted([*batches, *tested], size), among)
     yield "spectral", by_batch(repeats, secret, among)
