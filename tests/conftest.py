@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import structlog
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -20,9 +22,11 @@ settings.load_profile("patient")  # no test asserts a time: on a machine that do
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> None:
-    """What a test sets of torch's threads holds in its whole process; on a busy machine many wait for each other."""
-    torch.set_num_threads(1)
+def process_as_it_was() -> Iterator[None]:
+    """What a test sets of torch's threads or of the log holds in its whole process."""
+    torch.set_num_threads(1)  # on a busy machine many wait for each other
+    yield
+    structlog.reset_defaults()
 
 
 LONGEST = (
