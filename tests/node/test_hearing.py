@@ -139,3 +139,13 @@ def test_offers_that_are_refused_again_and_again_fill_no_log(lab: Any, capsys: p
         assert not offered(lab, "{}", f"job-{number}").accepted
     said = capsys.readouterr()
     assert (said.out + said.err).count("job refused") == 18
+
+
+def test_who_goes_on_with_a_job_that_failed_here_hears_why(lab: Any) -> None:
+    """It may ask in the moment between the end and the word of it; after a restart the reason is gone."""
+    assert offered(lab, JOB.canonical(), "job").accepted
+    lab.store.update(lab.store.get("job"), state="failed", code="E_REFUSED", message="of this owner alone")
+    for why, said in ("notary refused the job", "notary refused the job"), ("", "the job has already ended there (failed)"):
+        lab.jobs._works = {"job": SimpleNamespace(for_peer=why, alive=False)}
+        reply = offered(lab, JOB.canonical(), "job")
+        assert (reply.accepted, reply.code, reply.reason) == (False, "E_JOB_ENDED", said)

@@ -292,6 +292,8 @@ class Jobs:
                 raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
             if known.over:
                 ended, code = f"the job has already ended there ({known.state})", "E_JOB_ENDED"
+                if known.state == "failed" and (work := self._works.get(known.id)):
+                    ended = work.for_peer or ended
                 if known.state == "cancelled":
                     heard = known.message or "it was cancelled"  # of another party: who it was
                     ended, code = "its owner cancelled the job" if heard == OWN_WISH else heard, "E_CANCELLED"

@@ -74,6 +74,7 @@ class Work:
         stop: the way to end it.
         progress: how far it is.
         requests: of this node's owner; None where the job takes none.
+        for_peer: why it failed, for a peer that asks; empty where it did not.
         turn: None for a service of predictions, which is idle as a rule and needs no place.
     """
 
@@ -94,6 +95,7 @@ class Work:
         takes = serves and predict is not None and predict.to == settings.role
         self.requests = Requests() if takes else None
         self._conversing = self._ended = False
+        self.for_peer = ""
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
         self._queued_at: set[str] = set()
         self._lost, self._deadline, self._since = "", 0.0, 0.0
@@ -343,10 +345,13 @@ class Work:
         ended = reply.code in ("E_JOB_ENDED", Cancelled.default_code)
         if not reply.accepted and reply.code in RESUMABLE:  # such as a full disk: it may be able to, later
             raise PeerLost(f"{peer} cannot take part now: {peer_text(reply.reason)} ({reply.code})")
-        if not reply.accepted and (ended or own == submitter):
+        if not reply.accepted and ended:
+            said = f"{peer} stopped: {peer_text(reply.reason)}"
+            raise PeerError(said, code="E_JOB_ENDED", hint=f"ask the owner of {peer}", for_peer=said)
+        if not reply.accepted and own == submitter:
             raise PeerError(
                 f"{peer} refused the job: {peer_text(reply.reason)} ({peer_text(reply.code, 40)})",
-                code="E_JOB_ENDED" if ended else "E_REFUSED",
+                code="E_REFUSED",
                 hint=f"ask the owner of {peer}",
                 for_peer=f"{peer} refused the job",
             )
@@ -385,6 +390,7 @@ class Work:
             failpoints.reach("finished")
         self.record = replace(self.record, **changes)
         self._ended = True
+        self.for_peer = error.for_peer if error else ""
         self._budget.release(self.record.id)
         if self.turn:
             self.turn.leave()
