@@ -1,0 +1,68 @@
+"""The distance-ratio attack: a row drawn around a real one has it nearer than a place so dense lets expect.
+
+How near the nearest row is, by itself, tells a dense place from an empty one; divided by the distance
+to the 16th it tells a row with one close relative, wherever it lies.
+
+Source: the ratio test of Lowe 2004 (section 7.1), there of features of images; its use here is our own, and the paper draws
+nothing around a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.metrics import auc
+from vfl_node.privacy.attacks.transcript import Batch, by_epoch
+
+FURTHER = 16
+"""The row whose distance the nearest one's is compared with."""
+
+ROWS_AT_ONCE = 1024
+
+
+def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
+    """Minus the distance of each row to the nearest other one, divided by that to the 16th.
+
+    Args:
+        rows: float[B, d], embedded by the same weights, or nearly.
+        which: int64[q], numbers of the rows asked for; None: all.
+
+    Returns:
+        float64[q] on the CPU, from −1 to 0; −1 where these are equally far, or there is one other row at most.
+
+    Cost: q·B·d multiplications.
+    """
+    which = torch.arange(len(rows)) if which is None else which
+    if len(rows):
+        rows = rows / rows.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)  # squares of tiny gradients are not 0
+    squares = rows.square().sum(dim=1)  # (B,)
+    found = []
+    for asked in torch.split(which.to(rows.device), ROWS_AT_ONCE):
+        others = squares.repeat(len(asked), 1)
+        others.scatter_(1, asked[:, None], torch.inf)  # not itself
+        near = torch.addmm(others, rows[asked], rows.mT, alpha=-2).add_(squares[asked][:, None])
+        found.append(ratios(near).double().cpu())
+    return torch.cat(found) if found else torch.empty(0, dtype=torch.float64)
+
+
+def ratios(squares: Tensor) -> Tensor:
+    """:func:`scores` by squared distances float[..., B], ∞ where there is no other row; float[...]."""
+    count = min(FURTHER, squares.shape[-1] - 1)
+    if count < 2:
+        return squares.new_full(squares.shape[:-1], -1)
+    near = squares.topk(count, dim=-1, largest=False).values.clamp_min(0)
+    ratio = (near[..., 0] / near[..., -1]).sqrt()
+    return -torch.where(near[..., -1] > 0, ratio, 1)
+
+
+def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
+    """AUC of the mean over epochs, at positions met in every epoch; None if fewer than two or all of one kind."""
+    positions, rows = by_epoch(transcript)
+    if len(positions) < 2:
+        return None
+    return auc(synthetic[positions], torch.stack([scores(epoch) for epoch in rows]).mean(dim=0).numpy())
