@@ -117,7 +117,9 @@ class TrainingFigures(Section):
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
     device: str
     strategies: Strategies | None = Field(default=None, description="split: what stood in for rows that are not real")
-    audit: Attacks = Field(description="moving averages over the epochs of the first repeat, at its end")
+    audit: Attacks = Field(
+        description="moving averages over the epochs of the last repeat, at its end; its twins are those of all repeats"
+    )
     held_out: HeldOut | None = Field(
         description="the attacks on the embeddings of the rows held out in the first repeat; null where this party sent none"
     )

@@ -107,6 +107,35 @@ def test_where_every_row_is_followed_it_finds_what_the_peer_finds(split: Any, mo
             assert found[name] == pytest.approx(theirs[name], abs=0.04 if near else 1e-4), name  # rounding may swap two ranks
 
 
+def test_twins_of_all_repeats_add_up(split: Any) -> None:
+    """Six repeats of an epoch each; in each of the first five another sixth of the rows is held out."""
+    world = split()
+    transcript = world.transcript(6, lambda epoch: world.copies("once"))
+    earlier: dict[str, torch.Tensor] = {}
+    alone: list[float] = []
+    for number, batches in enumerate(epochs(transcript)):
+        trained = np.arange(600)[np.arange(600) % 6 != number] if number < 5 else np.arange(600)
+        seen = [(of.positions, np.flatnonzero(np.isin(of.positions, trained)), of) for of in batches]
+        found: list[dict[str, float | None]] = []
+        for follows in (False, True):
+            audited = Audit("lab", world.synthetic, trained, Randomness(bytes([number]) * 32), limit=None)
+            if follows:
+                audited.follow_on(load(save(earlier)) if earlier else {})
+            for positions, rows, of in seen:
+                assert of.gradients is not None
+                audited.see(positions[rows], of.rows[torch.from_numpy(rows)], of.gradients[torch.from_numpy(rows)] / len(rows))
+            found.append(audited.epoch_done())
+        assert number or found[0] == found[1]
+        alone.append(found[0]["same_step_twin"] or 0)
+        earlier = audited.so_far()
+    assert earlier["epochs"].tolist() == [5 if position % 6 < 5 else 6 for position in range(600)]
+    assert (found[1]["same_step_twin"] or 0) > max(alone) + 0.05
+    assert (found[1]["near_duplicate"] or 0) > (found[0]["near_duplicate"] or 0)
+    idle = audit(np.zeros(600, dtype=bool))
+    idle.follow_on(earlier)
+    assert idle.so_far() == earlier
+
+
 def test_it_changes_neither_what_is_sent_nor_the_global_generator(split: Any) -> None:
     world = split()
     transcript, again = world.transcript(1), world.transcript(1)

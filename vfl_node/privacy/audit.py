@@ -12,6 +12,8 @@ or beside its batch, and take a sample: ``longitudinal`` and ``row_loss`` up to 
 ``collinear`` up to 64 of these beside their whole batch. How many rows are behind a figure stands beside it
 (:attr:`Audit.judged`).
 
+Twins and near duplicates are also sought over all repeats, whose stand-ins are the same; the rest begins anew in each.
+
 What is found is a lower bound. The peer may combine attacks, knows which of the rows are its own,
 and compares whole rows of all epochs. An AUC is not folded: .5 is chance, from which it deviates
 by √((s + r + 1) / (12·s·r)) for s synthetic and r real rows judged. Attacks are those of
@@ -53,6 +55,9 @@ BETWEEN = 64
 ROWS_AT_ONCE = 4096
 """Rows that are kept until they are sketched together; a step's may be more."""
 
+_CARRIED = {"epochs": torch.int32, "twins": torch.int32, "near_duplicate": torch.float64}
+"""What is summed over repeats, by position."""
+
 WEIGHT = 0.3
 """Of the newest epoch in a moving average, whose first value is that of its first epoch."""
 
@@ -93,6 +98,8 @@ class Audit:
         self._sampled[self._followed] = np.arange(len(self._followed))
         self._state: dict[str, Tensor] = {}
         """What the epochs so far have shown, see :meth:`tensors`; empty before the first is done."""
+        self._earlier: dict[str, Tensor] = {}
+        """What earlier repeats have shown, see :meth:`so_far`; empty in the first."""
         self.judged: dict[str, int] = {}
         self.held_out: Judged | None = None
         self._begin_epoch()
@@ -167,6 +174,23 @@ class Audit:
         ``averages``: float64, NaN where an attack was never defined, the last that of the strongest. ``epochs``: int64.
         """
         return {name: tensor.clone() for name, tensor in self._state.items()}
+
+    def so_far(self) -> dict[str, Tensor]:
+        """What this repeat and all before it have shown by shared position, for the audit of the next one; may be empty.
+
+        Rows that stand in are the same in every repeat, so their twins add up. ``epochs``, int32[m], in how many the row was
+        trained on; ``twins``, int32[m], and ``near_duplicate``, float64[m], as in :meth:`tensors`.
+        """
+        if not self._state:
+            return dict(self._earlier)
+        found = {name: torch.zeros(len(self._secret), dtype=kind) for name, kind in _CARRIED.items()}
+        for name, sums in found.items():
+            sums[torch.from_numpy(self._trained)] += self._state[name].to(sums.dtype)
+        return {name: sums + self._earlier[name] for name, sums in found.items()} if self._earlier else found
+
+    def follow_on(self, earlier: Mapping[str, Tensor]) -> None:
+        """Take in what :meth:`so_far` gave at the end of the repeat before."""
+        self._earlier = dict(earlier)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
@@ -257,6 +281,14 @@ class Audit:
             "epochs": torch.tensor(0),
         }
 
+    def _a_epoch(self, name: str) -> NDArray[np.float64]:
+        """What the rows trained on showed in an epoch on average, over all repeats, float64[t]."""
+        sums, epochs = self._state[name].double(), self._state["epochs"].double()
+        if self._earlier:
+            trained = torch.from_numpy(self._trained)
+            sums, epochs = sums + self._earlier[name][trained], epochs + self._earlier["epochs"][trained]
+        return np.asarray((sums / epochs).numpy())
+
     def _auc(self, name: str) -> float | None:
         """The AUC of an attack; how many rows are behind it is noted."""
         if name == "spectral":
@@ -266,7 +298,7 @@ class Audit:
         if name == "longitudinal" and self._state["epochs"] < 2:
             return None
         if name in ("near_duplicate", "same_step_twin"):
-            scores, positions = self._state["twins" if name == "same_step_twin" else name].numpy(), self._trained
+            scores, positions = self._a_epoch("twins" if name == "same_step_twin" else name), self._trained
         else:
             scores, positions = self._state[name].numpy(), self._followed
         known = ~np.isnan(scores)

@@ -35,7 +35,8 @@ class Journal:
         encoder: its encoder.
         scoring: what the first repeat's half needs beside its weights to predict.
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
-        audit: averages of this party's attacks on itself at the end of the first repeat.
+        audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
+        audited: what the audit has seen in all repeats.
         held_out: its attacks on the rows held out in it; None where it sent none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
@@ -52,6 +53,7 @@ class Journal:
     scoring: Mapping[str, Any] = field(default_factory=dict)
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
     audit: Mapping[str, float | None] = field(default_factory=dict)
+    audited: Mapping[str, Tensor] = field(default_factory=dict)
     held_out: Judged | None = None
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
@@ -67,7 +69,8 @@ class Journal:
         """Note a repeat, and keep the first one's weights."""
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
-            self.audit, self.held_out = half.audit.averages, half.audit.held_out
+            self.held_out = half.audit.held_out
+        self.audit, self.audited = half.audit.averages, half.audit.so_far()
         if evaluation is not None:
             self.evaluations.append(evaluation)
         self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
@@ -86,7 +89,7 @@ class Journal:
             "audit": dict(self.audit),
             "held_out": self.held_out and dataclasses.asdict(self.held_out),
         }
-        tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights)}
+        tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights), **prefixed("audited", self.audited)}
         checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}", tensors, meta)
 
 
@@ -117,6 +120,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         encoder=meta["encoder"],
         scoring=meta["scoring"],
         audit=meta["audit"],
+        audited=under("audited", checkpoint.tensors),
         held_out=meta["held_out"] and Judged(**meta["held_out"]),
         saved=under("half", checkpoint.tensors),
     )

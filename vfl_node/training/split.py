@@ -207,6 +207,7 @@ async def _train(
     for repeat in range(journal.repeat, evaluate.repeats):
         training, testing = schedule.split(repeat, evaluate.test_fraction)
         half = half_of(channel, task, randomness, Randomness(draws), repeat, training, journal.saved)
+        half.audit.follow_on(journal.audited)
         for epoch in range(journal.epoch, train.epochs):
             started, moved = task.clock(), traffic.bytes_sent + traffic.bytes_received
             for positions in schedule.batches(repeat, epoch, training, train.batch_size):

@@ -118,7 +118,7 @@ class TrainingResult:
         local_calibration_curve: the same of the active party alone; empty without own features.
         matched: metrics on the held-out rows that both parties own, first repeat; None where the job does not ask.
         matched_rows: how many they are; None if not known.
-        audit: attack → moving average of :attr:`Epoch.attacks` at the first repeat's end.
+        audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end, where twins of all repeats count.
         held_out: the same attacks on the embeddings of the rows held out, first repeat; None where none are sent.
         weights: this party's half, first repeat: parameter → tensor on the CPU; the active party's own model as ``local.NAME``.
         serving: JSON of what predictions need beside weights, encoder and alignment (see :mod:`vfl_node.training.prediction`);
