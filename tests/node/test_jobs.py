@@ -22,7 +22,7 @@ from vfl_node.node.predictions import FileTally
 from vfl_node.node.store import Record, Store
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.training.prediction import Served
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
 ALIGN = "name: trial\nparties: {active: clinic, passive: lab}\n"
 TRAIN = ALIGN + "train: {bottom: [4], epochs: 1}\nserve: {to: active}\n"
@@ -98,6 +98,28 @@ class Node:
         while not condition():
             assert time.monotonic() < limit, "did not happen in time"
             time.sleep(0.01)
+
+
+def offered(node: Node, record: Record) -> OfferReply:
+    """What the node answers to the lab that offers it the job."""
+    reply = node.jobs.hear("lab", Notice(offer=Offer(job_id=record.id, submitter="lab", job_json=record.spec)))
+    assert reply is not None
+    return reply.offer_reply
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Jobs that run, in place of what else a job does, until they are stopped."""
+    begun: list[str] = []
+
+    def run(of: work.Work) -> None:
+        of.record = of._store.update(of.record, state="running", attempt=1)
+        begun.append(of.record.id)
+        while True:
+            of.stop.wait(1)
+
+    monkeypatch.setattr(work.Work, "_run", run)
+    return begun
 
 
 @pytest.fixture
@@ -189,10 +211,8 @@ def test_a_job_in_which_the_process_died_twice_waits_for_its_owner(node: Node) -
     node.jobs.start()
     aside = node.stored(record.id)
     assert (aside.state, aside.code, aside.resumable, aside.deaths) == ("failed", "E_QUARANTINED", True, 2)
-    offer = Notice(offer=Offer(job_id=record.id, submitter="lab", job_json=record.spec))
-    reply = node.jobs.hear("lab", offer)
-    assert reply is not None
-    assert (reply.offer_reply.accepted, reply.offer_reply.code) == (False, "E_QUARANTINED")  # a peer does not begin it either
+    reply = offered(node, record)
+    assert (reply.accepted, reply.code) == (False, "E_QUARANTINED")  # a peer does not begin it either
     assert node.peers.asked == 1
     node.jobs.resume(record.id)
     node.wait_until(lambda: node.peers.asked == 2)
@@ -204,6 +224,33 @@ def test_a_pause_is_no_death(node: Node) -> None:
     node.jobs.start()
     node.wait_until(lambda: node.peers.asked == 1)
     assert node.stored(record.id).deaths == 1
+
+
+def test_a_job_that_a_peer_has_had_go_on_is_left_to_run_when_the_node_starts(node: Node, runs: list[str]) -> None:
+    """Links are up before the node looks at what was unfinished."""
+    node.settings = node.settings.model_copy(update={"quarantine_after": 1})
+    node.jobs = node.restarted()
+    record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1)
+    assert offered(node, record).accepted
+    node.wait_until(lambda: runs == [record.id])
+    starts = threading.Thread(target=node.jobs.start, daemon=True)
+    starts.start()
+    starts.join(20)
+    assert not starts.is_alive()
+    assert (node.state(record.id), node.stored(record.id).deaths, runs) == ("running", 0, [record.id])
+    assert offered(node, record).accepted
+    node.jobs.cancel(record.id)
+    node.wait_until(lambda: node.state(record.id) == "cancelled")
+
+
+def test_a_job_that_ends_while_the_node_starts_is_not_begun_again(
+    node: Node, runs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1)
+    node.store.update(record, state="done")
+    monkeypatch.setattr(node.store, "unfinished", lambda: [record])
+    node.jobs.start()
+    assert (node.state(record.id), node.jobs._works, runs) == ("done", {}, [])
 
 
 def test_a_damaged_row_is_listed_and_the_others_can_be_used(node: Node) -> None:
@@ -223,6 +270,5 @@ def test_a_pruned_job_is_not_begun_anew_by_a_peer(node: Node) -> None:
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="done")
     assert node.jobs.prune(days=None, keep=0, models=False, dry=False) == [record.id]
     assert node.jobs.views() == []
-    reply = node.jobs.hear("lab", Notice(offer=Offer(job_id=record.id, submitter="lab", job_json=record.spec)))
-    assert reply is not None
-    assert (reply.offer_reply.accepted, reply.offer_reply.code) == (False, "E_JOB_ENDED")
+    reply = offered(node, record)
+    assert (reply.accepted, reply.code) == (False, "E_JOB_ENDED")

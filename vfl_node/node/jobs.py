@@ -79,19 +79,27 @@ class Jobs:
             if record.over:
                 self._store.destroy_secrets(record)
         for record in self._store.unfinished():
+            self._go_on(record.id)
+        self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
+        self._watcher.start()
+
+    def _go_on(self, job_id: str) -> None:
+        """Go on with a job that was unfinished when the node stopped, unless a peer's offer has had it go on meanwhile."""
+        with self._lock:
+            record = self._store.get(job_id)
+            if record is None or record.state not in UNFINISHED or self._work(job_id):
+                return
             if record.state == "running":  # neither ended nor paused: the process died in it
                 record = replace(record, deaths=record.deaths + 1)
                 if record.deaths >= self._settings.quarantine_after:
                     self._store.end(self._ended(record, _quarantined(record)))
-                    log.warning("job put aside", job=record.id, code="E_QUARANTINED", deaths=record.deaths)
-                    continue
+                    log.warning("job put aside", job=job_id, code="E_QUARANTINED", deaths=record.deaths)
+                    return
                 with suppress(StateError):  # a full disk: then it dies once more before it is put aside
                     self._store.update(record)
-            log.info("job goes on", job=record.id, state=record.state)
+            log.info("job goes on", job=job_id, state=record.state)
             with suppress(VflError):  # with which it has ended
                 self._begin(record)
-        self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
-        self._watcher.start()
 
     def submit(self, job: Job, *, request: bytes | None = None) -> Record:
         """Register a job of this node's owner and offer it to the peers.
@@ -376,11 +384,14 @@ class Jobs:
             raise PolicyError(busy, code="E_BUSY", hint=hint, for_peer=busy)
 
     def _begin(self, record: Record) -> None:
+        """Work on a job; one that is worked on is left as it is. Raises VflError, with which it has ended."""
         assert self._peers is not None
         with self._lock:
             before = self._works.get(record.id)
             if before is not None:
-                before.join()  # it has stored its end, and is about to go
+                if before.alive and not before.ended:
+                    return
+                before.join()  # it has its end, and is about to go
             try:
                 work = Work(self._settings, self._store, self._peers, self._budget, self._turns, record)
             except (VflError, OSError) as cause:  # written by another version, or the disk refuses

@@ -124,8 +124,13 @@ class Work:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended yet."""
+        """Whether its thread lives: for a moment longer than the job."""
         return self._thread.is_alive()
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has its end, which is stored, or is about to be."""
+        return self._ended
 
     @property
     def place(self) -> int:
