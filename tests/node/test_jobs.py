@@ -253,6 +253,26 @@ def test_a_job_that_ends_while_the_node_starts_is_not_begun_again(
     assert (node.state(record.id), node.jobs._works, runs) == ("done", {}, [])
 
 
+@pytest.mark.parametrize("online", [True, False])
+def test_a_party_that_has_kept_its_report_is_done_where_another_is(
+    node: Node, monkeypatch: pytest.MonkeyPatch, online: bool
+) -> None:
+    """Whether it hears so when it tells of the job, or when it meets the others."""
+    ended = OfferReply(accepted=False, code="E_JOB_ENDED", reason="the job has already ended there (done)")
+    monkeypatch.setattr(node.peers, "online", lambda _: online)
+    monkeypatch.setattr(node.peers, "ask", lambda *_, **__: Notice(offer_reply=ended))
+    record = node.store.update(node.store.add(node.job(TRAIN), submitter="clinic"), state="paused", attempt=1)
+    folder = node.store.job_folder(record)
+    folder.artefacts.mkdir()
+    (folder.artefacts / "report.json").write_text("{}")
+    folder.seal()
+    folder.serve(Serving(input="00" * 32, encoder="", serving=""))
+    node.jobs.start()
+    node.wait_until(lambda: node.stored(record.id).over)
+    assert (node.state(record.id), node.stored(record.id).message) == ("done", None)
+    assert folder.serves(folder.path)
+
+
 def test_a_damaged_row_is_listed_and_the_others_can_be_used(node: Node) -> None:
     damaged, sound = (node.store.add(node.job(), submitter="clinic") for _ in range(2))
     node.store._index._db.execute("UPDATE jobs SET spec = '{' WHERE id = ?", [damaged.id])

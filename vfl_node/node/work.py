@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -158,7 +159,8 @@ class Work:
     def _live(self) -> None:
         """Run the job, and store how it ended. What a resumed job needs is kept, and destroyed otherwise."""
         try:
-            self._run()
+            with self._unless_kept():
+                self._run()
             self._end("done")
         except Paused as error:
             self._end("paused", error if error.code != Paused.default_code else None)
@@ -167,6 +169,18 @@ class Work:
             if known.code == VflError.default_code:
                 log.exception("internal error", job=self.record.id)  # a defect of ours: say so, keep the node alive
             self._end("cancelled" if known.code == Cancelled.default_code else "failed", known)
+
+    @contextmanager
+    def _unless_kept(self) -> Iterator[None]:
+        """Pass over that the job has ended elsewhere where this party has kept its report.
+
+        Who is done had the last word of everyone, so that everyone has kept theirs: nobody is waited for.
+        """
+        try:
+            yield
+        except PeerError as error:
+            if error.code != "E_JOB_ENDED" or not self._folder.whole:
+                raise
 
     def _run(self) -> None:
         """From the queue to the report, in as many turns as it takes."""
@@ -273,11 +287,6 @@ class Work:
                 pause_s = FIRST_PAUSE_S if lasted > MOST_PAUSE_S else min(2 * pause_s, MOST_PAUSE_S)
                 self._give_way()
                 self.stop.wait(pause_s)
-            except PeerError as error:
-                # Who is done had the last word of everyone, so that everyone has kept theirs: nobody is waited for.
-                if self._folder.whole and error.code == "E_JOB_ENDED":
-                    return
-                raise
 
     def _inputs(self) -> tuple[Table | None, Predicting | None]:
         """This party's table, and what it predicts with; where they cannot be used the others are told before the job fails."""
