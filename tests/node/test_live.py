@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from vfl_node.errors import Cancelled
 from vfl_node.node.live import ALONE, AT_REST, LiveProgress, Stop
+from vfl_node.node.meeting import Meeting
 from vfl_node.node.service import Node
 from vfl_node.settings import Settings
+from vfl_node.transport.streams import StreamPipe
 
 
 @pytest.fixture
@@ -60,6 +65,20 @@ def test_a_stop_is_heard_at_an_epochs_end() -> None:
     with pytest.raises(Cancelled):
         progress.note(loss=0.1)
     progress.remark("training on the union")  # says no more than what is so
+
+
+def test_a_conversation_that_has_ended_is_kept_by_nobody() -> None:
+    """A job may have thousands of attempts."""
+    stop, attempts = Stop(), []
+    for _ in range(3):
+        with Meeting("job", ["lab"], SimpleNamespace(), stop, LiveProgress("job", stop)) as meeting:  # type: ignore[arg-type]
+            pipe = StreamPipe("lab")
+            pipe.finish()
+            meeting.add("lab", pipe)
+            attempts.append(weakref.ref(pipe))
+    del meeting, pipe
+    gc.collect()
+    assert [attempt() for attempt in attempts] == [None, None, None]
 
 
 def test_prometheus_reads_the_audit_of_running_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -156,6 +157,27 @@ def test_close_lets_queued_messages_leave_and_comes_back_without_a_transport() -
         stream._put(Chunk())
     with pytest.raises(PeerLost):
         stream._get()
+
+
+def test_what_waits_to_be_sent_is_freed_when_the_transport_lets_go() -> None:
+    stream = small()
+    fill(stream)
+    stream.finish()
+    assert not stream._outgoing
+    assert list(stream.outgoing()) == []
+
+
+def test_a_closed_stream_holds_no_connection() -> None:
+    class Connection:
+        def hang_up(self) -> None:
+            stream.finish()
+
+    stream, connection = small(), Connection()
+    held = weakref.ref(connection)
+    stream.attach(connection.hang_up)
+    stream.close()
+    del connection
+    assert held() is None
 
 
 def test_a_link_gives_none_when_nothing_comes() -> None:

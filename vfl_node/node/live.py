@@ -57,6 +57,11 @@ class Stop:
         if error is not None:
             listener(error)
 
+    def forget(self, listener: Callable[[VflError], None]) -> None:
+        """Call ``listener`` no more, nor keep what hangs on it."""
+        with self._lock:
+            self._listeners.remove(listener)
+
     def check(self) -> None:
         """Raise the error if the end is asked for."""
         if self._error is not None:

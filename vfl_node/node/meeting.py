@@ -78,8 +78,9 @@ class Meeting:
             if error is not None:
                 self._tell(explain(error))
         finally:
-            for channel in self.channels.values():
-                channel.close()
+            for peer, pipe in self._pipes.items():
+                self.channels[peer].close()
+                self._stop.forget(pipe.cancel)  # a job may have many attempts
 
     def add(self, peer: str, pipe: StreamPipe) -> None:
         """The conversation with ``peer`` has begun; the owner's wish to stop ends it."""

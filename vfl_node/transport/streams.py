@@ -74,7 +74,7 @@ class Stream(Generic[M]):
         self._cancelled: VflError | None = None
         self._end: VflError | None = None  # why nothing more arrives
         self._finished = False  # the transport has let go of the stream
-        self._hang_up: Callable[[], None] = lambda: None
+        self._hang_up = _nothing
 
     # What the owner calls.
 
@@ -99,7 +99,8 @@ class Stream(Generic[M]):
             self._inbox.clear()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._finished, self._close_s)
-        self._hang_up()
+        hang_up, self._hang_up = self._hang_up, _nothing  # which holds the connection
+        hang_up()
 
     def _put(self, message: M, timeout_s: float | None = None) -> None:
         data = message.SerializeToString()
@@ -210,11 +211,12 @@ class Stream(Generic[M]):
         """The transport has let go: nothing more can be sent either."""
         with self._changed:
             self._finished = True
+            self._outgoing.clear()  # up to 16 MiB, for as long as anybody knows the stream
             self._changed.notify_all()
 
     def hung_up(self) -> None:
         """The transport has let go, and nobody reads before the stream is accepted: one that is not has ended."""
-        self._hang_up = lambda: None  # else the call lives until a collection of garbage, and counts as one of its connection's
+        self._hang_up = _nothing  # else the call lives until a collection of garbage, and counts as one of its connection's
         self.finish()
         if not self._accepted:
             self.end(self._lost("it hung up"))
@@ -230,6 +232,10 @@ class Stream(Generic[M]):
 
     def _lost(self, what: str) -> PeerLost:
         return PeerLost(f"{self.peer}: {what}")
+
+
+def _nothing() -> None:
+    """What there is to do for a stream without a transport."""
 
 
 PAUSE_S = 0.003
