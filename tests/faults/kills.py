@@ -35,6 +35,7 @@ def killed(world: World, kind: str, party: str, point: str, at: int) -> bool:
     """One kill, and the end of the job as if there had been none; False where the party never came to that place."""
     world.clean(kind)
     before = len(world.federation.log(party))
+    world.prune(party)
     world.again(party, f"{point}=kill@{at}")
     job_id = world.submit(kind)
     if f"failpoint {point} kill" not in world.federation.log(party)[before:]:

@@ -15,7 +15,7 @@ from vfl_node.node.shown import FileShown
 
 @pytest.fixture(name="path")
 def path_fixture(tmp_path: Path) -> Path:
-    FileShown.begin(tmp_path / "shown")
+    FileShown.begin(tmp_path / "shown", rows())
     return tmp_path / "shown"
 
 
@@ -79,3 +79,14 @@ def test_a_lost_count_is_not_begun_anew(path: Path) -> None:
             use()
         assert caught.value.code == "E_STATE_LOST"
     assert not path.exists()
+
+
+def test_rows_held_out_in_training_are_known_and_free(tmp_path: Path) -> None:
+    FileShown.begin(tmp_path / "shown", rows(9, 4, 5))
+    shown = FileShown(tmp_path / "shown", 2)
+    assert shown.rows().tolist() == [4, 5, 9]
+    shown.add(rows(4, 1, 2))
+    shown.check(rows(9, 5))
+    with pytest.raises(PolicyError, match="told about 2 rows of this model beside those held out"):
+        shown.add(rows(3))
+    assert FileShown(tmp_path / "shown", 2).rows().tolist() == [1, 2, 4, 5, 9]

@@ -52,7 +52,7 @@ def keep(folder: JobFolder, training: TrainingResult, table: Table) -> None:
         training: its result, with ``serving``.
         table: the records that took part, which must be the same when it predicts.
     """
-    FileShown.begin(folder.shown)
+    FileShown.begin(folder.shown, training.tested)
     folder.serve(Serving(input=table.digest().hex(), encoder=training.encoder, serving=training.serving))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.errors import StateError
@@ -34,6 +36,7 @@ class Journal:
         weights: this party's half after the first repeat.
         encoder: its encoder.
         scoring: what the first repeat's half needs beside its weights to predict.
+        tested: positions held out in the first repeat; made anew in every attempt.
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
         audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
         audited: what the audit has seen in all repeats.
@@ -51,6 +54,7 @@ class Journal:
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
     scoring: Mapping[str, Any] = field(default_factory=dict)
+    tested: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
     audit: Mapping[str, float | None] = field(default_factory=dict)
     audited: Mapping[str, Tensor] = field(default_factory=dict)

@@ -120,6 +120,7 @@ async def train_passive(
         rows=journal.rows,
         device=device_name(task.device),
         metrics=metrics,
+        tested=journal.tested,
         learnt=_learnt(task, channel.peer, journal.rows, active=False),
         **_kept(journal),
     )
@@ -200,6 +201,7 @@ async def _train(
 
     journal = resume(task.checkpoints, resume_from, schedule.fingerprint)
     journal.rows = len(training), len(testing)
+    journal.tested = testing
     journal.shared = {"draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
     task.progress.phase("train", evaluate.repeats * (train.epochs * per_epoch + per_test), "batches")
     task.progress.advance(journal.exchanges)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment, MemoryPins, Pins
@@ -120,6 +122,8 @@ class TrainingResult:
         matched_rows: how many they are; None if not known.
         audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end, where twins of all repeats count.
         held_out: the same attacks on the embeddings of the rows held out, first repeat; None where none are sent.
+        tested: int64[t], shared positions whose embeddings by ``weights`` the peer has received: those held out in the first
+            repeat; none where none are sent.
         weights: this party's half, first repeat: parameter → tensor on the CPU; the active party's own model as ``local.NAME``.
         serving: JSON of what predictions need beside weights, encoder and alignment (see :mod:`vfl_node.training.prediction`);
             holds a secret of this party.
@@ -133,6 +137,7 @@ class TrainingResult:
     rows: tuple[int, int]
     device: str
     learnt: Mapping[str, tuple[Learnt, ...]]
+    tested: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
     serving: str = field(default="", repr=False)
