@@ -95,6 +95,18 @@ def test_a_peer_that_claims_too_much_keeps_only_itself_away(tmp_path: Path) -> N
     lab.check_not_older(2**62)
 
 
+def test_one_accepted_loss_covers_no_later_one(tmp_path: Path) -> None:
+    lab = Partner(tmp_path, "clinic")
+    with pytest.raises(StateError):
+        lab.check_not_older(10**9)
+    accept_loss(tmp_path, "clinic")
+    lab.check_not_older(50)
+    (tmp_path / "clinic" / "met").unlink()  # as with a backup of before
+    with pytest.raises(StateError) as caught:
+        Partner(tmp_path, "clinic").check_not_older(60)
+    assert caught.value.code == "E_STATE_OLDER"
+
+
 def test_what_was_damaged_on_the_disk_is_not_read(tmp_path: Path) -> None:
     partner = Partner(tmp_path, "lab")
     partner.keep("set", b"ids")

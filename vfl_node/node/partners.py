@@ -121,6 +121,7 @@ class Partner:
                 line = hashlib.sha256(b"loss %d" % peer_has_seen).hexdigest().encode()
                 write_checked(self._folder / name, b"\n".join([*self._lines(name), line]))
             write_checked(self._folder / "met", b"%d %d" % (peer_has_seen, seen))
+            remove(self._folder / "accepted")  # this loss, and no other
 
     def begin(self) -> int:
         """Count an alignment that begins with this peer; how many there were, this one included."""
