@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from vfl_node.configuration import parse
-from vfl_node.errors import PeerLost, StateError, VflError
+from vfl_node.errors import Paused, PeerLost, StateError, VflError
 from vfl_node.job import Job
 from vfl_node.node import predictions, work
 from vfl_node.node.job_folder import Serving
@@ -251,6 +252,59 @@ def test_a_job_that_ends_while_the_node_starts_is_not_begun_again(
     monkeypatch.setattr(node.store, "unfinished", lambda: [record])
     node.jobs.start()
     assert (node.state(record.id), node.jobs._works, runs) == ("done", {}, [])
+
+
+def test_a_stop_that_does_not_wait_for_long_work_is_no_death(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job has its end all the same where its work comes to it before the process does."""
+    works, may_end = threading.Event(), threading.Event()
+
+    def compute(of: work.Work) -> None:
+        of.record = of._store.update(of.record, state="running", attempt=1)
+        works.set()
+        may_end.wait(240)
+
+    monkeypatch.setattr(work.Work, "_run", compute)
+    job_id = node.jobs.submit(node.job()).id
+    works.wait(240)
+    node.jobs.stop(0.05)
+    assert (node.state(job_id), node.stored(job_id).deaths) == ("paused", 0)
+    may_end.set()
+    node.wait_until(lambda: node.state(job_id) == "done")
+    node.jobs.stop(0.05)
+    assert node.state(job_id) == "done"
+
+
+def test_a_node_that_stops_begins_nothing_and_says_that_it_comes_back(node: Node, runs: list[str]) -> None:
+    node.settings = node.settings.model_copy(update={"accept_jobs_from": ["lab"]})
+    node.jobs = node.restarted()
+    job_id = node.jobs.submit(node.job()).id
+    node.wait_until(lambda: runs == [job_id])
+    known = node.stored(job_id)
+    node.jobs.stop(10)
+    for record in (known, replace(known, id="new")):
+        reply = offered(node, record)
+        assert (reply.accepted, reply.code) == (False, "E_PAUSED")
+        assert reply.reason == "its node is stopping and will come back"
+    for act in (lambda: node.jobs.resume(job_id), lambda: node.jobs.submit(node.job())):
+        with pytest.raises(Paused):
+            act()
+    assert {record.id: record.state for record in node.store.all()} == {job_id: "paused"}
+    assert runs == [job_id]
+
+
+@pytest.mark.parametrize("code", ["E_PAUSED", "E_GAVE_WAY", "E_DISK_FULL"])
+def test_a_peer_that_cannot_take_part_now_is_waited_for(node: Node, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    asked: list[str] = []
+
+    def refuse(peer: str, *_: Any, **__: Any) -> Notice:
+        asked.append(peer)
+        return Notice(offer_reply=OfferReply(accepted=False, code=code, reason="its node is stopping"))
+
+    monkeypatch.setattr(node.peers, "online", lambda _: True)
+    monkeypatch.setattr(node.peers, "ask", refuse)
+    job_id = node.jobs.submit(node.job()).id
+    node.wait_until(lambda: len(asked) > 3)
+    assert node.state(job_id) == "waiting"
 
 
 @pytest.mark.parametrize("online", [True, False])

@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from vfl_node import report_page
-from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.errors import DataError, Paused, PeerError, PolicyError, StateError, UsageError, VflError
 from vfl_node.web import app
 from vfl_node.web.access import MOST_TICKETS, TICKET_S, Access, OwnersSocket
 from vfl_node.web.app import MAX_JOB_BYTES, create_app
@@ -332,6 +332,7 @@ def test_over_the_owners_socket_nothing_is_asked_for(view: View) -> None:
         (PeerError("p"), 502),
         (StateError("s"), 503),
         (StateError("s", code="E_INPUT_CHANGED"), 409),
+        (Paused("p"), 503),
         (VflError("v"), 500),
     ],
 )

@@ -10,7 +10,7 @@ import sqlite3
 
 import torch
 
-from vfl_node.errors import Paused, PeerLost, StateError, VflError
+from vfl_node.errors import GaveWay, Paused, PeerLost, StateError, VflError
 from vfl_node.files import fault
 
 RESUMABLE = frozenset(
@@ -33,6 +33,10 @@ RESUMABLE = frozenset(
     }
 )
 """Codes with which a job ends that may go on: what it needs is kept."""
+
+
+NOT_NOW = RESUMABLE | {Paused.default_code, GaveWay.default_code}
+"""Codes with which a peer says that it takes part in a job, though not now."""
 
 
 def returns(error: VflError) -> bool:

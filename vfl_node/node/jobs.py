@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -83,9 +84,17 @@ class Jobs:
         self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
         self._watcher.start()
 
+    @contextmanager
+    def _beginning(self) -> Iterator[None]:
+        """While a job is begun: nothing else is, and the node does not stop. Raises Paused where it is stopping."""
+        with self._lock:
+            if self._stopping.is_set():
+                raise _stopping()
+            yield
+
     def _go_on(self, job_id: str) -> None:
         """Go on with a job that was unfinished when the node stopped, unless a peer's offer has had it go on meanwhile."""
-        with self._lock:
+        with self._beginning():
             record = self._store.get(job_id)
             if record is None or record.state not in UNFINISHED or self._work(job_id):
                 return
@@ -127,7 +136,7 @@ class Jobs:
                 raise UsageError(
                     "this job predicts new records, and there are none", hint="vfl-node predict JOB --align --data FILE"
                 )
-        with self._lock:
+        with self._beginning():
             self._check_room(job, self._settings.name)
             failpoints.reach("submit")
             record = self._store.add(job, submitter=self._settings.name, request=request)
@@ -177,7 +186,7 @@ class Jobs:
         Raises:
             UsageError: no such job, or one that cannot go on.
         """
-        with self._lock:
+        with self._beginning():
             record = self._known(job_id)
             if record.state in UNFINISHED and (record.state != "paused" or self._work(job_id)):
                 return record
@@ -281,10 +290,13 @@ class Jobs:
         with self._lock:
             works = list(self._works.values())
         for work in works:
-            work.stop.ask(Paused("this node is stopping", for_peer="its node is stopping and will come back"))
+            work.stop.ask(_stopping())
         limit = time.monotonic() + timeout_s
         for work in works:
             work.join(max(0.0, limit - time.monotonic()))
+            if work.alive:  # in the middle of long work: that it is broken off is no death
+                with suppress(StateError):
+                    self._store.pause(work.record.id)
         if self._watcher:
             self._watcher.join(max(WATCH_S, limit - time.monotonic()))
 
@@ -325,7 +337,7 @@ class Jobs:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
         if job.predict:
             predictions.check(self._store, job, peer)
-        with self._lock:
+        with self._beginning():
             self._check_room(job, peer)
             failpoints.reach("accept")
             record = self._store.add(job, submitter=peer, job_id=offer.job_id)
@@ -474,6 +486,10 @@ class Jobs:
             "report": self._store.has_report(record),
             **(work.progress.snapshot() if work else AT_REST),
         }
+
+
+def _stopping() -> Paused:
+    return Paused("this node is stopping", for_peer="its node is stopping and will come back")
 
 
 def _quarantined(record: Record) -> StateError:

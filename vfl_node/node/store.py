@@ -193,6 +193,17 @@ class Store:
         self._write(changed, "REPLACE")
         return changed
 
+    def pause(self, job_id: str) -> None:
+        """Keep that an unfinished job goes on when the node starts again; what has ended meanwhile is left.
+
+        Raises:
+            StateError: the disk does not take it.
+        """
+        with self._lock:
+            record = self.get(job_id)
+            if record is not None and record.state in UNFINISHED:
+                self.update(record, state="paused")
+
     def end(self, record: Record) -> None:
         """Keep how a job ended: from now on in memory, and on the disk as soon as that takes it. Never raises."""
         with self._lock:

@@ -21,7 +21,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.errors import Cancelled, GaveWay, Paused, PeerError, PeerLost, StateError, UsageError, VflError, peer_text
 from vfl_node.node.budget import Budget, frame_bytes
-from vfl_node.node.faults import RESUMABLE, explain
+from vfl_node.node.faults import NOT_NOW, explain
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.party import Part, conversations
@@ -357,7 +357,7 @@ class Work:
             said = f"{peer_text(reply.reason)} ({peer} says)"
             raise PeerError(said, code=Cancelled.default_code, for_peer=said)
         ended = reply.code in ("E_JOB_ENDED", Cancelled.default_code)
-        if not reply.accepted and reply.code in RESUMABLE:  # such as a full disk: it may be able to, later
+        if not reply.accepted and reply.code in NOT_NOW:  # such as a full disk: it may be able to, later
             raise PeerLost(f"{peer} cannot take part now: {peer_text(reply.reason)} ({reply.code})")
         if not reply.accepted and ended:
             said = f"{peer} stopped: {peer_text(reply.reason)}"

@@ -48,7 +48,7 @@ STATUS_OF_CODE = {
     "E_JOB_ENDED": 409,
     "E_BUSY": 429,
     "E_DISK_FULL": 507,
-    **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED"), 503),
+    **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED", "E_PAUSED"), 503),
 }
 STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
 
