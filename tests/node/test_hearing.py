@@ -12,12 +12,16 @@ import pytest
 from vfl_node.configuration import parse
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
+from vfl_node.node import admission, predictions
 from vfl_node.node.jobs import MOST_JOB_BYTES, Jobs, Work
 from vfl_node.node.store import Store
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="test")
+SERVICE = parse(
+    "name: service\nparties: {active: clinic, passive: lab}\npredict: {model: trained, to: active}\n", Job, source="test"
+)
 
 
 @pytest.fixture
@@ -116,18 +120,38 @@ def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Any, allow
         assert "limits.allow_matched" in caught.value.hint
 
 
-def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("job", [JOB, SERVICE], ids=["training", "service"])
+def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
+    lab: Any, monkeypatch: pytest.MonkeyPatch, job: Job
+) -> None:
     """A peer that offers and cancels for ever would fill the disk."""
+    monkeypatch.setattr(predictions, "check", lambda *_: None)
     limits = lab.jobs._settings.limits.model_copy(update={"jobs_per_peer": 2})
     monkeypatch.setattr(lab.jobs, "_settings", lab.jobs._settings.model_copy(update={"limits": limits}))
     lab.store.add(JOB, submitter="bank")
     for name in ("first", "second"):
-        assert offered(lab, JOB.canonical(), name).accepted
+        assert offered(lab, job.canonical(), name).accepted
         lab.store.update(lab.store.get(name), state="cancelled", finished="2000-01-01T00:00:00+00:00")
-    reply = offered(lab, JOB.canonical(), "third")
+    reply = offered(lab, job.canonical(), "third")
     assert (reply.accepted, reply.code, reply.reason) == (False, "E_BUSY", "there are 2 jobs of clinic already")
     lab.store.prune(days=1, keep=None)
-    assert offered(lab, JOB.canonical(), "third").accepted
+    assert offered(lab, job.canonical(), "third").accepted
+
+
+def test_a_job_that_goes_on_finds_room_as_a_new_one_does_and_waits_for_it(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has so many refused would have them all go on at once else; a refusal for good would destroy what they kept."""
+    limits = lab.jobs._settings.limits.model_copy(update={"jobs_per_peer": 1})
+    monkeypatch.setattr(lab.jobs, "_settings", lab.jobs._settings.model_copy(update={"limits": limits}))
+    record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="failed", code="E_PEER_LOST", message="lost")
+    with monkeypatch.context() as patch:
+        patch.setattr(admission, "MOST_QUEUED_OF_PEER", 0)
+        reply = offered(lab, JOB.canonical(), record.id)
+        assert (reply.accepted, reply.code, reply.reason) == (False, "E_GAVE_WAY", "there are 0 jobs of clinic already")
+        with pytest.raises(PolicyError) as caught:
+            lab.jobs.resume(record.id)
+        assert (caught.value.code, lab.store.get(record.id), lab.begun) == ("E_BUSY", record, [])
+    assert offered(lab, JOB.canonical(), record.id).accepted
+    assert lab.begun == [record.id]
 
 
 def test_offers_that_are_refused_again_and_again_fill_no_log(lab: Any, capsys: pytest.CaptureFixture[str]) -> None:

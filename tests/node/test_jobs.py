@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import time
@@ -17,7 +18,7 @@ from vfl_node.configuration import parse
 from vfl_node.errors import Paused, PeerLost, StateError, VflError
 from vfl_node.job import Job
 from vfl_node.node import predictions, work
-from vfl_node.node.job_folder import Serving
+from vfl_node.node.job_folder import JobFolder, Serving
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.predictions import FileTally
 from vfl_node.node.store import Record, Store
@@ -305,6 +306,18 @@ def test_a_peer_that_cannot_take_part_now_is_waited_for(node: Node, monkeypatch:
     job_id = node.jobs.submit(node.job()).id
     node.wait_until(lambda: len(asked) > 3)
     assert node.state(job_id) == "waiting"
+
+
+def test_a_job_that_cannot_be_begun_takes_no_turn(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else all later ones would wait for it."""
+
+    def fail(_: JobFolder) -> bool:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(JobFolder, "cancelled", property(fail))
+    with pytest.raises(StateError):
+        node.jobs.submit(node.job())
+    assert node.jobs._turns.waiting == 0
 
 
 @pytest.mark.parametrize("online", [True, False])

@@ -13,7 +13,7 @@ from tests.node.test_three_parties import ROLES, Stage
 from vfl_node.configuration import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
-from vfl_node.node import jobs as node_jobs
+from vfl_node.node import admission
 from vfl_node.node.store import Store
 
 
@@ -92,7 +92,7 @@ def test_a_job_whose_party_is_away_keeps_no_place_from_others(stage: Stage) -> N
 def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.node.test_jobs import Node
 
-    monkeypatch.setattr(node_jobs, "MOST_QUEUED", 2)
+    monkeypatch.setattr(admission, "MOST_QUEUED", 2)
     node = Node(tmp_path)
     try:
         node.settings = node.settings.model_copy(update={"jobs_at_once": 1})

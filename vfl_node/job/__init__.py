@@ -195,6 +195,11 @@ class Job(Frozen):
             return "which apsi keeps from the passive party (a loss that depends on it would tell)"
         return "which align.dummies hides from both parties" if self.align.dummies else ""
 
+    @property
+    def is_service(self) -> bool:
+        """Whether it predicts known records, as they are asked for, until its owner wants its end."""
+        return self.predict is not None and self.predict.rows == "known"
+
     def canonical(self) -> str:
         """Canonical JSON of every field, defaults included."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=True)

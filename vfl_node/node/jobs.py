@@ -17,11 +17,12 @@ from typing import Any
 import structlog
 
 from vfl_node import failpoints
-from vfl_node.errors import Paused, PeerError, PolicyError, StateError, UsageError, VflError, peer_text
+from vfl_node.errors import GaveWay, Paused, PeerError, PolicyError, StateError, UsageError, VflError, peer_text
 from vfl_node.job import Job, parse_job
 from vfl_node.logs import Seldom
 from vfl_node.node import predictions
-from vfl_node.node.budget import Budget, check_limits
+from vfl_node.node.admission import check_allowed, check_room
+from vfl_node.node.budget import Budget
 from vfl_node.node.faults import explain
 from vfl_node.node.live import AT_REST
 from vfl_node.node.peers import Peers
@@ -29,19 +30,13 @@ from vfl_node.node.requests import Asked, Records, Requests
 from vfl_node.node.store import UNFINISHED, Record, State, Store, now
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import OWN_WISH, Work, conclude, peers_of
-from vfl_node.settings import MOST_SERVICES, Settings, role_in
+from vfl_node.settings import Settings
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
 
 log = structlog.get_logger()
 
 JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-
-MOST_QUEUED = 256
-"""Jobs that wait for their turn; a peer that may submit jobs must not be able to exhaust the node."""
-
-MOST_QUEUED_OF_PEER = 64
-"""Jobs under way or waiting that one peer has submitted."""
 
 PRUNE_S = 3600.0
 """How often jobs are removed that the settings no longer keep."""
@@ -121,7 +116,7 @@ class Jobs:
             UsageError: the job does not name this node in its role, or names an unknown peer; this node is a coordinator.
             VflError: it predicts, and cannot (:func:`vfl_node.node.predictions.check`).
         """
-        self._check_roles(job)
+        check_allowed(self._settings, job)
         if self._settings.role == "coordinator":
             raise UsageError(
                 "this node is a coordinator, which has no data and submits no jobs",
@@ -137,7 +132,7 @@ class Jobs:
                     "this job predicts new records, and there are none", hint="vfl-node predict JOB --align --data FILE"
                 )
         with self._beginning():
-            self._check_room(job, self._settings.name)
+            self._check_room(self._settings.name, serves=job.is_service)
             failpoints.reach("submit")
             record = self._store.add(job, submitter=self._settings.name, request=request)
             log.info("job submitted", job=record.id)
@@ -185,6 +180,7 @@ class Jobs:
 
         Raises:
             UsageError: no such job, or one that cannot go on.
+            PolicyError: too many are under way (``E_BUSY``); it may go on later.
         """
         with self._beginning():
             record = self._known(job_id)
@@ -195,6 +191,7 @@ class Jobs:
                 raise UsageError(f"job {job_id} cannot be resumed ({record.state})", code="E_JOB_ENDED", hint=hint)
             if record.code == "E_STALLED" and any(thread.name == f"job-{job_id}" for thread in threading.enumerate()):
                 raise UsageError(f"the work on job {job_id} still hangs", code="E_STALLED", hint="restart the node first")
+            self._check_room(record.submitter, serves=record.is_service, known=True)
             begun = {"state": "waiting", "finished": None, "code": None, "message": None, "hint": None, "deaths": 0}
             record = self._store.update(record, **begun)
             self._begin(record)
@@ -318,7 +315,10 @@ class Jobs:
                     heard = known.message or "it was cancelled"  # of another party: who it was
                     ended, code = "its owner cancelled the job" if heard == OWN_WISH else heard, "E_CANCELLED"
                 raise PeerError(f"job {known.id} has already ended here ({known.state})", code=code, for_peer=ended)
-            self.resume(known.id)
+            try:
+                self.resume(known.id)
+            except PolicyError as full:
+                raise GaveWay(full.message, for_peer=full.for_peer) from None
             return
         if self._store.pruned(offer.job_id):
             ended = "the job has already ended there"
@@ -332,68 +332,24 @@ class Jobs:
         if len(offer.job_json) > MOST_JOB_BYTES or not JOB_ID.fullmatch(offer.job_id):
             raise PolicyError(f"{peer} offers a job of unusable size or id", for_peer="the job's size or id is not usable")
         job = parse_job(offer.job_json, source=f"the job offered by {peer}")
-        self._check_roles(job)
+        check_allowed(self._settings, job)
         if peer not in job.parties.all:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
         if job.predict:
             predictions.check(self._store, job, peer)
         with self._beginning():
-            self._check_room(job, peer)
+            self._check_room(peer, serves=job.is_service)
             failpoints.reach("accept")
             record = self._store.add(job, submitter=peer, job_id=offer.job_id)
             log.info("job accepted", job=record.id, peer=peer)
             failpoints.reach("accepted")
             self._begin(record)
 
-    def _check_roles(self, job: Job) -> None:
-        own, role = self._settings.name, self._settings.role
-        if role_in(job.parties, own) != role:
-            raise UsageError(
-                f"job {job.name!r} does not name {own!r} as {role}",
-                code="E_ROLE",
-                hint="its parties are " + ", ".join(f"{role_in(job.parties, name)}: {name}" for name in job.parties.all),
-                for_peer=f"the job does not name it as {role}",
-            )
-        if job.align.protocol not in self._settings.limits.protocols:
-            raise PolicyError(
-                f"job {job.name!r} aligns by {job.align.protocol}, which this node's settings do not allow",
-                hint="see limits.protocols",
-                for_peer=f"its settings do not allow alignment by {job.align.protocol} (limits.protocols)",
-            )
-        if job.evaluate.matched and role != "coordinator" and not self._settings.limits.allow_matched:
-            raise PolicyError(
-                f"job {job.name!r} measures on the rows that both own, which this node's settings do not allow",
-                hint="see limits.allow_matched; or leave out evaluate.matched",
-                for_peer="its settings do not allow evaluate.matched",
-            )
-        check_limits(job, role, self._settings.limits)
-        if unknown := sorted(set(job.parties.all) - {own} - set(self._settings.peers)):
-            raise UsageError(
-                f"job {job.name!r} names {unknown[0]!r}, which is not among this node's peers",
-                code="E_UNKNOWN_PEER",
-                hint=f"add it under peers (known: {', '.join(sorted(self._settings.peers)) or 'none'})",
-                for_peer="the job names a party that it does not know",
-            )
-
-    def _check_room(self, job: Job, submitter: str) -> None:
-        """Raises PolicyError (``E_BUSY``) where a job is one too many, here or of its submitter."""
+    def _check_room(self, submitter: str, *, serves: bool, known: bool = False) -> None:
         with self._lock:
-            works = [work for work in self._works.values() if work.alive]
-        own = submitter == self._settings.name
-        services = [work for work in works if work.turn is None]
-        theirs = [work for work in works if work.record.submitter == submitter and work.turn is not None]
-        hint, allowed = "wait or cancel one", self._settings.limits.jobs_per_peer
-        if job.predict and job.predict.rows == "known":
-            many, most, what = len(services), MOST_SERVICES, "services of predictions"
-        elif not own and (kept := self._store.count(submitter)) >= allowed:
-            many, most, what, hint = kept, allowed, f"jobs of {submitter}", "vfl-node prune, or raise limits.jobs_per_peer"
-        elif not own and len(theirs) >= MOST_QUEUED_OF_PEER:
-            many, most, what = len(theirs), MOST_QUEUED_OF_PEER, f"jobs of {submitter}"
-        else:
-            many, most, what = self._turns.waiting, MOST_QUEUED, "jobs that wait for their turn"
-        if many >= most:
-            busy = f"there are {most} {what} already"
-            raise PolicyError(busy, code="E_BUSY", hint=hint, for_peer=busy)
+            works = [work for work in self._works.values() if work.alive and not work.ended]
+        kept = 0 if known else self._store.count(submitter)
+        check_room(self._settings, works, kept, self._turns.waiting, submitter, serves=serves)
 
     def _begin(self, record: Record) -> None:
         """Work on a job; one that is worked on is left as it is. Raises VflError, with which it has ended."""

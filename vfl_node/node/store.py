@@ -77,6 +77,11 @@ class Record:
         return found
 
     @property
+    def is_service(self) -> bool:
+        """As :attr:`vfl_node.job.Job.is_service`, also of a job that this version cannot read any more."""
+        return (self.predict or {}).get("rows") == "known"
+
+    @property
     def parties(self) -> list[str]:
         """Their names, also of a job that this version cannot read any more."""
         parties = json.loads(self.spec).get("parties", {})

@@ -92,18 +92,17 @@ class Work:
         self._others = peers_of(record, settings.name)
         self._folder = store.job_folder(record)
         predict = self._job.predict
-        serves = predict is not None and predict.rows == "known"
-        takes = serves and predict is not None and predict.to == settings.role
+        takes = self._job.is_service and predict is not None and predict.to == settings.role
         self.requests = Requests() if takes else None
         self._conversing = self._ended = False
         self.for_peer = ""
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
         self._queued_at: set[str] = set()
         self._lost, self._deadline, self._since = "", 0.0, 0.0
-        self.turn = None if serves else turns.enter(self._able)
         if self._folder.cancelled:  # before this node was last killed
             self.requests.close() if self.requests else self.stop.ask(_cancelled())
         self._thread = threading.Thread(target=self._live, name=f"job-{record.id}", daemon=True)
+        self.turn = None if self._job.is_service else turns.enter(self._able)  # last: nobody leaves it where this fails
 
     def start(self) -> None:
         """Begin; where there is no thread to be had the job has ended at once, and may be resumed."""
@@ -310,8 +309,6 @@ class Work:
             raise error from None
 
     def _meeting(self, lost: str = "") -> Meeting:
-        predict = self._job.predict
-        idle = predict is not None and predict.rows == "known"  # a service, which waits for requests
         return Meeting(
             self.record.id,
             self._others,
@@ -320,7 +317,7 @@ class Work:
             self.progress,
             lost=lost,
             give_way=self._give_way,
-            stall_s=None if idle else self._settings.stall_s,
+            stall_s=None if self._job.is_service else self._settings.stall_s,  # a service waits for requests
         )
 
     def _meet(self, meeting: Meeting, deadline: float, *, wait_in_queues: bool = False) -> None:
