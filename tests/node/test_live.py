@@ -81,6 +81,13 @@ def test_a_conversation_that_has_ended_is_kept_by_nobody() -> None:
     assert [attempt() for attempt in attempts] == [None, None, None]
 
 
+def test_a_token_is_what_its_file_says_however_its_line_ends(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("of-the-owner\n")
+    node = Node(Settings(name="lab", role="passive", insecure_loopback=True, http=None, state_dir=tmp_path, device="cpu"))
+    node._store.close()
+    assert node.token == "of-the-owner"
+
+
 def test_prometheus_reads_the_audit_of_running_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = Node(
         Settings(name="lab", role="passive", insecure_loopback=True, listen="127.0.0.1:0", state_dir=tmp_path, device="cpu")

@@ -177,7 +177,7 @@ class Node:
         path = self.settings.state_dir / "token"
         if not (path.exists() and path.read_text().strip()):
             write_whole(path, secrets.token_urlsafe(24).encode())
-        return path.read_text()
+        return path.read_text().strip()  # an editor, or echo, ends its last line
 
 
 def serve(settings: Settings) -> None:

@@ -51,8 +51,8 @@ class Access:
         """A new ticket, for one browser."""
         made = secrets.token_urlsafe(24)
         with self._lock:
-            for oldest in list(self._tickets)[: len(self._tickets) + 1 - MOST_TICKETS]:
-                del self._tickets[oldest]
+            while len(self._tickets) >= MOST_TICKETS:
+                del self._tickets[next(iter(self._tickets))]
             self._tickets[_digest(made)] = self._clock() + TICKET_S
         return made
 
