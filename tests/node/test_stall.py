@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Iterator
@@ -101,6 +102,22 @@ def test_work_is_told_from_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     waiting = Pulse()
     time.sleep(0.06)
     assert waiting.spells() == 0
+
+
+def test_a_link_outlives_that_there_is_no_descriptor_to_look_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The spell is told of with a later beat."""
+    monkeypatch.setattr("vfl_node.node.pulse.LOOK_S", 0.0)
+    looks = iter([0.0, OSError(errno.EMFILE, "Too many open files"), 1e9])
+
+    def look() -> float:
+        found = next(looks)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    monkeypatch.setattr("vfl_node.node.pulse._cpu_s", look)
+    pulse = Pulse()
+    assert [pulse.spells(), pulse.spells()] == [0, 1]
 
 
 @pytest.mark.parametrize(("computes", "code"), [(True, "E_PEER_LOST"), (False, "E_STALLED")])

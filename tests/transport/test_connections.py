@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import socket
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -99,6 +102,21 @@ def test_what_carries_a_stream_is_never_touched(node: Any, lab: Any, connect: Co
     assert run(serving.get()).sequence == 5
     pipe.close()
     serving.close()
+
+
+def test_one_that_could_not_be_looked_at_is_the_next_time(node: Any, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flood may leave no descriptor to look at it with, for a moment."""
+
+    def refuse(_: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "dup", refuse)
+        connect()
+        for _ in range(20):
+            assert taken(node) == 0
+            time.sleep(0.01)
+    wait_until_taken(node, 1)
 
 
 def test_grpc_takes_no_more_connections_than_leave_half_of_the_descriptors(

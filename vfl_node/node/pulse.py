@@ -30,9 +30,10 @@ class Pulse:
         with self._lock:
             now = time.monotonic()
             if now - self._looked >= LOOK_S:
-                spent = _cpu_s()
-                self._spells += spent - self._spent > BUSY * (now - self._looked)
-                self._looked, self._spent = now, spent
+                with suppress(OSError):  # no descriptor free to look with: the next time
+                    spent = _cpu_s()
+                    self._spells += spent - self._spent > BUSY * (now - self._looked)
+                    self._looked, self._spent = now, spent
             return self._spells
 
 

@@ -108,15 +108,18 @@ class Connections:
         """Every open connection to the port."""
         seen, now = dict[int, _Connection | None](), time.monotonic()
         for inode, descriptor in _sockets():
-            seen[inode] = self._seen[inode] if inode in self._seen else self._connection(inode, descriptor, now)
+            with suppress(OSError):  # no descriptor free to look at it with, or it is closed by now: the next time
+                seen[inode] = self._seen[inode] if inode in self._seen else self._connection(inode, descriptor, now)
         self._seen = seen
         return [each for each in seen.values() if each]
 
     def _connection(self, inode: int, descriptor: int, now: float) -> _Connection | None:
-        with suppress(OSError), _held(descriptor, inode) as held:
+        """That of a socket; None where it did not come to the port. Raises OSError where it cannot be looked at."""
+        with _held(descriptor, inode) as held:
             if held.family in (socket.AF_INET, socket.AF_INET6) and held.getsockname()[1] == self._port:
-                address, port = held.getpeername()[:2]  # a socket that listens has none: OSError
-                return _Connection(inode, _plain(address), port, now)
+                with suppress(OSError):  # one that listens has no peer
+                    address, port = held.getpeername()[:2]
+                    return _Connection(inode, _plain(address), port, now)
         return None
 
 
