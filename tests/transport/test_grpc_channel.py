@@ -23,6 +23,7 @@ from vfl_node.errors import Cancelled, Paused, PeerError, PeerLost, PolicyError,
 from vfl_node.transport import grpc_channel, streams, tls
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Channel, run
+from vfl_node.transport.diagnosis import diagnose
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Frame, Notice, Offer
 from vfl_node.transport.grpc_channel import Dialer, NodeServer, StreamPipe
@@ -114,8 +115,6 @@ def test_a_server_whose_certificate_does_not_hold_is_not_spoken_to(serve, certif
         node = serve(credentials)
         with pytest.raises(PeerLost, match=text):
             node.dialer(lab).converse("job-1")
-        with pytest.raises(PeerLost, match=text):
-            node.dialer(lab).probe()
         assert node.pipes.empty()
 
 
@@ -317,10 +316,9 @@ def test_an_absent_peer_is_named_with_the_cause(lab) -> None:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         dialer = Dialer(address, own="lab", peer="clinic", federation="trial", credentials=lab)
-        for dial in (lambda: dialer.converse("job-1"), dialer.probe):
-            with pytest.raises(PeerLost, match=f"clinic cannot be reached at {address}: connection refused") as caught:
-                dial()
-            assert caught.value.code == "E_UNREACHABLE"
+        with pytest.raises(PeerLost, match=f"clinic cannot be reached at {address}: connection refused") as caught:
+            dialer.converse("job-1")
+        assert caught.value.code == "E_UNREACHABLE"
 
 
 def test_a_peer_that_accepts_and_says_nothing_is_given_up(lab) -> None:
@@ -329,14 +327,8 @@ def test_a_peer_that_accepts_and_says_nothing_is_given_up(lab) -> None:
         dialer = Dialer(address, own="lab", peer="clinic", federation="trial", credentials=lab)
         with pytest.raises(PeerLost, match="no answer within"):
             dialer.converse("job-1", timeout_s=0.3)
-        with pytest.raises(PeerLost, match="cannot be reached"):
-            dialer.probe(0.3)
-
-
-def test_a_probe_of_a_good_peer_passes(serve, node, lab) -> None:
-    node.dialer(lab).probe()
-    serve(None).dialer(None).probe()
-    assert node.pipes.empty()
+        cause = diagnose(address, peer="clinic", federation="trial", credentials=lab, timeout_s=0.3)
+        assert "it accepts the connection but says nothing" in cause
 
 
 def test_a_port_in_use_is_named(serve, node, clinic) -> None:

@@ -333,11 +333,6 @@ class Dialer:
         """Open the standing link. Raises as :meth:`converse`."""
         return self._dial("Link", LinkStream(self._peer), [], timeout_s)
 
-    def probe(self, timeout_s: float = 3.0) -> None:
-        """Whether the peer answers and both certificates hold. Raises PeerLost (``E_UNREACHABLE``) if not."""
-        if cause := self._diagnose(timeout_s):
-            raise self._unreachable(cause)
-
     def close(self) -> None:
         """Break whatever is still open."""
         for channel in list(self._channels):
@@ -406,11 +401,9 @@ class Dialer:
             return self._unreachable(self._diagnose() or text)
         return self._unreachable(f"{text} ({failure.code().name.lower()})")
 
-    def _diagnose(self, timeout_s: float = 3.0) -> str:
+    def _diagnose(self) -> str:
         credentials = self._credentials and self._credentials.current()
-        return diagnose(
-            self._address, peer=self._peer, federation=self._federation, credentials=credentials, timeout_s=timeout_s
-        )
+        return diagnose(self._address, peer=self._peer, federation=self._federation, credentials=credentials)
 
     def _unreachable(self, cause: str) -> PeerLost:
         return PeerLost(f"{self._peer} cannot be reached at {self._address}: {cause}", code="E_UNREACHABLE")
