@@ -14,6 +14,7 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.job import Job
+from vfl_node.node import party
 from vfl_node.node.job_folder import JobFolder
 from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.party import Part, conversations
@@ -182,3 +183,23 @@ def test_nothing_private_crosses_the_wire_between_three(trial: Any, tmp_path: Pa
     assert len(wire) > 10_000
     for private in (*trial.ids, "measure-", str(trial.clinic), '"auc"'):
         assert private.encode() not in wire, private
+
+
+def test_a_report_is_written_once_also_by_a_coordinator(trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as one of its conversations ends a data party may be done; a report half written anew would be none."""
+    written: list[str] = []
+    keep = party.keep
+
+    def noted(part: Part, *rest: Any) -> None:
+        written.append(part.role)
+        keep(part, *rest)
+
+    monkeypatch.setattr(party, "keep", noted)
+    text = """\
+name: trial
+parties: {active: clinic, passive: lab, coordinator: notary}
+align: {protocol: psi}
+train: {algorithm: logistic, iterations: 1, key_bits: 2048, flow: coordinator-clear}
+"""
+    simulate(parse(text, Job, source="job"), trial.files, tmp_path)
+    assert sorted(written) == ["active", "coordinator", "passive"]

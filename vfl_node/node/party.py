@@ -309,14 +309,19 @@ class _Desk:
             return self._private
 
     async def _keep(self, peer: str, channel: Channel) -> None:
-        """Write the report once the last has no more to decrypt: where it is, the key is needed no more."""
-        self._over.add(peer)
+        """Write the report once the last has no more to decrypt: where it is, the key is needed no more.
+
+        It is written once: as soon as one conversation ends after it a data party may be done, and what is whole must stay so.
+        """
+        with self._one:
+            self._traffic |= {f"{phase} ({peer})": of for phase, of in channel.traffic.items()}
+            self._over.add(peer)
         while len(self._over) < len(self._journals):
             await channel.pause()
         with self._one:
-            self._traffic |= {f"{phase} ({peer})": of for phase, of in channel.traffic.items()}
-            counts = {name: journal.read() for name, journal in self._journals.items()}
-            keep(self._part, None, None, self._traffic, coordinator.result(self._part.job, counts), self._started)
+            if not self._part.folder.whole:
+                counts = {name: journal.read() for name, journal in self._journals.items()}
+                keep(self._part, None, None, self._traffic, coordinator.result(self._part.job, counts), self._started)
 
 
 async def _meet(part: Part, channel: Channel, points: list[str], input_digest: bytes) -> Agreement:
