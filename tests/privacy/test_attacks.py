@@ -206,6 +206,22 @@ def test_distance_ratio_finds_rows_drawn_around_others_and_is_at_chance_against_
     assert found(around, same_step_twin.attack) == 0.5
 
 
+def test_a_label_drawn_anew_in_each_epoch_proves_its_row_synthetic(split: Any) -> None:
+    """Read off the side of the main direction on which its gradient lies; real labels never change. An AUC does not show it."""
+    world = split()
+    for labels, least in ((lambda epoch: world.copies(str(epoch)), 0.5), (lambda epoch: world.copies("once"), 0.0)):
+        read = np.zeros((5, world.rows), dtype=bool)
+        for batch in world.transcript(5, labels=labels):
+            assert batch.gradients is not None
+            units = torch.nn.functional.normalize(batch.gradients.double(), dim=1)
+            side = (units @ spectral.main_direction(units) > 0).numpy()
+            read[batch.epoch, batch.positions] = side if side.mean() < 0.5 else ~side
+        changed = read.any(axis=0) & ~read.all(axis=0)
+        assert not changed[~world.synthetic].any()
+        assert changed[world.synthetic].mean() >= least
+        assert least or not changed.any()
+
+
 def test_row_loss_is_the_mean_norm_of_a_rows_gradients() -> None:
     gradients = [torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.tensor([[0.0, 7.0]])]
     batches = [Batch(0, np.array([2, 0]), gradients[0], gradients[0]), Batch(1, np.array([2]), gradients[1], gradients[1])]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from vfl_node.data.features import CLIP, Encoder, Features
 from vfl_node.metrics import auc
 from vfl_node.models import Bottom, initialise
 from vfl_node.privacy.attacks import ATTACKS, Batch, distance_ratio
+from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.training.missing import stand_in
 from vfl_node.training.missing.features import MADE, smoothed
 from vfl_node.training.missing.features.near import LEAF, near
@@ -267,3 +271,35 @@ def test_in_many_independent_columns_the_row_that_it_is_drawn_around_stands_out_
     with torch.no_grad():
         rows = bottom(torch.from_numpy(both.numeric), torch.from_numpy(both.categorical))
     assert auc(np.arange(3000) >= 2000, distance_ratio.scores(rows).numpy()) == pytest.approx(found, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("files", "attack", "found"),
+    [
+        (("motor_hetero_guest", "motor_hetero_host"), "distance_ratio", 0.30),
+        (("vehicle_scale_hetero_guest", "vehicle_scale_hetero_host"), "collinear", 0.34),
+    ],
+)
+def test_on_small_tables_smoothed_rows_are_found_and_the_audit_says_so(
+    files: tuple[str, ...], attack: str, found: float, shared_data: Path, randomness: Randomness
+) -> None:
+    """A few hundred rows: real ones have nearer relatives, or lie further out."""
+    cells = [_numbers(shared_data / "fate_small" / f"{name}.csv.gz") for name in files]
+    own = Features(np.hstack(cells).astype(np.float32), np.zeros((len(cells[0]), 0), dtype=np.int64), ())
+    sources = randomness.derive("sources").choices(len(own), len(own) // 2)
+    both = own.followed_by(MADE["smoothed"](own, randomness.derive("made"))(sources, randomness.derive("drawn")))
+    bottom = Bottom(numeric=own.width, cardinalities=(), embedding_size=4, sizes=(128, 128), wide=0)
+    initialise(bottom, Randomness(b"w" * 32))
+    with torch.no_grad():
+        rows = bottom(torch.from_numpy(both.numeric), torch.from_numpy(both.categorical))
+    judged = audit_equal_weights(rows, np.arange(len(both)) >= len(own), Randomness(b"a" * 32))
+    assert judged.attacks[attack] == pytest.approx(found, abs=0.05)
+
+
+def _numbers(path: Path) -> NDArray[np.float64]:
+    """Standardised columns, without ids and labels."""
+    with gzip.open(path, "rt") as file:
+        table = list(csv.DictReader(file))
+    names = [name for name in table[0] if name.lower() not in ("id", "y", "sid", "idx", "label", "")]
+    values = np.array([[float(row[name]) for name in names] for row in table])
+    return (values - values.mean(axis=0)) / values.std(axis=0)
