@@ -173,3 +173,12 @@ def test_who_goes_on_with_a_job_that_failed_here_hears_why(lab: Any) -> None:
         lab.jobs._works = {"job": SimpleNamespace(for_peer=why, alive=False)}
         reply = offered(lab, JOB.canonical(), "job")
         assert (reply.accepted, reply.code, reply.reason) == (False, "E_JOB_ENDED", said)
+
+
+def test_only_the_owner_has_deaths_counted_anew(lab: Any) -> None:
+    """A peer asks again and again, and a job that kills the process would never be put aside."""
+    assert offered(lab, JOB.canonical(), "job").accepted
+    for resume, deaths in (lambda: offered(lab, JOB.canonical(), "job"), 1), (lambda: lab.jobs.resume("job"), 0):
+        lab.store.update(lab.store.get("job"), state="failed", code="E_PEER_LOST", deaths=1)
+        resume()
+        assert (lab.store.get("job").state, lab.store.get("job").deaths) == ("waiting", deaths)

@@ -175,8 +175,12 @@ class Jobs:
         assert requests is not None
         return requests
 
-    def resume(self, job_id: str) -> Record:
+    def resume(self, job_id: str, *, by_owner: bool = True) -> Record:
         """Go on with a job that failed because a peer was lost; the peers go on when they are asked.
+
+        Args:
+            job_id: of it.
+            by_owner: whether this node's owner wishes so, after which deaths of the process are counted anew.
 
         Raises:
             UsageError: no such job, or one that cannot go on.
@@ -192,7 +196,8 @@ class Jobs:
             if record.code == "E_STALLED" and any(thread.name == f"job-{job_id}" for thread in threading.enumerate()):
                 raise UsageError(f"the work on job {job_id} still hangs", code="E_STALLED", hint="restart the node first")
             self._check_room(record.submitter, serves=record.is_service, known=True)
-            begun = {"state": "waiting", "finished": None, "code": None, "message": None, "hint": None, "deaths": 0}
+            deaths = 0 if by_owner else record.deaths
+            begun = {"state": "waiting", "finished": None, "code": None, "message": None, "hint": None, "deaths": deaths}
             record = self._store.update(record, **begun)
             self._begin(record)
         return record
@@ -316,7 +321,7 @@ class Jobs:
                     ended, code = "its owner cancelled the job" if heard == OWN_WISH else heard, "E_CANCELLED"
                 raise PeerError(f"job {known.id} has already ended here ({known.state})", code=code, for_peer=ended)
             try:
-                self.resume(known.id)
+                self.resume(known.id, by_owner=False)
             except PolicyError as full:
                 raise GaveWay(full.message, for_peer=full.for_peer) from None
             return
