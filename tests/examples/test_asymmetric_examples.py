@@ -113,6 +113,7 @@ def test_flows_over_four_classes_equal_plaintext(tmp_path: Path) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.slow  # as over four classes
 def test_flows_over_breast_equal_plaintext(shared_data: Path, tmp_path: Path) -> None:
     if not (shared_data / "fate_small").is_dir():
         pytest.skip("no fate_small")
