@@ -16,11 +16,11 @@ demo: $(VENV)/demo.stamp ## two nodes on this machine train one model; the repor
 	@$(BIN)/python examples/clinic_lab/make_data.py runs/demo/data
 	@$(BIN)/vfl-node run examples/clinic_lab/job.yaml --data active=runs/demo/data/clinic.csv --data passive=runs/demo/data/lab.csv --out runs/demo
 
-# Tests start many small processes: one thread each keeps them fair to each other and repeatable. A worker for each core and three
+# Tests start many small processes: one thread each keeps them fair to each other and repeatable. A worker for each core and two
 # more, since many tests wait; a file's tests stay together, with the nodes and models that they share (make test WORKERS=0: one
 # after the other, in this process).
 test test-all: export OMP_NUM_THREADS := 1
-WORKERS ?= $(shell expr $$(nproc) + 3)
+WORKERS ?= $(shell expr $$(nproc) + 2)
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 test: $(VENV)/dev.stamp ## the whole suite except what takes minutes or needs Docker; WORKERS=N side by side

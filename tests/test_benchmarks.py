@@ -146,6 +146,7 @@ def test_audit(tmp_path: Path) -> None:
     assert all(seconds > 0 for seconds in found.values())
 
 
+@pytest.mark.slow  # tests/node/test_predictions.py predicts by two nodes
 def test_predictions() -> None:
     text = ran("-m", "benchmarks.predictions", "--records", "80", "--requests", "3", "--batch-size", "8")
     for role in ("active", "passive"):
