@@ -77,7 +77,7 @@ for number, party in WHO.items():
     )(lambda world, party=party: every_place(world, party))
 
 
-@row("1–3 (a part)", "kill -9 between a backward pass and the update", must="R", how="a failpoint", bounded=True)
+@row("1–3 (a part)", "kill -9 when a gradient is about to leave", must="R", how="a failpoint", bounded=True)
 def one_place(world: World) -> tuple[str, int]:
     assert killed(world, "split", "clinic", "backward", world.passings("split")["clinic"]["backward"][0])
     return "R", 1
