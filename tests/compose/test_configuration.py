@@ -138,3 +138,13 @@ def test_keys_are_made_once_and_anew_for_volumes_made_before_a_party_was(tmp_pat
         if name.startswith("coordinator/keys/"):
             (setup.volumes / name).write_bytes(content)
     good(setup())
+
+
+def test_all_that_the_image_copies_is_in_the_build_context() -> None:
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    sources = [source for line in copies for source in line.split()]
+    assert "constraints.txt" in sources
+    for source in sources:
+        assert (ROOT / source).exists()
+        assert any(source == path or source.startswith(f"{path}/") for path in kept), source
