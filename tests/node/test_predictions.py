@@ -172,6 +172,15 @@ def table_of(answer: bytes) -> tuple[list[str], list[str], list[float | None]]:
     return head, [row[0] for row in rows], [float(row[1]) if row[1] else None for row in rows]
 
 
+def test_the_passive_party_knows_from_the_first_day_which_rows_it_showed_in_training(served: Served) -> None:
+    """Held-out rows met the weights that predict, so that they are attacked with those that are asked for."""
+    job_id = served.train(TRAIN + SERVE)
+    held_out = 0.3 * served.federation.report("lab", job_id)["alignment"]["rows"]
+    for name, shown in (("lab", held_out), ("clinic", 0)):
+        found = FileShown(served.federation.job_folder(name, job_id) / "shown", 0).rows()
+        assert len(found) == pytest.approx(shown, abs=1)
+
+
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -> None:
     head, ids, found = table_of(served.ask(name))
