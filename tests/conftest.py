@@ -39,7 +39,7 @@ LONGEST = (
     "test_faults",
     "test_resume",
     "test_readme",
-    "test_asymmetric_examples",
+    "test_asymmetric_splits",
     "test_asymmetric_mnist",
     "test_blocking_streams",
     "test_union_end_to_end",

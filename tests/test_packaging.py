@@ -258,8 +258,8 @@ def test_make_and_the_image_install_by_the_constraints_which_name_no_host() -> N
     assert not re.search(r"://|--|@", (ROOT / "constraints.txt").read_text())
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*/job.yaml")), ids=lambda path: path.parent.name)
-def test_example_jobs_parse(path: Path) -> None:
+@pytest.mark.parametrize("path", sorted(ROOT.glob("ex*/*/job.yaml")), ids=lambda path: path.parent.name)
+def test_jobs_of_examples_and_experiments_parse(path: Path) -> None:
     assert load_job(path).name == path.parent.name.replace("_", "-")
 
 

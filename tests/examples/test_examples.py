@@ -73,3 +73,19 @@ def test_clinic_gains_from_the_lab(clinic_lab: Path, tmp_path: Path) -> None:
     assert report["metrics"]["auc"] > report["local_metrics"]["auc"] + 0.04
     assert report["gains"]["auc"]["low"] > 0  # the interval over ten splits is above nothing
     assert report["metrics"]["nll"] < report["local_metrics"]["nll"]
+
+
+def test_clinic_gains_from_a_lab_that_learns_no_overlap(clinic_lab: Path, tmp_path: Path) -> None:
+    job = load_job(EXAMPLES / "clinic_lab" / "asymmetric.yaml")
+    randomness = {name: Randomness(name.encode().ljust(32, b"-")) for name in job.parties.all}
+    files = {name: clinic_lab / f"{name}.csv" for name in ("clinic", "lab")}
+    folders = simulate(job, files, tmp_path, randomness=randomness)
+    reports = {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
+    clinic = reports["clinic"]
+    assert clinic["metrics"]["auc"] > 0.95
+    assert clinic["metrics"]["auc"] > clinic["local_metrics"]["auc"] + 0.04
+    assert clinic["alignment"]["intersection"] < clinic["alignment"]["rows"] == 512
+    assert reports["lab"]["alignment"]["intersection"] is None
+    assert reports["lab"]["metrics"] is None
+    assert reports["coordinator"]["alignment"] is None
+    assert any("fewer than 20 for each" in warning for warning in clinic["training"]["warnings"])

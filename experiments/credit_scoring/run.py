@@ -4,7 +4,7 @@ Beside the product's runs: the same regression in plaintext, 3,000 iterations of
 lender's own. All are measured on the 27,000 people that the lender does not know.
 
     python examples/credit_scoring/make_data.py DEFAULT_CREDIT_FOLDER DATA
-    python -m examples.credit_scoring.run --data DATA --out OUT
+    python -m experiments.credit_scoring.run --data DATA --out OUT
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import json
 import os
 from pathlib import Path
 
-from examples.asymmetric_mnist.comparison import changed, compared, markdown, references
-from examples.asymmetric_mnist.halves import tables_of
+from experiments.asymmetric_mnist.comparison import changed, compared, markdown, references
+from experiments.asymmetric_mnist.halves import tables_of
 from vfl_node.job import load_job
 from vfl_node.logs import configure_logs
 
-JOB = Path(__file__).with_name("job.yaml")
+JOB = Path(__file__).parents[2] / "examples" / "credit_scoring" / "job.yaml"
 
 
 def main(chosen: argparse.Namespace) -> None:

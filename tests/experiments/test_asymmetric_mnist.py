@@ -32,7 +32,7 @@ def ran(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 
 def experiment(data: Path, out: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    return ran("-m", "examples.asymmetric_mnist.run", "--data", data, "--out", out, *options)
+    return ran("-m", "experiments.asymmetric_mnist.run", "--data", data, "--out", out, *options)
 
 
 def read(path: Path) -> tuple[list[str], list[dict[str, str]]]:
@@ -59,7 +59,7 @@ def synthetic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(source: Path, folder: Path) -> Path:
     rows = ("--rows", str(WEAK), str(STRONG), "--pool", "7")
-    assert ran("examples/asymmetric_mnist/make_data.py", source, folder, *rows).returncode == 0
+    assert ran("experiments/asymmetric_mnist/make_data.py", source, folder, *rows).returncode == 0
     return folder
 
 
@@ -115,7 +115,8 @@ def test_halves_of_the_same_images(tables: Path) -> None:
 
 def test_pixels_and_labels_are_the_images(synthetic: Path, tmp_path: Path) -> None:
     assert (
-        ran("examples/asymmetric_mnist/make_data.py", synthetic, tmp_path, "--rows", "9", "20", "--pool", "1").returncode == 0
+        ran("experiments/asymmetric_mnist/make_data.py", synthetic, tmp_path, "--rows", "9", "20", "--pool", "1").returncode
+        == 0
     )
     images = np.frombuffer(gzip.decompress((synthetic / "train-images-idx3-ubyte.gz").read_bytes()), np.uint8)[16:].reshape(
         -1, 784
@@ -135,7 +136,7 @@ def test_data_are_the_same_every_time(synthetic: Path, tables: Path, tmp_path: P
 
 
 def test_more_rows_than_images(synthetic: Path, tmp_path: Path) -> None:
-    done = ran("examples/asymmetric_mnist/make_data.py", synthetic, tmp_path, "--rows", "9", "9999")
+    done = ran("experiments/asymmetric_mnist/make_data.py", synthetic, tmp_path, "--rows", "9", "9999")
     assert done.returncode != 0
     assert f"{2 * STRONG} images" in done.stderr
 
@@ -189,7 +190,7 @@ def test_a_run_on_other_records_is_not_taken_for_equal(
     """The control of the assertion itself: plaintext on all but one record lies beyond the tolerance."""
     monkeypatch.syspath_prepend(ROOT)
     comparison, halves, plaintext = (
-        importlib.import_module(f"examples.asymmetric_mnist.{name}") for name in ("comparison", "halves", "plaintext")
+        importlib.import_module(f"experiments.asymmetric_mnist.{name}") for name in ("comparison", "halves", "plaintext")
     )
     out, _ = finished
     folders = {"weak": out / "xi-1", "strong": out / "xi-1" / "strong"}

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from examples.florist import paper
-from examples.florist.data import SOURCES
-from examples.florist.experiment import Trial, run
-from examples.florist.figures import Curve, Panel, drawing
-from examples.florist.tables import OUTPUTS, Plan, Results
+from experiments.florist import paper
+from experiments.florist.data import SOURCES
+from experiments.florist.experiment import Trial, run
+from experiments.florist.figures import Curve, Panel, drawing
+from experiments.florist.tables import OUTPUTS, Plan, Results
 from vfl_node.privacy.attacks import ATTACKS
 
 ROOT = Path(__file__).parents[2]
@@ -153,7 +153,7 @@ def test_every_trial_has_a_name_of_its_own() -> None:
 
 
 def ran(out: Path, *arguments: str) -> str:
-    command = [sys.executable, "-m", "examples.florist.run", *arguments, "--small", "--seeds", "1", "--processes", "1"]
+    command = [sys.executable, "-m", "experiments.florist.run", *arguments, "--small", "--seeds", "1", "--processes", "1"]
     done = subprocess.run(
         [*command, "--out", out], check=True, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True
     )

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from examples.florist.data import SOURCES, Records
+from experiments.florist.data import SOURCES, Records
 from vfl_node import metrics
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness

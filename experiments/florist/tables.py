@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from examples.florist import paper
-from examples.florist.experiment import Trial
-from examples.florist.figures import Curve, Panel, drawing
+from experiments.florist import paper
+from experiments.florist.experiment import Trial
+from experiments.florist.figures import Curve, Panel, drawing
 from vfl_node.privacy.attacks import ATTACKS
 
 Floats = NDArray[np.float64]

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from examples.asymmetric_mnist.halves import Model, Tables, shared_rows, tables_of
-from examples.asymmetric_mnist.plaintext import Plaintext, secrets
+from experiments.asymmetric_mnist.halves import Model, Tables, shared_rows, tables_of
+from experiments.asymmetric_mnist.plaintext import Plaintext, secrets
 from vfl_node.job import Job, Logistic
 from vfl_node.node.simulation import simulate
 

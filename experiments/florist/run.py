@@ -1,8 +1,8 @@
 """Make the tables and figures of FLORIST from real tables, one command for each.
 
-    python -m examples.florist.run table-1 --out OUT           one of them
-    python -m examples.florist.run all --out OUT               all of them, half an hour on two cores
-    python -m examples.florist.run all --out OUT --small       the same on a made-up table, in seconds
+    python -m experiments.florist.run table-1 --out OUT           one of them
+    python -m experiments.florist.run all --out OUT               all of them, half an hour on two cores
+    python -m experiments.florist.run all --out OUT --small       the same on a made-up table, in seconds
 
 Every trial's outcome is kept in OUT/trials.jsonl; what is there is not computed again. See
 README.md beside this file for the data, and docs/experiments for the results.
@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
-from examples.florist.data import SOURCES
-from examples.florist.experiment import Trial, run
-from examples.florist.tables import OUTPUTS, Plan, Results
+from experiments.florist.data import SOURCES
+from experiments.florist.experiment import Trial, run
+from experiments.florist.tables import OUTPUTS, Plan, Results
 from vfl_node.logs import configure_logs
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from examples.asymmetric_mnist.halves import Floats, Model, Tables, shared_rows
+from experiments.asymmetric_mnist.halves import Floats, Model, Tables, shared_rows
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Job, Logistic

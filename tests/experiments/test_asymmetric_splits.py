@@ -1,4 +1,4 @@
-"""The other examples of asymmetric regression, on small tables in the shape of the real ones, and on these where they are."""
+"""Regressions over the lender's and FATE's splits, on small tables in the shape of the real ones, and on these where they are."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import load_job
-from vfl_node.node.simulation import simulate
-
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ROOT / "examples"
 
 
 def ran(*arguments: str | Path) -> str:
@@ -72,7 +67,9 @@ def test_one_person_in_ten_is_a_customer(credit: Path) -> None:
 
 
 def test_credit_scoring_equals_plaintext_and_hides_the_customers(credit: Path, tmp_path: Path) -> None:
-    said = ran("-m", "examples.credit_scoring.run", "--data", credit, "--out", tmp_path, "--iterations", "2", "--threads", "1")
+    said = ran(
+        "-m", "experiments.credit_scoring.run", "--data", credit, "--out", tmp_path, "--iterations", "2", "--threads", "1"
+    )
     lines = json.loads((tmp_path / "results.json").read_text())
     check_lines(lines, ["two-party, exact", "two-party, taylor"])
     assert len(said.splitlines()) == 2 + 6 + 1
@@ -90,9 +87,9 @@ FLOWS = ["two-party, exact", "two-party, taylor", "coordinator, taylor"]
 
 
 def fate(source: Path, out: Path, name: str) -> list[dict[str, Any]]:
-    ran("examples/fate_splits/make_data.py", source, out)
+    ran("experiments/fate_splits/make_data.py", source, out)
     ran(
-        *("-m", "examples.fate_splits.run", "--data", out, "--out", out / "runs", "--names", name),
+        *("-m", "experiments.fate_splits.run", "--data", out, "--out", out / "runs", "--names", name),
         *("--iterations", "2", "--threads", "1"),
     )
     lines: list[dict[str, Any]] = json.loads((out / "runs" / "results.json").read_text())[name]
@@ -120,21 +117,3 @@ def test_flows_over_breast_equal_plaintext(shared_data: Path, tmp_path: Path) ->
     lines = fate(shared_data, tmp_path, "breast")
     check_lines(lines, FLOWS)
     assert all(line["held_out"]["auc"] > 0.9 for line in lines)
-
-
-def test_clinic_gains_from_a_lab_that_learns_no_overlap(tmp_path: Path) -> None:
-    ran("examples/clinic_lab/make_data.py", tmp_path)
-    job = load_job(EXAMPLES / "clinic_lab" / "asymmetric.yaml")
-    randomness = {name: Randomness(name.encode().ljust(32, b"-")) for name in job.parties.all}
-    folders = simulate(
-        job, {name: tmp_path / f"{name}.csv" for name in ("clinic", "lab")}, tmp_path / "out", randomness=randomness
-    )
-    reports = {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
-    clinic = reports["clinic"]
-    assert clinic["metrics"]["auc"] > 0.95
-    assert clinic["metrics"]["auc"] > clinic["local_metrics"]["auc"] + 0.04
-    assert clinic["alignment"]["intersection"] < clinic["alignment"]["rows"] == 512
-    assert reports["lab"]["alignment"]["intersection"] is None
-    assert reports["lab"]["metrics"] is None
-    assert reports["coordinator"]["alignment"] is None
-    assert any("fewer than 20 for each" in warning for warning in clinic["training"]["warnings"])

@@ -2,8 +2,8 @@
 
 PSI aligns: nothing is obfuscated, the symmetric case. Everything is measured on the rows held out.
 
-    python examples/fate_splits/make_data.py SHARED_DATA_FOLDER DATA
-    python -m examples.fate_splits.run --data DATA --out OUT
+    python experiments/fate_splits/make_data.py SHARED_DATA_FOLDER DATA
+    python -m experiments.fate_splits.run --data DATA --out OUT
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import json
 import os
 from pathlib import Path
 
-from examples.asymmetric_mnist.comparison import changed, compared, markdown, references
-from examples.asymmetric_mnist.halves import tables_of
+from experiments.asymmetric_mnist.comparison import changed, compared, markdown, references
+from experiments.asymmetric_mnist.halves import tables_of
 from vfl_node.job import Job
 from vfl_node.logs import configure_logs
 

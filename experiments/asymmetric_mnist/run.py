@@ -12,8 +12,8 @@ draw their secrets themselves, so their start is not known and only cost is meas
 A column that is 0 in nearly all shared records is normally left out at the passive party
 (train.least_rows). How many are depends on the set, and this is about equal curves: here all stay.
 
-    python examples/asymmetric_mnist/make_data.py MNIST_FOLDER DATA --full
-    python -m examples.asymmetric_mnist.run --data DATA --out OUT --full
+    python experiments/asymmetric_mnist/make_data.py MNIST_FOLDER DATA --full
+    python -m experiments.asymmetric_mnist.run --data DATA --out OUT --full
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from typing import Any
 
 import numpy as np
 
-from examples.asymmetric_mnist import curves
-from examples.asymmetric_mnist.comparison import Run, check, gathered, run
-from examples.asymmetric_mnist.halves import Model, shared_rows, tables_of
-from examples.asymmetric_mnist.plaintext import Plaintext
+from experiments.asymmetric_mnist import curves
+from experiments.asymmetric_mnist.comparison import Run, check, gathered, run
+from experiments.asymmetric_mnist.halves import Model, shared_rows, tables_of
+from experiments.asymmetric_mnist.plaintext import Plaintext
 from vfl_node import metrics
 from vfl_node.files import write_whole
 from vfl_node.job import Job, Logistic
