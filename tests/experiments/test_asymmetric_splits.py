@@ -1,4 +1,4 @@
-"""Regressions over the lender's and FATE's splits, on small tables in the shape of the real ones, and on the real ones if here."""
+"""Regressions over the lender's and FATE's splits: on small tables in the shape of the real ones, and on these if here."""
 
 from __future__ import annotations
 
