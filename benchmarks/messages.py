@@ -20,7 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import structlog
@@ -28,11 +28,11 @@ import yaml
 
 from vfl_node.configuration import parse
 from vfl_node.job import Job
-from vfl_node.node import peers
 from vfl_node.node.service import Node
 from vfl_node.node.simulation import simulate
 from vfl_node.settings import Settings
-from vfl_node.transport.streams import LinkStream, StreamPipe
+from vfl_node.transport.generated.vfl.v1 import session_pb2
+from vfl_node.transport.recorder import Entry, Recorder
 
 ROOT = Path(__file__).parents[1]
 PROTOS, SPEC, RECORDED = ROOT / "proto/vfl/v1", ROOT / "proto/messages.yaml", ROOT / "proto/recorded.json"
@@ -40,7 +40,6 @@ PRIVACY, MESSAGES = ROOT / "docs/privacy.md", ROOT / "docs/messages.md"
 BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/messages.py: end -->\n"
 
 ROLES = {"clinic": "active", "lab": "passive", "hub": "coordinator"}
-OTHER = {"active": "passive", "passive": "active"}
 LOGISTIC = "align: {protocol: psi}\nevaluate: {test_fraction: 0}\ntrain: {algorithm: logistic, iterations: 1, key_bits: 2048"
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
@@ -199,50 +198,32 @@ def record() -> dict[str, Seen]:
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
     hub = ", coordinator: hub" if "coordinator" in text else ""
     job = parse(f"name: recorded\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
-    seen: Seen = set()
-
-    def listen(name: str, channel: Any) -> Any:
-        put = channel._pipe.put
-
-        async def heard(frame: Any) -> None:
-            seen.update(_seen(frame, ROLES[name], ROLES[channel.peer]))
-            await put(frame)
-
-        channel._pipe.put = heard
-        return channel
-
-    simulate(job, tables, out, wrap=listen)
-    return seen
+    recorder = Recorder()
+    simulate(job, tables, out, wrap=recorder.wrap)
+    return set().union(*map(_seen, recorder.entries))
 
 
-def _seen(frame: Any, sender: str, to: str) -> Seen:
-    """One frame, and the message in it; signs of life come when work takes long, and are those of the link."""
-    if frame.type.endswith(".Beat"):
-        return set()
-    return {("any", "Frame", sender, to), (frame.phase, frame.type.rpartition(".")[2], sender, to)}
+def _seen(entry: Entry) -> Seen:
+    """One message, and what it is wrapped in; signs of life come when work takes long, and are those of the link."""
+    ways = ROLES[entry.sender], ROLES[entry.receiver]
+    if entry.kind == "Notice":
+        notice = cast(session_pb2.Notice, entry.message)
+        within = type(getattr(notice, notice.WhichOneof("body"))).__name__
+        return {("link", name, *ways) for name in (within, "Notice")}
+    return set() if entry.kind == "Beat" else {("any", "Frame", *ways), (entry.frame.phase, entry.kind, *ways)}
+
+
+def _beats(recorder: Recorder) -> Seen:
+    """The signs of life of a standing link, which come every few seconds."""
+    return {seen for entry in list(recorder.entries) if entry.kind == "Notice" for seen in _seen(entry) if seen[1] == "Beat"}
 
 
 def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
     """Predictions and failing jobs by two nodes in this process, and the standing link's messages."""
-    found: dict[str, Seen] = defaultdict(set)
-    kinds: dict[str, str] = {}
-    put, send = StreamPipe.put, LinkStream.send
-
-    async def heard(self: StreamPipe, frame: Any) -> None:
-        role = ROLES[self.peer]
-        found[frame.job_id].update(_seen(frame, OTHER[role], role))
-        await put(self, frame)
-
-    def noticed(self: LinkStream, notice: Any) -> None:
-        role = ROLES[self.peer]
-        name = type(getattr(notice, notice.WhichOneof("body"))).__name__
-        found["two nodes"] |= {("link", of, OTHER[role], role) for of in (name, "Notice")}
-        send(self, notice)
-
-    beat = peers.BEAT_S
-    StreamPipe.put, LinkStream.send, peers.BEAT_S = heard, noticed, 0.05  # type: ignore[method-assign]
-    lab = _node("lab", tables, folder, listen="127.0.0.1:0", peers={"clinic": {}})
-    clinic = _node("clinic", tables, folder, peers={"lab": {"address": lab.start()}})
+    kinds = {"": "two nodes"}  # what belongs to no job
+    recorder = Recorder()
+    lab = _node("lab", tables, folder, recorder, listen="127.0.0.1:0", peers={"clinic": {}})
+    clinic = _node("clinic", tables, folder, recorder, peers={"lab": {"address": lab.start()}})
     try:
         clinic.start()
         text = "name: recorded\nparties: {active: clinic, passive: lab}\n"
@@ -272,18 +253,18 @@ def _of_nodes(tables: Mapping[str, Path], folder: Path) -> dict[str, Seen]:
             node.cancel(service)
             for each in (clinic, lab):
                 _until(lambda each=each, service=service: (each.job(service) or {"state": ""})["state"] == "done")
+        _until(lambda: {sender for _, _, sender, _ in _beats(recorder)} == {"active", "passive"})
     finally:
-        StreamPipe.put, LinkStream.send, peers.BEAT_S = put, send, beat  # type: ignore[method-assign]
         clinic.stop()
         lab.stop()
     merged: dict[str, Seen] = defaultdict(set)
-    for job, seen in found.items():
-        merged[kinds.get(job, job)] |= seen
+    for entry in recorder.entries:
+        merged[kinds[entry.frame.job_id]] |= _seen(entry)
     del merged["cancelled"]  # what it sends depends on when it was
     return dict(sorted(merged.items()))
 
 
-def _node(name: str, tables: Mapping[str, Path], folder: Path, **rest: Any) -> Node:
+def _node(name: str, tables: Mapping[str, Path], folder: Path, recorder: Recorder, **rest: Any) -> Node:
     other = {"clinic": "lab", "lab": "clinic"}[name]
     given = {
         "name": name,
@@ -296,7 +277,7 @@ def _node(name: str, tables: Mapping[str, Path], folder: Path, **rest: Any) -> N
         "state_dir": folder / f"{name}-state",
         **rest,
     }
-    return Node(Settings.model_validate(given))
+    return Node(Settings.model_validate(given), recorder=recorder)
 
 
 def _until(happened: Any) -> None:

@@ -7,7 +7,7 @@ import hashlib
 import runpy
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Recorder
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -93,7 +94,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
     """Align and train as two nodes would; all randomness follows from ``seed``."""
     secrets = [Randomness(hashlib.sha256(f"{seed} {name}".encode()).digest()) for name in job.parties.all]
     training = [secret.derive("train") for secret in secrets]  # as a node does
-    heard: tuple[list[Any], list[Any]] = [], []
+    recorder = Recorder()
 
     def aligning(channel: Channel, i: int) -> Any:
         party = Party(
@@ -111,7 +112,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
         return align("passive" if i else "active", job.align, channel, party)
 
     def learning(channel: Channel, i: int) -> Any:
-        _listen(channel, heard[i])
+        channel = recorder.wrap(job.parties.all[i], channel)
         task = Task(views[i], tables[i], job.train, job.evaluate, clock=lambda: 0.0, party=job.parties.all[i])
         return (train_passive if i else train_active)(channel, task, training[i])
 
@@ -124,7 +125,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
     drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels")  # as the active half has it
     labels = _labels(job, views[0], tables[0].labels, drawn)
     kept = Overheard(*views, labels, training[1], Encoder.from_json(results[1].encoder), results=results)
-    embeddings, gradients = _tensors(heard[0], training_pb2.Embedding), _tensors(heard[1], training_pb2.Gradient)
+    embeddings, gradients = (_tensors(recorder.messages(of)) for of in (training_pb2.Embedding, training_pb2.Gradient))
     for repeat in range(job.evaluate.repeats):
         rows, held_out = schedule.split(repeat, job.evaluate.test_fraction)
         steps = [
@@ -158,17 +159,6 @@ def _together(job: Job, side: Callable[[Channel, int], Any]) -> list[Any]:
     return results
 
 
-def _listen(channel: Channel, heard: list[Any]) -> None:
-    """Keep every message that this end receives from now on."""
-    receive = channel.receive
-
-    async def listening(expected: type) -> Any:
-        heard.append(await receive(expected))
-        return heard[-1]
-
-    channel.receive = listening
-
-
-def _tensors(heard: Sequence[Any], kind: type) -> Iterator[Tensor]:
-    tensors = (message.tensor for message in heard if isinstance(message, kind))
+def _tensors(messages: Iterable[Any]) -> Iterator[Tensor]:
+    tensors = (message.tensor for message in messages)
     return (codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)) for tensor in tensors)

@@ -21,6 +21,10 @@ settings.register_profile("patient", deadline=None, suppress_health_check=[Healt
 settings.load_profile("patient")  # no test asserts a time: on a machine that does much else nothing is late
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--record-transcripts", action="store_true", help="write the transcripts of the tests that run anew")
+
+
 @pytest.fixture(autouse=True)
 def process_as_it_was() -> Iterator[None]:
     """What a test sets of torch's threads or of the log holds in its whole process."""

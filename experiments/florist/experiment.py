@@ -38,9 +38,9 @@ from vfl_node.training.missing import Calibration, Composition, calibration
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.task import Task
 from vfl_node.transport import codec
-from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
+from vfl_node.transport.recorder import Recorder
 
 JOB = Path(__file__).with_name("job.yaml")
 OTHERWISE: dict[str, dict[str, Any]] = {
@@ -164,7 +164,10 @@ class Training:
 
         names = list(records.columns)
         columns = {ACTIVE: names[: trial.at_active], PASSIVE: names[trial.at_active :]}
+        self._recorder = Recorder()
         channels = dict(zip(owns, memory_channels(ACTIVE, PASSIVE), strict=True))
+        if trial.attacked:
+            channels = {name: self._recorder.wrap(name, channel) for name, channel in channels.items()}
         self._halves: dict[str, Any] = {}
         self._tested: dict[str, Table] = {}
         for name, other, half_of in ((ACTIVE, PASSIVE, ActiveHalf), (PASSIVE, ACTIVE, PassiveHalf)):
@@ -183,11 +186,6 @@ class Training:
             self._halves[name] = half_of(channels[name], task, own, draws, 0, np.arange(len(mine)), None)
             self._tested[name] = records.table(tested, columns[name], labelled=name == ACTIVE)
         self._labels = np.where(owns[ACTIVE], records.labels[trained], 0.0)[kept].astype(np.float32)
-        self._embeddings: list[Tensor] = []
-        self._gradients: list[Tensor] = []
-        if trial.attacked:
-            _listen(channels[ACTIVE], training_pb2.Embedding, self._embeddings)
-            _listen(channels[PASSIVE], training_pb2.Gradient, self._gradients)
 
     def steps(self) -> Iterator[tuple[int, float]]:
         """Train; yields about :data:`POINTS` times the number of steps so far and the mean loss since."""
@@ -214,11 +212,18 @@ class Training:
         secret = self._secret[PASSIVE if by_active else ACTIVE]
         transcript = [
             Batch(epoch, positions, h if by_active else g * len(positions), g * len(positions))
-            for (epoch, positions), h, g in zip(self._batches, self._embeddings, self._gradients, strict=True)
+            for (epoch, positions), h, g in zip(
+                self._batches, *map(self._tensors, (training_pb2.Embedding, training_pb2.Gradient)), strict=True
+            )
             if epoch < epochs
         ]
         ways = ATTACKS | ({"spectral": self._with_labels} if by_active else {})
         return {name: ways[name](transcript, secret) for name in self._trial.attacks}
+
+    def _tensors(self, kind: type[Any]) -> Iterator[Tensor]:
+        """The tensors of all messages of ``kind``, in order."""
+        tensors = (message.tensor for message in self._recorder.messages(kind))
+        return (codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)) for tensor in tensors)
 
     def attacked_at_once(self) -> dict[str, float | None]:
         """Attack → AUC on the rows trained on if all of them are embedded by the same weights, as predictions are."""
@@ -292,16 +297,3 @@ def _together(*steps: Coroutine[Any, Any, None]) -> None:
                 step.send(None)
             except StopIteration:
                 pending.remove(step)
-
-
-def _listen(channel: Channel, kind: type[Any], kept: list[Tensor]) -> None:
-    """Keep the tensor of every message of ``kind`` that this end receives."""
-    receive = channel.receive
-
-    async def listening(expected: type[Any]) -> Any:
-        message = await receive(expected)
-        if isinstance(message, kind):
-            kept.append(codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape)))
-        return message
-
-    channel.receive = listening  # type: ignore[method-assign]

@@ -42,10 +42,6 @@ NO_WISH = Obfuscation()
 IN_MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # syncing to a disk would take nine tenths of the time
 
 
-def pytest_addoption(parser):
-    parser.addoption("--record-transcripts", action="store_true", help="write tests/alignment/transcripts anew")
-
-
 class Spy(Channel):
     """A channel that records all it sends, and may send something else instead.
 

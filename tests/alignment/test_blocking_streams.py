@@ -19,6 +19,7 @@ from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Recorder
 
 ROLES = ("active", "passive")
 IDS = {"active": [b"%d" % i for i in range(900)], "passive": [b"%d" % i for i in range(300, 1700)]}
@@ -28,11 +29,10 @@ class Narrow:
     """One end of a pair of queues with room for one frame each."""
 
     def __init__(self, inbox, outbox):
-        self.inbox, self.outbox, self.sent = inbox, outbox, []
+        self.inbox, self.outbox = inbox, outbox
 
     async def put(self, frame):
         data = frame.SerializeToString(deterministic=True)
-        self.sent.append(data)
         self.outbox.put(data, timeout=240)  # an exchange that blocks both ends with queue.Full
 
     async def get(self):
@@ -40,23 +40,6 @@ class Narrow:
 
     def close(self):
         pass
-
-
-class Recorded:
-    """An in-memory pipe that keeps what it is given."""
-
-    def __init__(self, pipe):
-        self.pipe, self.sent = pipe, []
-
-    async def put(self, frame):
-        self.sent.append(frame.SerializeToString(deterministic=True))
-        await self.pipe.put(frame)
-
-    async def get(self):
-        return await self.pipe.get()
-
-    def close(self):
-        self.pipe.close()
 
 
 TERMS = {
@@ -88,9 +71,8 @@ def test_blocking_equals_in_memory(monkeypatch, tmp_path, protocol):
     monkeypatch.setattr("vfl_node.transport.channel.CHUNK_BYTES", 1024)  # many messages a list, as for millions of rows
     first, second = tmp_path / "in memory", tmp_path / "blocking"
 
-    ends = memory_channels(*ROLES, job_id="j")
-    recorded = [Recorded(end._pipe) for end in ends]
-    channels = [Channel(pipe, peer=end.peer, job_id="j") for pipe, end in zip(recorded, ends, strict=True)]
+    in_memory, over_streams = Recorder(), Recorder()
+    channels = list(map(in_memory.wrap, ROLES, memory_channels(*ROLES, job_id="j")))
     expected = run_together(*((side(role, protocol, c, 1, first), c) for role, c in zip(ROLES, channels, strict=True)))
 
     there, back = queue.Queue(1), queue.Queue(1)
@@ -98,7 +80,7 @@ def test_blocking_equals_in_memory(monkeypatch, tmp_path, protocol):
     results = {}
 
     def work(index, role):
-        channel = Channel(narrow[index], peer=ROLES[1 - index], job_id="j")
+        channel = over_streams.wrap(role, Channel(narrow[index], peer=ROLES[1 - index], job_id="j"))
         results[role] = run(side(role, protocol, channel, 1 + index, second))
 
     threads = [threading.Thread(target=work, args=item) for item in enumerate(ROLES)]
@@ -109,4 +91,5 @@ def test_blocking_equals_in_memory(monkeypatch, tmp_path, protocol):
 
     for index, role in enumerate(ROLES):
         np.testing.assert_array_equal(results[role].rows, expected[index].rows)
-        assert narrow[index].sent == recorded[index].sent
+        sent, again = ([entry.frame for entry in of.entries if entry.sender == role] for of in (in_memory, over_streams))
+        assert sent == again

@@ -31,6 +31,7 @@ from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Recorder
 
 FOLDER = Path(__file__).with_name("transcripts")
 NAMES = {"active": "clinic", "passive": "lab"}
@@ -72,24 +73,6 @@ class Sides:
         return align(role, Align(**self.said["align"]), channel, party)
 
 
-class Recorded:
-    """An in-memory pipe whose frames both ends write into one list."""
-
-    def __init__(self, pipe, role, frames):
-        self.pipe, self.role, self.frames = pipe, role, frames
-
-    async def put(self, frame):
-        encoded = base64.b64encode(frame.SerializeToString(deterministic=True)).decode()
-        self.frames.append([self.role, frame.type.removeprefix("vfl.v1."), encoded])
-        await self.pipe.put(frame)
-
-    async def get(self):
-        return await self.pipe.get()
-
-    def close(self):
-        self.pipe.close()
-
-
 class Script:
     """A pipe that gives the peer's recorded frames and takes nothing but one's own."""
 
@@ -121,16 +104,19 @@ def record(name, group, workers, folder):
     for number, job_id in enumerate(("first",) if slow else ("first", "second")):
         job = {"id": job_id, "seeds": {role: f"{role} {job_id}".encode().ljust(32).hex() for role in NAMES}}
         said["jobs"].append(job)
-        frames, channels = [], []
-        for role, end in zip(NAMES, memory_channels(*NAMES.values()), strict=True):
-            channels.append(Channel(Recorded(end._pipe, role, frames), peer=end.peer, job_id=job_id))
+        recorder = Recorder()
+        channels = list(map(recorder.wrap, NAMES, memory_channels(*NAMES.values(), job_id=job_id)))
         results = run_together(*((sides.side(role, number, c), c) for role, c in zip(NAMES, channels, strict=True)))
         job["rows"] = {role: result.rows.tolist() for role, result in zip(NAMES, results, strict=True)}
-        job["frames"] = frames
+        job["frames"] = [[entry.sender, entry.kind, encoded(entry.frame)] for entry in recorder.entries]
     text = json.dumps(said, indent=1)
     text = re.sub(r'\[\s+("[^"]*"),\s+("[^"]*"),\s+("[^"]*")\s+\]', r"[\1, \2, \3]", text)  # a frame a line
     FOLDER.mkdir(exist_ok=True)
     path(name, group).write_text(text + "\n")
+
+
+def encoded(frame):
+    return base64.b64encode(frame.SerializeToString(deterministic=True)).decode()
 
 
 def path(name, group):

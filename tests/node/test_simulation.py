@@ -22,6 +22,7 @@ from vfl_node.node.simulation import simulate
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.grpc_channel import Dialer, NodeServer
+from vfl_node.transport.recorder import Recorder
 from vfl_node.transport.streams import StreamPipe
 
 ROLES = {"clinic": "active", "lab": "passive"}
@@ -102,43 +103,19 @@ def test_a_job_that_only_aligns_leaves_no_model(trial: Any, seeds: dict[str, Ran
     assert not (folders["clinic"] / "model.safetensors").exists()
 
 
-class Spy(Channel):
-    """A channel that keeps a copy of every message that passes."""
-
-    def __init__(self, channel: Channel, heard: list[bytes]) -> None:
-        self.__dict__.update(channel.__dict__)
-        pipe = self._pipe
-
-        class Tap:
-            async def put(self, frame: Any) -> None:
-                heard.append(frame.SerializeToString())
-                await pipe.put(frame)
-
-            async def get(self) -> Any:
-                return await pipe.get()
-
-            async def pause(self) -> None:
-                await pipe.pause()
-
-            def close(self) -> None:
-                pipe.close()
-
-        self._pipe = Tap()
-
-
 def test_nothing_private_crosses_the_wire(trial: Any, tmp_path: Path) -> None:
     """No id, column name, path, or metric in any message (loss and metrics derive from labels)."""
-    heard: list[bytes] = []
-    simulate(trial.job(), trial.files, tmp_path, wrap=lambda _, channel: Spy(channel, heard))
-    wire = b"".join(heard)
+    heard = Recorder()
+    simulate(trial.job(), trial.files, tmp_path, wrap=heard.wrap)
+    wire = b"".join(entry.frame.SerializeToString() for entry in heard.entries)
     assert len(wire) > 10_000
     for private in (*trial.ids, "measure-", str(trial.clinic), '"auc"'):
         assert private.encode() not in wire, private
-    told: list[bytes] = []
+    shared_figures = Recorder()
     shared = trial.job("train: {bottom: [4], epochs: 1}\nevaluate: {test_fraction: 0.3, share_with_passive: true}")
-    folders = simulate(shared, trial.files, tmp_path / "shared", wrap=lambda _, channel: Spy(channel, told))
+    folders = simulate(shared, trial.files, tmp_path / "shared", wrap=shared_figures.wrap)
     assert json.loads((folders["lab"] / "report.json").read_text())["metrics"]["auc"] is not None
-    assert b'"auc"' in b"".join(told)
+    assert any(b'"auc"' in entry.frame.body for entry in shared_figures.entries)
 
 
 @pytest.mark.parametrize("protocol", ["psu", "psi"])
@@ -175,11 +152,11 @@ def test_three_parties_in_one_process(trial: Any, seeds: dict[str, Randomness], 
 
 
 def test_nothing_private_crosses_the_wire_between_three(trial: Any, tmp_path: Path) -> None:
-    heard: dict[str, list[bytes]] = {"clinic": [], "lab": [], "notary": []}
+    heard = Recorder()
     job = parse(THREE.replace("FLOW", "coordinator-clear"), Job, source="job")
-    simulate(job, trial.files, tmp_path, wrap=lambda name, channel: Spy(channel, heard[name]))
-    assert all(heard.values())
-    wire = b"".join(b"".join(said) for said in heard.values())
+    simulate(job, trial.files, tmp_path, wrap=heard.wrap)
+    assert {entry.sender for entry in heard.entries} == {"clinic", "lab", "notary"}
+    wire = b"".join(entry.frame.SerializeToString() for entry in heard.entries)
     assert len(wire) > 10_000
     for private in (*trial.ids, "measure-", str(trial.clinic), '"auc"'):
         assert private.encode() not in wire, private

@@ -24,6 +24,7 @@ from vfl_node.training.schedule import Schedule, toss
 from vfl_node.training.split import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Recorder
 
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
 
@@ -138,16 +139,20 @@ class Run:
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
-    transcript: list[Message] = field(default_factory=list)
-    """What both parties send, in order."""
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
+    def __post_init__(self) -> None:
+        self._recorder = Recorder(edit=lambda sender, receiver, message: self.tamper(message))
+
+    @property
+    def transcript(self) -> list[Message]:
+        """What both parties send, in order."""
+        return [entry.message for entry in self._recorder.entries]
+
     def raw(self, parties: Federation) -> list[Any]:
         """The two results or exceptions, active party first."""
-        a, b = memory_channels("clinic", "lab")
-        for channel in (a, b):
-            channel.send = self._spied(channel.send)  # type: ignore[method-assign]
+        a, b = map(self._recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
         clinic = self._task("clinic", parties.clinic_view, parties.clinic, self.checkpoints[0], self.pins[0])
         lab = self._task("lab", parties.lab_view, parties.lab, self.checkpoints[1], self.pins[1])
         return run_together(
@@ -188,14 +193,6 @@ class Run:
             (toss(a, ours, first=True, pins=MemoryPins()), a), (toss(b, theirs, first=False, pins=MemoryPins()), b)
         )
         return Schedule(seed, len(parties.people), self.train.seed)
-
-    def _spied(self, send: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        async def spying(message: Message) -> None:
-            self.tamper(message)
-            self.transcript.append(message)
-            await send(message)
-
-        return spying
 
 
 @pytest.fixture(name="federation")

@@ -21,6 +21,7 @@ from vfl_node.training.prediction import Embedder, Kept, Scorer, serve
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Entry, Recorder
 
 Make = Callable[..., Any]
 
@@ -111,8 +112,19 @@ class World:
     train: Train
     serve: Serve = SERVE
     progress: list[Any] = dataclasses.field(default_factory=lambda: [Noted(), Noted()])
-    heard: list[Any] = dataclasses.field(default_factory=list)
-    """(type, serialised body) of every message of the last conversation."""
+
+    def __post_init__(self) -> None:
+        self._recorder = Recorder()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Every message of the last conversation."""
+        return self._recorder.entries
+
+    @property
+    def heard(self) -> list[tuple[str, bytes]]:
+        """(type, serialised body) of every message of the last conversation."""
+        return [(entry.kind, entry.frame.body) for entry in self.entries]
 
     def kept(self, index: int, *, draws: bytes | None = None) -> Kept:
         """What a party kept; ``draws``: with another seed of what stands in than that of training."""
@@ -145,10 +157,8 @@ class World:
     ) -> list[Any]:
         """Both parties' results or errors of one service."""
         scorer, embedder = sides or self.sides
-        a, b = memory_channels("clinic", "lab")
-        self.heard.clear()
-        for channel in (a, b):
-            channel.send = self._spied(channel.send, tamper)  # type: ignore[method-assign]
+        self._recorder = Recorder(edit=lambda sender, receiver, message: tamper(message))
+        a, b = map(self._recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
         asking = (requests, None) if predict.to == "active" else (None, requests)
         return run_together(
             *(
@@ -184,14 +194,6 @@ class World:
         """All that the active party has sent, [rows]."""
         messages = [prediction_pb2.Probabilities.FromString(body) for body in self.bodies("Probabilities")]
         return np.concatenate([np.frombuffer(message.values, dtype="<f8") for message in messages])
-
-    def _spied(self, send: Make, tamper: Callable[[Any], None]) -> Make:
-        async def spying(message: Any) -> None:
-            tamper(message)
-            self.heard.append((message.DESCRIPTOR.name, message.SerializeToString(deterministic=True)))
-            await send(message)
-
-        return spying
 
 
 def prediction_embedding(body: bytes) -> NDArray[np.float32]:

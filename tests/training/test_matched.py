@@ -40,6 +40,7 @@ from vfl_node.training.matched import (
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, matched_pb2, session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Recorder
 
 NAMES = ("auc", "nll", "accuracy", "ace")
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
@@ -87,12 +88,17 @@ class Run:
     pins: MemoryPins = field(default_factory=MemoryPins)
     clinic_seed: bytes = CLINIC
     lab_seed: bytes = LAB
-    sent: dict[str, list[Message]] = field(default_factory=lambda: {"clinic": [], "lab": []})
+
+    def __post_init__(self) -> None:
+        self._recorder = Recorder()
+
+    @property
+    def sent(self) -> dict[str, list[Message]]:
+        """What each party sends, in order."""
+        return {name: [entry.message for entry in self._recorder.entries if entry.sender == name] for name in ("clinic", "lab")}
 
     def __call__(self) -> tuple[Any, Any]:
-        a, b = memory_channels("clinic", "lab")
-        for channel, name in ((a, "clinic"), (b, "lab")):
-            channel.send = self._spied(channel.send, name)  # type: ignore[method-assign]
+        a, b = map(self._recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
         data = self.data
         active = matched_active(a, data.labels, data.scores, data.clinic, NAMES, Randomness(self.clinic_seed))
         passive = matched_passive(b, data.lab, Randomness(self.lab_seed), pins=self.pins)
@@ -117,13 +123,6 @@ class Run:
         return [
             (name, type(message).__name__, message.ByteSize()) for name, messages in self.sent.items() for message in messages
         ]
-
-    def _spied(self, send: Any, name: str) -> Any:
-        async def spy(message: Message) -> None:
-            self.sent[name].append(message)
-            await send(message)
-
-        return spy
 
 
 def ran(data: HeldOut, **settings: Any) -> tuple[Run, Matched]:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from vfl_node.errors import DataError, Paused, PeerError, PeerLost, ProtocolError, StateError, UsageError
-from vfl_node.transport import channel as contract
 from vfl_node.transport import memory
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import Held, SetSize
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Chunk, Frame, PhaseEnd, Rows, RowsEnd
 from vfl_node.transport.generated.vfl.v1.training_pb2 import Embedding, Tensor
+from vfl_node.transport.recorder import Recorder
 
 
 def rows_of(count: int, width: int = 32) -> np.ndarray:
@@ -272,24 +272,6 @@ def test_the_largest_message_arrives(world) -> None:
     assert world.play(send(world.first), receive(world.second))[1] == size
 
 
-class Recorder:
-    """A pipe that keeps the bytes of what is put into it."""
-
-    def __init__(self, pipe: contract.Pipe) -> None:
-        self.pipe = pipe
-        self.frames: list[bytes] = []
-
-    async def put(self, frame: Frame) -> None:
-        self.frames.append(frame.SerializeToString())
-        await self.pipe.put(frame)
-
-    async def get(self) -> Frame:
-        return await self.pipe.get()
-
-    def close(self) -> None:
-        self.pipe.close()
-
-
 def test_the_same_bytes_travel_over_every_transport(world) -> None:
     """Against fixed digests of the reference conversation, so that the worlds agree with each other and over time."""
 
@@ -301,10 +283,11 @@ def test_the_same_bytes_travel_over_every_transport(world) -> None:
             await channel.send_rows(rows_of(mine), count=mine, width=32)
             await channel.receive_rows(width=32, count=theirs)
 
-    recorders = []
-    for channel in (world.first, world.second):
-        recorders.append(Recorder(channel._pipe))
-        channel._pipe = recorders[-1]
-    assert world.play(talk(world.first, 3), talk(world.second, 20_000)) == [None, None]
-    digests = [hashlib.sha256(b"".join(recorder.frames)).hexdigest()[:16] for recorder in recorders]
+    recorder = Recorder()
+    first, second = (recorder.wrap(name, end) for name, end in (("first", world.first), ("second", world.second)))
+    assert world.play(talk(first, 3), talk(second, 20_000)) == [None, None]
+    digests = []
+    for name in ("first", "second"):
+        frames = [entry.frame.SerializeToString() for entry in recorder.entries if entry.sender == name]
+        digests.append(hashlib.sha256(b"".join(frames)).hexdigest()[:16])
     assert digests == ["9fc23248f1f8c01b", "2b5fd068175361ee"]

@@ -85,7 +85,7 @@ class Meeting:
     def add(self, peer: str, pipe: StreamPipe) -> None:
         """The conversation with ``peer`` has begun; the owner's wish to stop ends it."""
         self._pipes[peer] = pipe
-        self.channels[peer] = Channel(pipe, peer=peer, job_id=self._job_id)
+        self.channels[peer] = self._peers.channel(pipe, peer, self._job_id)
         self._stop.listen(pipe.cancel)
 
     def check(self) -> None:

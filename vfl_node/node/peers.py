@@ -23,8 +23,10 @@ from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, Vfl
 from vfl_node.node.preflight import PROTOCOL_VERSION
 from vfl_node.node.pulse import Pulse
 from vfl_node.settings import Settings
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
 from vfl_node.transport.grpc_channel import Dialer, NodeServer
+from vfl_node.transport.recorder import Recorder
 from vfl_node.transport.streams import LinkStream, StreamPipe
 from vfl_node.transport.tls import Credentials
 
@@ -72,6 +74,7 @@ class Peers:
         credentials: TLS material, or None for plaintext on loopback.
         on_notice: called with (peer, notice) for each offer and cancellation that arrives; may return a reply.
         expects: whether a conversation of a peer about a job may be waited for: no other is.
+        recorder: hears everything that is sent.
 
     Attributes:
         on_up: called with the peer whenever its link is up.
@@ -84,6 +87,7 @@ class Peers:
         credentials: Credentials | None,
         on_notice: Callable[[str, Notice], Notice | None],
         expects: Callable[[str, str], bool],
+        recorder: Recorder | None = None,
     ) -> None:
         self.on_up: Callable[[str], None] = lambda peer: None
         self.steps: Callable[[], int] = lambda: 0
@@ -91,6 +95,7 @@ class Peers:
         self._settings = settings
         self._on_notice = on_notice
         self._expects = expects
+        self._recorder = recorder
         self._changed = threading.Condition()
         self._states = {name: _PeerState() for name in settings.peers}
         self._arrived: dict[tuple[str, str], StreamPipe] = {}
@@ -203,7 +208,7 @@ class Peers:
                     state.replies.pop(key, None)
                 if link is not None:
                     try:
-                        link.send(notice)
+                        self._send(peer, link, notice)
                         reply = self._reply(peer, key, link, waiting, deadline)
                         if reply is not None:
                             return reply
@@ -230,9 +235,14 @@ class Peers:
             link = self._states[peer].link
         if link is not None:
             try:
-                link.send(notice)
+                self._send(peer, link, notice)
             except PeerLost:
                 log.info("notice not delivered", peer=peer)
+
+    def channel(self, pipe: StreamPipe, peer: str, job_id: str) -> Channel:
+        """The conversation with ``peer`` that a pipe of :meth:`conversation` carries."""
+        channel = Channel(pipe, peer=peer, job_id=job_id)
+        return self._recorder.wrap(self._settings.name, channel) if self._recorder else channel
 
     def conversation(self, peer: str, job_id: str, *, waiting: Waiting, deadline: float) -> StreamPipe:
         """Open or wait for the conversation about ``job_id``.
@@ -360,19 +370,16 @@ class Peers:
 
     def _serve_link(self, peer: str, link: LinkStream) -> None:
         """Greet, then answer notices until the link breaks."""
-        link.send(
-            Notice(
-                hello=Hello(
-                    party=self._settings.name,
-                    role=self._settings.role,
-                    protocol_version=PROTOCOL_VERSION,
-                    software_version=vfl_node.__version__,
-                )
-            )
+        hello = Hello(
+            party=self._settings.name,
+            role=self._settings.role,
+            protocol_version=PROTOCOL_VERSION,
+            software_version=vfl_node.__version__,
         )
-        hello = link.receive(CONNECT_S)
-        wrong = _wrong_greeting(peer, hello)
-        if hello is None or wrong:
+        self._send(peer, link, Notice(hello=hello))
+        greeting = link.receive(CONNECT_S)
+        wrong = _wrong_greeting(peer, greeting)
+        if greeting is None or wrong:
             link.close()
             if not self.online(peer):  # else there is another link, which is good
                 self._down(peer, wrong)
@@ -383,7 +390,7 @@ class Peers:
             self._changed.notify_all()
         if previous is not None:
             previous.close()
-        log.info("peer connected", peer=peer, version=peer_text(hello.hello.software_version, 20))
+        log.info("peer connected", peer=peer, version=peer_text(greeting.hello.software_version, 20))
         heard = beaten = time.monotonic()
         try:
             self.on_up(peer)
@@ -391,7 +398,7 @@ class Peers:
                 notice = link.receive(BEAT_S)
                 now = time.monotonic()
                 if now - beaten >= BEAT_S:
-                    link.send(Notice(beat=Beat(progress=self._progress())))
+                    self._send(peer, link, Notice(beat=Beat(progress=self._progress())))
                     beaten = now
                 if notice is not None:
                     heard = now
@@ -434,7 +441,12 @@ class Peers:
         elif kind in ("offer", "cancel"):
             reply = self._on_notice(peer, notice)
             if reply is not None:
-                link.send(reply)
+                self._send(peer, link, reply)
+
+    def _send(self, peer: str, link: LinkStream, notice: Notice) -> None:
+        if self._recorder:
+            self._recorder.notice(self._settings.name, peer, notice)
+        link.send(notice)
 
     def _reply(self, peer: str, key: str, link: LinkStream, waiting: Waiting, deadline: float) -> Notice | None:
         state = self._states[peer]

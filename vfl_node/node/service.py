@@ -29,6 +29,7 @@ from vfl_node.node.requests import Asked
 from vfl_node.node.store import Store, now
 from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport import tls
+from vfl_node.transport.recorder import Recorder
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
@@ -48,8 +49,12 @@ OWNERS_SOCKET = "owner.sock"
 class Node:
     """A party's service. Also the ``NodeView`` that the board shows."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, recorder: Recorder | None = None) -> None:
         """Read certificates and open the store.
+
+        Args:
+            settings: this party's.
+            recorder: hears everything that this node sends; for tests and benchmarks.
 
         Raises:
             UsageError: a certificate, key or device cannot be used.
@@ -68,7 +73,7 @@ class Node:
         torch.set_num_threads(settings.threads)
         self._store = Store(settings.state_dir)
         self._jobs = Jobs(settings, self._store)
-        self.peers = Peers(settings, credentials, self._jobs.hear, self._jobs.expects)
+        self.peers = Peers(settings, credentials, self._jobs.hear, self._jobs.expects, recorder)
         self.token = self._token()
 
     def start(self) -> str | None:

@@ -274,6 +274,9 @@ class Channel:
         traffic = self.traffic.setdefault(self._phase, Traffic())
         traffic.bytes_sent += size
         traffic.messages_sent += 1
+        await self._transmit(frame)
+
+    async def _transmit(self, frame: session_pb2.Frame) -> None:
         try:
             failpoints.reach("send")
             await self._pipe.put(frame)

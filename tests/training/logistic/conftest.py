@@ -35,6 +35,7 @@ from vfl_node.training.task import TrainingResult
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_network, run_together
+from vfl_node.transport.recorder import Recorder
 
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
 HUB = keys.generate(512, Randomness(b"h" * 32))
@@ -187,8 +188,14 @@ class Attempt:
     """The key the coordinator gives to the clinic, and to the lab."""
     tamper: Callable[[Sent], None] = lambda sent: None
     """May change a message on its way out, or raise."""
-    transcript: list[Sent] = field(default_factory=list)
-    """What all parties send, in order."""
+
+    def __post_init__(self) -> None:
+        self._recorder = Recorder(edit=lambda *sent: self.tamper(Sent(*sent)))
+
+    @property
+    def transcript(self) -> list[Sent]:
+        """What all parties send, in order."""
+        return [Sent(entry.sender, entry.receiver, entry.message) for entry in self._recorder.entries]
 
     @property
     def parties(self) -> Parties:
@@ -199,8 +206,7 @@ class Attempt:
         names = self.parties.all
         network = memory_network(*names)
         for name in names:
-            for peer, channel in network[name].items():
-                channel.send = self._spied(name, peer, channel.send)  # type: ignore[method-assign]
+            network[name] = {peer: self._recorder.wrap(name, channel) for peer, channel in network[name].items()}
         protocols: list[tuple[Any, list[Channel]]] = []
         roles: list[tuple[str, Any, Table, Alignment, bytes]] = [
             ("clinic", "active", over.clinic, over.clinic_view, self.seeds[0]),
@@ -331,15 +337,6 @@ class Attempt:
                 else:
                     head = message
         return found
-
-    def _spied(self, sender: str, receiver: str, send: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        async def spying(message: Message) -> None:
-            sent = Sent(sender, receiver, message)
-            self.tamper(sent)
-            self.transcript.append(sent)
-            await send(message)
-
-        return spying
 
 
 def scaled(encoder: LinearEncoder, table: Table) -> NDArray[np.float64]:

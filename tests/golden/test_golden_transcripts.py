@@ -1,0 +1,186 @@
+"""Whole jobs of all parties in memory, message by message: sender, receiver, phase, type, size and digest.
+
+They hold training, prediction and alignment in place as tests/alignment/test_transcripts.py holds the bytes of alignments. The
+preflight is left out, whose digests change with the job's schema. After a change that is meant to be seen on the wire (say
+so in the changelog), record them anew and look at what differs::
+
+    pytest tests/golden --record-transcripts
+
+A tensor's last bits depend on the processor and on the release of torch. Where these compute otherwise than where the
+transcripts were recorded, everything but the digests is compared, and a test that says so is skipped.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.predicting import NEW_TO_ACTIVE, NEW_TO_PASSIVE, TO_ACTIVE, TO_PASSIVE, Shown, World
+from tests.training.test_prediction import aligned
+from vfl_node.configuration import parse
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job import Job
+from vfl_node.node.simulation import simulate
+from vfl_node.training.prediction import predict_once
+from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.recorder import Entry, Recorder
+
+FOLDER = Path(__file__).with_name("transcripts")
+
+SPLIT = "train: {bottom: [6, 4], active_bottom: [5], top: [6], epochs: 2, batch_size: 40"
+LOGISTIC = "evaluate: {test_fraction: 0.25}\ntrain: {algorithm: logistic, iterations: 3, key_bits: 2048, least_rows: 0"
+ASYMMETRIC = "align: {protocol: apsi, obfuscation: {fraction: 0.9}}\n"
+INTERSECTION = "align: {protocol: psi}\n"
+
+JOBS = {
+    "align-psu": "align: {protocol: psu, padding: 2, dummies: 5}",
+    "align-psi": "align: {protocol: psi, group: modp2048}",
+    "align-apsi": ASYMMETRIC,
+    "split-psu": f"evaluate: {{share_with_passive: true, repeats: 2}}\n{SPLIT}, missing: {{calibration: train}}}}",
+    "split-psi": f"{INTERSECTION}{SPLIT}, model: wide_deep, optimizer: sgd}}",
+    "split-apsi": f"{ASYMMETRIC}{SPLIT}, missing: {{labels: neighbors, features: smoothed}}}}",
+    "split-dummies": f"align: {{dummies: 10}}\n{SPLIT}, missing: {{labels: random-pred, draws: 2, features: gaussian}}}}",
+    "split-classes": f"{SPLIT}, classes: 3, missing: {{features: naive, labels: minority}}}}",
+    "split-matched": f"evaluate: {{matched: true, test_fraction: 0.9}}\n{SPLIT}, missing: {{labels: random-pos}}}}",
+    "logistic-two-party": f"{INTERSECTION}{LOGISTIC}}}",
+    "logistic-coordinator-clear": f"{INTERSECTION}{LOGISTIC}, flow: coordinator-clear, batch_size: 30}}",
+    "logistic-coordinator": f"{ASYMMETRIC}{LOGISTIC}, flow: coordinator, loss: taylor, mask: multiplicative}}",
+    "logistic-classes": f"{ASYMMETRIC}{LOGISTIC}, classes: 3, l2: 0.01, short_exponents: true}}",
+    "logistic-passive-labels": (
+        f"{INTERSECTION}{LOGISTIC.replace('0.25', '0')}, flow: coordinator, loss: taylor, labels: passive}}"
+    ),
+}
+"""Name of a transcript → what its job says beside its parties."""
+
+SERVICES = {
+    "predict-to-active": TO_ACTIVE,
+    "predict-to-passive": TO_PASSIVE,
+    "predict-new-to-active": NEW_TO_ACTIVE,
+    "predict-new-to-passive": NEW_TO_PASSIVE,
+}
+
+Line = list[Any]
+
+
+def recorded_job(text: str, folder: Path, seed: str = "golden") -> list[Line]:
+    hub = ", coordinator: hub" if "flow: coordinator" in text else ""
+    job = parse(f"name: golden\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
+    recorder = Recorder()
+    seeds = {name: Randomness(f"{seed} {name}".encode().ljust(32)) for name in job.parties.all}
+    simulate(job, tables(folder, job), folder / "out", randomness=seeds, wrap=recorder.wrap)
+    return list(lines(recorder.entries))
+
+
+def tables(folder: Path, job: Job) -> dict[str, Path]:
+    """Both parties' tables: 180 records, of which they share 140."""
+    rng = np.random.default_rng(0)
+    times = 6 if job.evaluate.matched else 1
+    values = rng.normal(size=(180 * times, 5)).round(4)
+    kinds = np.array(["red", "green", "blue"])[rng.integers(0, 3, len(values))]
+    labels = np.digitize(values.sum(axis=1), [0, 1.5][: job.classes - 1])
+    files = {}
+    for name, records, columns in (
+        ("clinic", range(160 * times), (0, 1)),
+        ("lab", range(20 * times, 180 * times), (2, 3, 4)),
+    ):
+        labelled = name == ("lab" if job.label_holder == "passive" else "clinic")
+        files[name] = folder / f"{name}.csv"
+        with files[name].open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *(f"c{c}" for c in columns), "kind", *(["label"] if labelled else [])])
+            writer.writerows(
+                [record, *values[record, columns], kinds[record], *([labels[record]] if labelled else [])] for record in records
+            )
+    return files
+
+
+def recorded_service(name: str, world: World) -> list[Line]:
+    predict = SERVICES[name]
+    parties = world.parties
+    if predict.rows == "new":
+        recorder = Recorder()
+        ends = map(recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
+        sides = aligned(world, np.arange(60), np.arange(59, -1, -1), "psi")
+        run_together(*((predict_once(end, predict, side, shown=Shown()), end) for end, side in zip(ends, sides, strict=True)))
+        return list(lines(recorder.entries))
+    own = parties.clinic if predict.to == "active" else parties.lab
+    world.ask(predict, world.known(own, range(0, 30, 2)), world.known(own, range(5, 25)))
+    return list(lines(world.entries))
+
+
+def lines(entries: Iterable[Entry]) -> Iterator[Line]:
+    for entry in entries:
+        if entry.frame.phase != "preflight":
+            digest = hashlib.sha256(entry.frame.body).hexdigest()[:16]
+            yield [entry.sender, entry.receiver, entry.frame.phase, entry.kind, len(entry.frame.body), digest]
+
+
+def arithmetic() -> str:
+    """Tells processors and releases of torch apart whose last bits of a training differ."""
+    values = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 24)).astype(np.float32))
+    layers = [torch.nn.Linear(24, 16), torch.nn.Linear(16, 1)]
+    for number, layer in enumerate(layers):
+        weight = np.random.default_rng(number).normal(size=layer.weight.shape).astype(np.float32)
+        layer.weight.data, layer.bias.data = torch.from_numpy(weight), torch.zeros_like(layer.bias)
+    model = torch.nn.Sequential(layers[0], torch.nn.ReLU(), layers[1])
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(model(values)[:, 0], (values[:, 0] > 0).float())
+        loss.backward()
+        optimizer.step()
+    floats = np.random.default_rng(0).normal(size=(64, 64))
+    found = [parameter.detach().numpy().tobytes() for parameter in model.parameters()]
+    return hashlib.sha256(b"".join([*found, np.exp(floats @ floats).tobytes()])).hexdigest()[:16]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def computes_alike() -> bool:
+    """Whether this machine computes as the one did on which the transcripts were recorded."""
+    torch.set_num_threads(1)
+    return (FOLDER / "arithmetic").exists() and (FOLDER / "arithmetic").read_text().strip() == arithmetic()
+
+
+def check(name: str, found: list[Line], request: pytest.FixtureRequest, *, exact: bool) -> None:
+    path = FOLDER / f"{name}.json"
+    if request.config.getoption("--record-transcripts", default=False):
+        path.write_text("[\n" + ",\n".join(json.dumps(line) for line in found) + "\n]\n")
+        (FOLDER / "arithmetic").write_text(arithmetic() + "\n")
+        exact = True
+    golden = json.loads(path.read_text())
+    assert len(golden) > 5
+    assert [line[:5] for line in found] == [line[:5] for line in golden]
+    if exact:
+        assert found == golden
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_sends_what_it_sent(name: str, request: pytest.FixtureRequest, computes_alike: bool, tmp_path: Path) -> None:
+    exact = computes_alike or name.startswith("align")
+    check(name, recorded_job(JOBS[name], tmp_path), request, exact=exact)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_sends_what_it_sent(name: str, world: Any, request: pytest.FixtureRequest, computes_alike: bool) -> None:
+    check(name, recorded_service(name, world()), request, exact=computes_alike)
+
+
+def test_digests_are_compared(computes_alike: bool) -> None:
+    if not computes_alike:
+        pytest.skip("this processor or release of torch computes other last bits: digests of tensors are not compared")
+
+
+def test_another_seed_is_noticed(tmp_path: Path) -> None:
+    """The negative control: with other randomness the sizes stay, and the digests do not."""
+    golden = json.loads((FOLDER / "split-psi.json").read_text())
+    found = recorded_job(JOBS["split-psi"], tmp_path, seed="another")
+    assert [line[:5] for line in found] == [line[:5] for line in golden]
+    assert sum(line == other for line, other in zip(found, golden, strict=True)) < len(golden) / 2

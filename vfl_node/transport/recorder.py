@@ -1,0 +1,107 @@
+"""What passes through a conversation, in order: for golden transcripts, for tests of what a peer sees, and for experiments.
+
+Nothing else in the project records messages.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from google.protobuf import symbol_database
+from google.protobuf.message import Message
+
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import session_pb2
+
+M = TypeVar("M", bound=Message)
+
+Edit = Callable[[str, str, Message], None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One message that was sent.
+
+    Attributes:
+        sender: the party that sent it.
+        receiver: the party it was sent to.
+        frame: as it left: with its place in the conversation, and the serialised message as ``body``.
+    """
+
+    sender: str
+    receiver: str
+    frame: session_pb2.Frame
+
+    @property
+    def kind(self) -> str:
+        """The message's type without its package, such as ``Embedding``."""
+        return self.frame.type.rpartition(".")[2]
+
+    @cached_property
+    def message(self) -> Message:
+        """The message itself; parsed once, so that nobody may change it."""
+        kind: type[Message] = symbol_database.Default().GetSymbol(self.frame.type)
+        return kind.FromString(self.frame.body)
+
+
+class Recorder:
+    """Keeps what the channels send that it wraps. To hear a whole conversation, wrap both of its ends.
+
+    Args:
+        edit: called with (sender, receiver, message) before a message is serialised, and may change it or raise: so a test
+            plays a dishonest peer whose phases still add up.
+
+    Attributes:
+        entries: everything sent so far, in order; of several threads, in the order in which they sent.
+    """
+
+    def __init__(self, edit: Edit | None = None) -> None:
+        self.entries: list[Entry] = []
+        self._edit = edit or (lambda sender, receiver, message: None)
+        self._one = threading.Lock()
+
+    def wrap(self, owner: str, channel: Channel) -> Channel:
+        """``channel`` of the party ``owner``, recorded from now on; use only what is returned."""
+        return _RecordedChannel(channel, owner, self)
+
+    def messages(self, kind: type[M], *, sender: str | None = None, receiver: str | None = None) -> Iterator[M]:
+        """The messages of one type in order, of all parties or of those named."""
+        for entry in self.entries:
+            of_them = sender in (None, entry.sender) and receiver in (None, entry.receiver)
+            if of_them and entry.frame.type == kind.DESCRIPTOR.full_name:
+                yield kind.FromString(entry.frame.body)
+
+    def notice(self, sender: str, receiver: str, notice: session_pb2.Notice) -> None:
+        """Keep a notice of the standing link between two nodes, as a message of the phase ``link`` of no job."""
+        body = notice.SerializeToString(deterministic=True)
+        self.add(Entry(sender, receiver, session_pb2.Frame(phase="link", type=notice.DESCRIPTOR.full_name, body=body)))
+
+    def edit(self, sender: str, receiver: str, message: Message) -> None:
+        """What is done to a message before it is serialised."""
+        self._edit(sender, receiver, message)
+
+    def add(self, entry: Entry) -> None:
+        """Keep one message."""
+        with self._one:
+            self.entries.append(entry)
+
+
+class _RecordedChannel(Channel):
+    """Takes a conversation over from another channel, and tells the recorder what leaves."""
+
+    def __init__(self, channel: Channel, owner: str, recorder: Recorder) -> None:
+        vars(self).update(vars(channel))
+        self._owner, self._recorder = owner, recorder
+
+    async def send(self, message: Message) -> None:
+        """As in the base."""
+        self._recorder.edit(self._owner, self.peer, message)
+        await super().send(message)
+
+    async def _transmit(self, frame: session_pb2.Frame) -> None:
+        self._recorder.add(Entry(self._owner, self.peer, frame))
+        await super()._transmit(frame)
