@@ -60,7 +60,7 @@ proto-check: $(VENV)/dev.stamp ## the generated code is what proto/ gives
 
 docs: $(VENV)/dev.stamp ## write the tables of messages and the report's schema: runs a small job of each kind, about a minute
 	$(BIN)/python -m benchmarks.messages
-	$(BIN)/python -m vfl_node.report > docs/report.schema.json
+	$(BIN)/python -m vfl_node.report.envelope > docs/report.schema.json
 
 bench-align: $(VENV)/bench.stamp ## measure the alignment protocols beside another library's, 100,000 ids, about 6 minutes
 	$(BIN)/python -m benchmarks.align

@@ -29,8 +29,9 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate, Train
 from vfl_node.privacy.audit import Audit
-from vfl_node.training.halves import ActiveHalf, PassiveHalf
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.split.active import ActiveHalf
+from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels
 

@@ -37,9 +37,9 @@ from vfl_node.job import Evaluate, Train
 from vfl_node.models import MODELS, Classifier, initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.progress import Silent
-from vfl_node.training.learner import OPTIMIZERS, Inputs
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.split import train_active, train_passive
+from vfl_node.training.split.learner import OPTIMIZERS, ModelInput
+from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -109,7 +109,7 @@ def joint(rows: int, epochs: int) -> list[float]:
     own = table(rows, labels=False)
     labels = torch.from_numpy(table(rows, labels=True).labels)
     every = np.arange(rows, dtype=np.int64)
-    inputs = Inputs(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
+    inputs = ModelInput(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
     bottom = inputs.bottom(TRAIN, TRAIN.bottom)
     model = Classifier(bottom, MODELS[TRAIN.model].top(widths=[TRAIN.bottom[-1]], sizes=TRAIN.top))
     initialise(model, Randomness(b"j" * 32))

@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.measure import alone
 from benchmarks.tables import head, line, number
-from vfl_node.crypto.fixed_point import Bound, encode
+from vfl_node.crypto.fixed_point import RangeBound, encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
@@ -104,7 +104,7 @@ def stages(key_bits: int, short_exponents: bool, processes: int) -> list[Stage]:
     features = owned[rng.permutation(OWNED)[:SHARED]]
     residuals = np.zeros(SHARED)
     residuals[rng.permutation(SHARED)[:GENUINE]] = rng.uniform(-1, 1, GENUINE) / GENUINE
-    bound = Bound(factor=1 << FEATURE_BITS, total=(1 << RESIDUAL_BITS) + SHARED)
+    bound = RangeBound(factor=1 << FEATURE_BITS, total=(1 << RESIDUAL_BITS) + SHARED)
     slot_bits = bound.slot_bits(key_bits)
 
     private = generate(key_bits, Randomness(bytes(32)))

@@ -28,10 +28,10 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate, Job, Missing, Serve, Train
 from vfl_node.metrics import auc
 from vfl_node.privacy.equal_weights import audit_equal_weights
-from vfl_node.training.halves import ActiveHalf
-from vfl_node.training.missing.features import EMBEDDINGS, MADE
-from vfl_node.training.prediction import Embedder, Kept
-from vfl_node.training.split import train_active, train_passive
+from vfl_node.training.split.active import ActiveHalf
+from vfl_node.training.split.loop import train_active, train_passive
+from vfl_node.training.split.missing.features import EMBEDDINGS, MADE
+from vfl_node.training.split.serving import Embedder, ServedModel
 from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -46,7 +46,7 @@ def embedded(met: Overheard, job: Job, tables: Tables, strategy: str) -> Tensor:
     """What a service sends of every shared row, float32[m, d], by the stand-ins of ``strategy``."""
     train = job.train.model_copy(update={"missing": job.train.missing.model_copy(update={"features": strategy})})
     made = met.results[1]
-    side = Embedder(Kept(train, SERVE, made.weights, made.encoder, made.serving), met.passive, tables[1], CPU)
+    side = Embedder(ServedModel(train, SERVE, made.weights, made.encoder, made.serving), met.passive, tables[1], CPU)
     return side.shared(np.arange(len(met.passive)))
 
 
@@ -129,7 +129,7 @@ def unnamed(strategy: str, trials: int) -> float | None:
     train = Train(bottom=(64, 64), top=(16,), epochs=1, batch_size=256, missing=Missing(features=strategy))
     made, sides = trained((2000, 1500), train)
     (table, view), lab = sides[1], made[1]
-    side = Embedder(Kept(train, Serve(to="passive"), lab.weights, lab.encoder, lab.serving), view, table, CPU)
+    side = Embedder(ServedModel(train, Serve(to="passive"), lab.weights, lab.encoder, lab.serving), view, table, CPU)
     times: list[float] = []
     new: list[bool] = []
     for trial in range(trials):

@@ -27,10 +27,10 @@ from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks import Batch
 from vfl_node.progress import Silent
 from vfl_node.settings import Data, Limits, Obfuscation
-from vfl_node.training.missing import LABELS, Known
-from vfl_node.training.missing.labels import Fixed
 from vfl_node.training.schedule import Schedule, cut, toss
-from vfl_node.training.split import train_active, train_passive
+from vfl_node.training.split.loop import train_active, train_passive
+from vfl_node.training.split.missing import LABELS, Known
+from vfl_node.training.split.missing.labels import Fixed
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel

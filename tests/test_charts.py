@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vfl_node.charts import (
+from vfl_node.report.charts import (
+    AxisScale,
     Bar,
-    Calibration,
-    Curve,
+    CalibrationChart,
+    LineChart,
     Mark,
     Row,
-    Scale,
     bar_chart,
     calibration_chart,
     curves_chart,
@@ -34,7 +34,7 @@ DRAWINGS = {
     "curves": lambda text: curves_chart(
         "a",
         text,
-        [Curve(text, [(1, 0.5), (2, 0.9)], "first"), Curve(text, [(2, 0.2)], "alone")],
+        [LineChart(text, [(1, 0.5), (2, 0.9)], "first"), LineChart(text, [(2, 0.2)], "alone")],
         x_label=text,
         y_label=text,
         guides=[(0.5, text)],
@@ -48,8 +48,8 @@ DRAWINGS = {
         "a",
         text,
         [
-            Calibration(text, [(0.1, 0.0, 5), (0.5, 0.6, 5), (0.9, 1.0, 7)], "joint"),
-            Calibration(text, [(0.2, 0.1, 17)], "alone"),
+            CalibrationChart(text, [(0.1, 0.0, 5), (0.5, 0.6, 5), (0.9, 1.0, 7)], "joint"),
+            CalibrationChart(text, [(0.2, 0.1, 17)], "alone"),
         ],
     ),
     "bars": lambda text: bar_chart("a", text, [Row(text, text, (Bar(0, 5, "first"), Bar(2, 9, "second")))], guides=[2]),
@@ -100,7 +100,7 @@ def test_a_curve_s_axis_takes_in_what_it_must_reach_and_goes_no_further() -> Non
 
 
 def test_curves_share_axes_that_take_in_the_guides() -> None:
-    curves = [Curve("one", [(1, 0.6), (2, 0.7)], "first"), Curve("late", [(2, 0.5)], "alone")]
+    curves = [LineChart("one", [(1, 0.6), (2, 0.7)], "first"), LineChart("late", [(2, 0.5)], "alone")]
     svg = ET.fromstring(curves_chart("a", "AUC", curves, x_label="epoch", y_label="AUC", guides=[(0.95, "limit")]))
     assert [line.get("class") for line in svg.iter("polyline")] == ["curve first"]
     dots = [(dot.get("class"), float(dot.get("cx")), float(dot.get("cy"))) for dot in svg.iter("circle")]
@@ -119,8 +119,8 @@ def test_each_calibration_curve_has_its_own_style_points_and_words() -> None:
             "a",
             "calibration",
             [
-                Calibration("federated", [(0.1, 0.0, 5), (0.9, 1.0, 5)], "joint"),
-                Calibration("clinic alone", [(0.2, 0.5, 4), (0.8, 0.7, 6), (0.9, 0.9, 5)], "alone"),
+                CalibrationChart("federated", [(0.1, 0.0, 5), (0.9, 1.0, 5)], "joint"),
+                CalibrationChart("clinic alone", [(0.2, 0.5, 4), (0.8, 0.7, 6), (0.9, 0.9, 5)], "alone"),
             ],
         )
     )
@@ -171,5 +171,5 @@ def test_ticks_enclose_and_ascend(low: float, span: float, about: int) -> None:
 
 
 def test_scale_maps_ends_to_ends() -> None:
-    scale = Scale(2, 4, 100, 0)
+    scale = AxisScale(2, 4, 100, 0)
     assert [scale(2), scale(3), scale(4)] == [100, 50, 0]

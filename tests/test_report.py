@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from vfl_node import report, report_page
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.job import FeatureStrategy, Job, LabelStrategy
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.report import Report
-from vfl_node.training.prediction import Predicted, Served
+from vfl_node.report import envelope
+from vfl_node.report import page as page_module
+from vfl_node.report.envelope import Report
+from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Traffic
 
@@ -57,8 +58,8 @@ RESULT = TrainingResult(
     weights={},
     encoder="",
     learnt={
-        "clinic": (Learnt("embeddings", 1479, "an embedding of each shared row"),),
-        "lab": (Learnt("gradients", 1365, "a gradient for each row of every batch"), Learnt("figures", 0, "none")),
+        "clinic": (Disclosure("embeddings", 1479, "an embedding of each shared row"),),
+        "lab": (Disclosure("gradients", 1365, "a gradient for each row of every batch"), Disclosure("figures", 0, "none")),
     },
 )
 
@@ -112,7 +113,7 @@ def regression(*, party: str = "clinic", align: dict[str, Any] = APSI, rows: int
         local_metrics=ALONE | ({"ace": None, "nll": None} if several else {}) if told else None,
         calibration_curve=RESULT.calibration_curve if told and not several else [],
         local_calibration_curve=RESULT.local_calibration_curve if told and not several else [],
-        learnt={name: (Learnt("rounds", 3, f"how long {name} trained"),) for name in job.parties.all},
+        learnt={name: (Disclosure("rounds", 3, f"how long {name} trained"),) for name in job.parties.all},
         logistic=LogisticFigures(
             flow=flow,
             rows=rows,
@@ -154,8 +155,11 @@ def aligned(job: Job, party: str) -> Alignment:
         theirs=announced,
         intersection=None if hidden else 453,
         padded=align.padding > 0 and (align.protocol != "apsi" or party == "lab"),
-        learnt=(Learnt("set size", announced, f"the number of {peer}'s records"),),
-        peer_learnt=(Learnt("set size", ours, f"the number of {party}'s records"), Learnt("intersection", None, "which")),
+        learnt=(Disclosure("set size", announced, f"the number of {peer}'s records"),),
+        peer_learnt=(
+            Disclosure("set size", ours, f"the number of {party}'s records"),
+            Disclosure("intersection", None, "which"),
+        ),
     )
 
 
@@ -175,7 +179,7 @@ def build(job: Job | None = None, *, party: str = "clinic", training: TrainingRe
         "finished": "2026-03-01T10:00:14+00:00",
         "versions": {"vfl_node": "0"},
     }
-    return report.build(**(given | changes))
+    return envelope.build(**(given | changes))
 
 
 def predicting(rows: str, *, party: str) -> Report:
@@ -254,7 +258,7 @@ cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
 
 
 def page(of: Report) -> str:
-    return report_page.render(of.model_dump(mode="json"))
+    return page.render(of.model_dump(mode="json"))
 
 
 def text(html: str) -> str:
@@ -298,7 +302,7 @@ def parsed(html: str) -> list[tuple[str, dict[str, str | None]]]:
 def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
     built = make()
     assert Report.model_validate_json(built.to_json()) == built
-    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs/report.md").read_text()))
+    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs/envelope.md").read_text()))
     found = json.loads(built.to_json())
     for key, value in found.items():
         assert any(name.split(".")[0] == key for name in documented), key
@@ -344,8 +348,8 @@ def test_keys_of_the_whole() -> None:
 
 
 def test_schema_file_is_current_and_closed() -> None:
-    written = json.loads((ROOT / "docs/report.schema.json").read_text())
-    assert written == report.json_schema(), "run: python -m vfl_node.report > docs/report.schema.json"
+    written = json.loads((ROOT / "docs/envelope.schema.json").read_text())
+    assert written == envelope.json_schema(), "run: python -m vfl_node.report.envelope > docs/envelope.schema.json"
     sections = [written, *(part for part in written["$defs"].values() if "properties" in part)]
     assert all(section["additionalProperties"] is False for section in sections)
     assert all(
@@ -442,7 +446,7 @@ def test_figures_of_one_algorithm_are_refused_in_another() -> None:
 
 def test_every_keyword_of_the_ledger_is_documented() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "vfl_node").rglob("*.py"))
-    ledger = (ROOT / "docs/report.md").read_text().split("## The ledger")[1]
+    ledger = (ROOT / "docs/envelope.md").read_text().split("## The ledger")[1]
     documented = set(re.findall(r"^\| `([^`]+)` \| [^|`]", ledger, flags=re.M))
     assert set(re.findall(r'Learnt\(\s*"([^"]+)"', sources)) == documented
 
@@ -465,12 +469,12 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
         attributes["content"] for tag, attributes in tags if attributes.get("http-equiv") == "Content-Security-Policy"
     )
     style = re.search(r"<style>(.*?)</style>", html, flags=re.S)[1]
-    assert policy == f"default-src 'none'; style-src {report_page.csp_source(style)}; base-uri 'none'; form-action 'none'"
+    assert policy == f"default-src 'none'; style-src {page.csp_source(style)}; base-uri 'none'; form-action 'none'"
 
 
 def test_hostile_text_stays_text() -> None:
-    learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Learnt(HOSTILE, None, HOSTILE),))
-    said = dict.fromkeys(("clinic", "lab"), (Learnt("embeddings", 1, HOSTILE),))
+    learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Disclosure(HOSTILE, None, HOSTILE),))
+    said = dict.fromkeys(("clinic", "lab"), (Disclosure("embeddings", 1, HOSTILE),))
     figures = LogisticFigures("two-party", 1, {}, 1, {}, {}, dropped=(HOSTILE,), warnings=(HOSTILE,))
     hostile = replace(RESULT, device=HOSTILE, learnt=said, logistic=figures)
     traffic = {"align": Traffic(), HOSTILE: Traffic(1, 2, 3, 4)}
@@ -674,9 +678,9 @@ def test_what_predictions_tell_is_in_the_ledger() -> None:
 
 
 def test_every_strategy_and_attack_has_words() -> None:
-    for strategies, words in ((LabelStrategy, report_page.LABELS), (FeatureStrategy, report_page.FEATURES)):
+    for strategies, words in ((LabelStrategy, page.LABELS), (FeatureStrategy, page.FEATURES)):
         assert set(get_args(strategies)) == set(words)
-    assert set(report_page.ATTACKS) == set(ATTACKS)
+    assert set(page.ATTACKS) == set(ATTACKS)
 
 
 def test_page_warns_before_the_result() -> None:
@@ -779,7 +783,7 @@ def test_page_says_what_is_shared_and_what_is_hidden(name: str, figure: str, wor
 
 
 def test_page_has_a_ledger_of_each_party() -> None:
-    html = page(build(alignment=replace(aligned(a_job(), "clinic"), learnt=(Learnt("union size", 1234567, "large"),))))
+    html = page(build(alignment=replace(aligned(a_job(), "clinic"), learnt=(Disclosure("union size", 1234567, "large"),))))
     assert html.count('<table class="ledger">') == 2
     assert "clinic (this party) What How many In words union size 1,234,567 large embeddings 1,479 an" in text(html)
     assert "lab What How many In words set size 512 the number of clinic's records intersection hidden which" in text(html)
@@ -808,35 +812,35 @@ def test_page_claims_no_more_than_may_be_said(make) -> None:
 
 
 def test_write_leaves_two_whole_files_and_nothing_else(tmp_path: Path) -> None:
-    report.write(build(), tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.json"]
-    written = (tmp_path / "out/report.json").read_text()
+    envelope.write(build(), tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["envelope.html", "envelope.json"]
+    written = (tmp_path / "out/envelope.json").read_text()
     assert written == build().to_json()
     assert list(json.loads(written)) == sorted(json.loads(written))
-    assert (tmp_path / "out/report.html").read_text() == page(build())
+    assert (tmp_path / "out/envelope.html").read_text() == page(build())
 
 
 def test_the_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> str:
         raise RuntimeError
 
-    monkeypatch.setattr(report_page, "render", broken)
+    monkeypatch.setattr(page_module, "render", broken)
     with pytest.raises(RuntimeError):
-        report.write(build(), tmp_path)
+        envelope.write(build(), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_installed_versions_name_what_can_change_a_result() -> None:
-    assert {"vfl_node", "python", "torch", "numpy", "grpcio"} <= set(report.installed_versions())
+    assert {"vfl_node", "python", "torch", "numpy", "grpcio"} <= set(envelope.installed_versions())
 
 
 @pytest.mark.parametrize(
     ("count", "shown"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (2_914_000, "2.91 MB"), (5e9, "5 GB"), (7e12, "7 TB")]
 )
 def test_bytes_for_people(count: float, shown: str) -> None:
-    assert report_page.human_bytes(count) == shown
+    assert page.human_bytes(count) == shown
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0.34, "0.34 s"), (14, "14 s"), (130.2, "2 min 10 s"), (7300, "2 h 1 min")])
 def test_durations_for_people(seconds: float, shown: str) -> None:
-    assert report_page.human_seconds(seconds) == shown
+    assert page.human_seconds(seconds) == shown

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vfl_node.node.live import AT_REST
-from vfl_node.terminal import Shown
+from vfl_node.run.live import AT_REST
+from vfl_node.terminal import ShownProgress
 
 ATTACKS = {"longitudinal": None, "same_step_twin": 0.514, "spectral": 0.5}
 
@@ -19,7 +19,7 @@ def view(**changes: Any) -> dict[str, Any]:
 
 
 def test_json_lines_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with Shown("trial") as shown:
+    with ShownProgress("trial") as shown:
         shown.update(view())
         shown.update(view(loss=0.5))  # no tenth further, and nothing new to say
         shown.update(view(done=2, loss=0.5, attacks=ATTACKS, remark="training on the union"))
@@ -48,7 +48,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 def test_a_terminal_shows_the_audit_below_the_bars_and_each_remark_once(terminal: io.StringIO) -> None:
     known = {"remark": "training on [the] union"}
-    with Shown("trial") as shown:
+    with ShownProgress("trial") as shown:
         shown.update(view(**known))
         known |= {"note": "waiting for lab", "loss": 0.1234, "attacks": ATTACKS}
         shown.update(view(**known))

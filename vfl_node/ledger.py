@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Learnt:
+class Disclosure:
     """One thing that a party learnt.
 
     Attributes:

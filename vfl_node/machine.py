@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from contextlib import suppress
+from datetime import datetime, timezone
 from pathlib import Path
 
 _PROC = Path("/proc")
@@ -52,3 +53,8 @@ def _left(folder: Path, most: str, used: str, cache: str) -> float:
         cached = re.findall(rf"^{cache} (\d+)", (folder / "memory.stat").read_text(), re.MULTILINE)
         return max(0, limit - int((folder / used).read_text()) + sum(map(int, cached)))
     return math.inf
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601, to the second."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from vfl_node.charts import Scale, ticks
+from vfl_node.report.charts import AxisScale, ticks
 
 WIDTH, HEIGHT = 400, 300
 """Of each panel."""
@@ -37,8 +37,8 @@ def drawing(results: Sequence[dict[str, Any]]) -> str:
 def _panel(svg: ET.Element, left: float, label: str, curves: Sequence[Sequence[float]]) -> None:
     values = [value for curve in curves for value in curve]
     levels = ticks(min(values), max(values))
-    x = Scale(1, max(2, len(curves[0])), left + 56, left + WIDTH - 24)
-    y = Scale(levels[0], levels[-1], HEIGHT - 42, 30)
+    x = AxisScale(1, max(2, len(curves[0])), left + 56, left + WIDTH - 24)
+    y = AxisScale(levels[0], levels[-1], HEIGHT - 42, 30)
     for level in levels:
         start, end = x.start - 4, x.end + 4
         ET.SubElement(svg, "path", d=f"M{start:.1f} {y(level):.1f}H{end:.1f}", stroke="#dfe3e8")

@@ -40,7 +40,7 @@ from vfl_node.logs import configure_logs
 from vfl_node.node.federation import LocalFederation
 from vfl_node.privacy.attacks import residuals
 from vfl_node.privacy.attacks.residuals import Round
-from vfl_node.terminal import Shown
+from vfl_node.terminal import ShownProgress
 
 STRONG = 1  # its place behind the weak party
 FULL_SIZE, FULL_ITERATIONS = (10_000, 60_000), 30
@@ -108,7 +108,7 @@ class Experiment:
 
     def _run(self, job: Job, folder: Path) -> Run:
         chosen = self._chosen
-        with Shown(job.name) as shown:
+        with ShownProgress(job.name) as shown:
             if not chosen.nodes:
                 return run(job, self._files, folder, threads=chosen.threads, on_view=shown.update)
             started = time.monotonic()

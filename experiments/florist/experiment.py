@@ -1,6 +1,6 @@
 """One training over a union, by the product's own halves, measured as only one who has both tables can.
 
-Both halves (``vfl_node/training/halves``) talk over memory channels, a step at a time, so that
+Both halves (``vfl_node/training/split``) talk over memory channels, a step at a time, so that
 baselines and figures within an epoch are possible, which the product's own loop has no use for.
 Each party owns a row with a chance of its own, so some rows are synthetic on both sides, as under
 dummies. The test rows, a quarter, have both parties' real columns.
@@ -31,11 +31,12 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Train, load_job
 from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
-from vfl_node.training.halves import ActiveHalf, PassiveHalf, classifier, local_rate
-from vfl_node.training.learner import Inputs, under
-from vfl_node.training.local import local_logits
-from vfl_node.training.missing import Calibration, Composition, calibration
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.split.active import ActiveHalf, classifier, local_rate
+from vfl_node.training.split.learner import ModelInput, under
+from vfl_node.training.split.local import local_logits
+from vfl_node.training.split.missing import Calibration, Composition, calibration
+from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.task import Task
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -255,7 +256,7 @@ class Training:
         inputs = {}
         for name, half in self._halves.items():
             features = Encoder.from_json(half.encoder).transform(self._tested[name])
-            inputs[name] = Inputs(features, everything, torch.device("cpu"))
+            inputs[name] = ModelInput(features, everything, torch.device("cpu"))
         active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
         embedding = passive.learner.model["bottom"](*inputs[PASSIVE].at(everything))  # (t, d)
         logits = active.learner.model(*inputs[ACTIVE].at(everything), [embedding])  # (t,)

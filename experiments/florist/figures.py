@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from vfl_node.charts import Scale, ticks
+from vfl_node.report.charts import AxisScale, ticks
 
 WIDTH, HEIGHT, LINE = 400, 290, 18
 """Of each panel, and of a line of the key."""
@@ -65,8 +65,8 @@ def _panel(svg: ET.Element, left: float, top: float, panel: Panel) -> None:
     ends = [panel.ends(point) for point in points]
     across = ticks(min(point[0] for point in points), max(point[0] for point in points))
     levels = ticks(min(low for low, _ in ends), max(high for _, high in ends))
-    x = Scale(across[0], across[-1], left + 56, left + WIDTH - 22)
-    y = Scale(levels[0], levels[-1], top + HEIGHT - 44, top + 30)
+    x = AxisScale(across[0], across[-1], left + 56, left + WIDTH - 22)
+    y = AxisScale(levels[0], levels[-1], top + HEIGHT - 44, top + 30)
     for level in levels:
         ET.SubElement(svg, "path", d=f"M{x.start - 4:.1f} {y(level):.1f}H{x.end:.1f}", stroke="#e3e6ea")
         _text(svg, x.start - 9, y(level) + 4, f"{level:g}", "end")

@@ -13,7 +13,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.alignment.apsi import obfuscated_size
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Align
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 from vfl_node.settings import Obfuscation
 
 IDS = st.lists(st.binary(min_size=1, max_size=1), unique=True, max_size=12)
@@ -98,7 +98,7 @@ def test_edge_cases(run_alignment, n_w, n_s, shared, xi):
 def test_a_size_that_was_raised_is_in_the_ledger(run_alignment):
     run = run_alignment("apsi", *sets(20, 60, 19), obfuscation={"size": 5})
     assert len(run.passive) == 32
-    raised = Learnt(
+    raised = Disclosure(
         "intersection size",
         None,
         "not fewer than 17 and not more than 32 records are shared: the size asked for was raised",
@@ -112,13 +112,15 @@ def test_a_size_that_was_raised_is_in_the_ledger(run_alignment):
 def test_says_what_it_learnt(run_alignment):
     run = run_alignment("apsi", *sets(5, 10, 2), obfuscation={"size": 6})
     assert run.active.learnt == (
-        Learnt("set size", 10, "the number of lab's records: 10"),
-        Learnt("intersection", 2, "which 2 of its own 5 records lab holds too"),
-        Learnt("foreign hashed ids", 4, "the hashes of 4 other identifiers of lab's, which a dictionary of identifiers opens"),
+        Disclosure("set size", 10, "the number of lab's records: 10"),
+        Disclosure("intersection", 2, "which 2 of its own 5 records lab holds too"),
+        Disclosure(
+            "foreign hashed ids", 4, "the hashes of 4 other identifiers of lab's, which a dictionary of identifiers opens"
+        ),
     )
     assert run.passive.learnt == (
-        Learnt("set size", 5, "the number of clinic's records: 5"),
-        Learnt("obfuscated set", 6, "which 6 of its own 10 records hold all that clinic has too, not which of them"),
+        Disclosure("set size", 5, "the number of clinic's records: 5"),
+        Disclosure("obfuscated set", 6, "which 6 of its own 10 records hold all that clinic has too, not which of them"),
     )
     assert run.active.peer_learnt == run.passive.learnt
     assert [entry.count for entry in run.passive.peer_learnt] == [10, None, None]

@@ -16,7 +16,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.errors import PolicyError
 from vfl_node.job import Align
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 
 SETS = bytes(32)
 ROLES = ("active", "passive")
@@ -159,11 +159,11 @@ def test_a_padded_party_knows_its_own_size(run_alignment):
     """Its ledger names it, and says so where all of its records are shared; what the peer knows of its own is left open."""
     run = run_alignment("psu", *overlapping(5, 11, 5), padding=1)
     assert run.active.learnt == (
-        Learnt("set size", 16, "the number of lab's records: at most 16"),
-        Learnt("union size", 19, "the size of the union: at most 19"),
-        Learnt("intersection size", 5, "lab holds every one of its own 5 records"),
+        Disclosure("set size", 16, "the number of lab's records: at most 16"),
+        Disclosure("union size", 19, "the size of the union: at most 19"),
+        Disclosure("intersection size", 5, "lab holds every one of its own 5 records"),
     )
-    assert run.active.peer_learnt[0] == Learnt("set size", 8, "the number of clinic's records: at most 8")
+    assert run.active.peer_learnt[0] == Disclosure("set size", 8, "the number of clinic's records: at most 8")
     none = run_alignment("psu", *overlapping(5, 11, 0), padding=1)
     assert none.active.learnt[2].text == "no record is shared: lab holds none of its own 5"
     assert none.active.peer_learnt[2].text == "no record is shared: clinic holds none of its own"
@@ -242,7 +242,7 @@ def test_the_pools_leave_each_party_with_a_window_of_d_plus_one_sizes(run_alignm
             fits[shared] = (views(run)[seer], getattr(run, seer).learnt)
     assert sorted(fits) == list(range(seen - own_k - dummies, 10))  # 6 … 10, and 10 is more than the smaller set has
     assert all(fit == fits[6] for fit in fits.values())
-    assert fits[6][1][-1] == Learnt(
+    assert fits[6][1][-1] == Disclosure(
         "intersection size", None, "roughly how many records are shared: not fewer than 6 and not more than 9"
     )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 
 IDS = st.lists(st.binary(min_size=1, max_size=1), unique=True, max_size=12)
 
@@ -79,11 +79,11 @@ def test_an_own_list_in_canonical_order_would_prove_ids_absent(run_alignment, pr
 def test_says_what_it_learnt(run_alignment):
     run = run_alignment("psi", [b"a", b"b", b"c"], [b"b"])
     assert run.active.learnt == (
-        Learnt("set size", 1, "the number of lab's records: 1"),
-        Learnt("intersection", 1, "which 1 of its own 3 records lab holds too"),
+        Disclosure("set size", 1, "the number of lab's records: 1"),
+        Disclosure("intersection", 1, "which 1 of its own 3 records lab holds too"),
     )
     assert run.passive.learnt == (
-        Learnt("set size", 3, "the number of clinic's records: 3"),
-        Learnt("intersection", 1, "which 1 of its own 1 records clinic holds too"),
+        Disclosure("set size", 3, "the number of clinic's records: 3"),
+        Disclosure("intersection", 1, "which 1 of its own 1 records clinic holds too"),
     )
     assert (run.active.peer_learnt, run.passive.peer_learnt) == (run.passive.learnt, run.active.learnt)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 
 IDS = st.lists(st.binary(min_size=1, max_size=3), unique=True, max_size=12)
 
@@ -87,11 +87,11 @@ def test_edge_cases(run_alignment, groups, name, n_a, n_p, shared):
 def test_says_what_it_learnt(run_alignment):
     run = run_alignment("psu", *overlapping(7, 5, 2))
     assert run.active.learnt == (
-        Learnt("set size", 5, "the number of lab's records: 5"),
-        Learnt("union size", 10, "the size of the union: 10"),
-        Learnt("intersection size", 2, "2 records are shared, not which"),
+        Disclosure("set size", 5, "the number of lab's records: 5"),
+        Disclosure("union size", 10, "the size of the union: 10"),
+        Disclosure("intersection size", 2, "2 records are shared, not which"),
     )
-    assert run.passive.learnt[0] == Learnt("set size", 7, "the number of clinic's records: 7")
+    assert run.passive.learnt[0] == Disclosure("set size", 7, "the number of clinic's records: 7")
     assert run.passive.learnt[1:] == run.active.learnt[1:]
     assert (run.active.peer_learnt, run.passive.peer_learnt) == (run.passive.learnt, run.active.learnt)
 
@@ -108,8 +108,8 @@ def test_says_what_it_learnt(run_alignment):
 )  # fmt: skip
 def test_says_so_where_the_sizes_tell_which_records_are_shared(run_alignment, n_a, n_p, shared, active, passive):
     run = run_alignment("psu", *overlapping(n_a, n_p, shared))
-    assert run.active.learnt[2] == Learnt("intersection size", shared, active)
-    assert run.passive.learnt[2] == Learnt("intersection size", shared, passive)
+    assert run.active.learnt[2] == Disclosure("intersection size", shared, active)
+    assert run.passive.learnt[2] == Disclosure("intersection size", shared, passive)
 
 
 # ---- what each party sees

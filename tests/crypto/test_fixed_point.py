@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from vfl_node.crypto.fixed_point import MASK_BITS, Bound, decode, encode
+from vfl_node.crypto.fixed_point import MASK_BITS, RangeBound, decode, encode
 from vfl_node.errors import DataError, UsageError
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -58,7 +58,7 @@ def test_zero_looks_like_any_other_value():
 @settings(deadline=None, derandomize=True)
 @given(SIZES, SIZES, SIZES, st.data())
 def test_a_masked_sum_stays_within_its_slot_and_is_found_again(terms, factor, value, data):
-    bound = Bound(factor, terms * value)
+    bound = RangeBound(factor, terms * value)
     slot, offset = bound.slot_bits(3072), 1 << bound.bits
     total = data.draw(st.sampled_from([-bound.largest, 0, bound.largest]) | st.integers(-bound.largest, bound.largest))
     last = (2 * offset << MASK_BITS) - 1
@@ -68,13 +68,13 @@ def test_a_masked_sum_stays_within_its_slot_and_is_found_again(terms, factor, va
 
 def test_the_bound_is_reached():
     """All terms at their largest and of one sign."""
-    bound = Bound(factor=2**20, total=1000 * 2**40)
+    bound = RangeBound(factor=2**20, total=1000 * 2**40)
     assert abs(sum(-(2**20) * 2**40 for _ in range(1000))) == bound.largest
     assert bound.bits == 70
 
 
 def test_a_key_with_one_bit_too_few_is_refused_with_all_numbers():
-    bound = Bound(factor=2**20, total=1000 * 2**40)
+    bound = RangeBound(factor=2**20, total=1000 * 2**40)
     assert bound.slot_bits(138) == 136
     with pytest.raises(UsageError) as refused:
         bound.slot_bits(137)

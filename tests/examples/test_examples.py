@@ -13,7 +13,7 @@ import pytest
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import load_job
-from vfl_node.node.simulation import simulate
+from vfl_node.run.simulation import simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

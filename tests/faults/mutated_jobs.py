@@ -36,12 +36,12 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.job import Job
-from vfl_node.node import party as module
-from vfl_node.node.job_folder import JobFolder
-from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.partners import Partner
-from vfl_node.node.party import Part
-from vfl_node.node.simulation import side_by_side
+from vfl_node.run import party as module
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.party import Part
+from vfl_node.run.simulation import side_by_side
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.transport.generated.vfl.v1 import (
     alignment_pb2,

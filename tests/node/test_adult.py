@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from vfl_node.job import load_job
-from vfl_node.node.simulation import simulate
+from vfl_node.run.simulation import simulate
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "adult"
 

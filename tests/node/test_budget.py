@@ -9,12 +9,13 @@ import pytest
 
 from vfl_node.data.features import Features
 from vfl_node.errors import PolicyError, StateError
+from vfl_node.estimate import budget, memory
+from vfl_node.estimate.budget import Budget
+from vfl_node.estimate.memory import Shape, check_limits, frame_bytes, need, parameters
 from vfl_node.job import Job
-from vfl_node.node import budget
-from vfl_node.node.budget import Budget, Shape, check_limits, frame_bytes, need, parameters
 from vfl_node.settings import Limits
-from vfl_node.training.halves.active import classifier
-from vfl_node.training.learner import Inputs
+from vfl_node.training.split.active import classifier
+from vfl_node.training.split.learner import ModelInput
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 
 MIB = 1 << 20
@@ -32,7 +33,7 @@ def job(train: dict[str, Any] | None, **sections: Any) -> Job:
 def test_weights_are_counted_exactly(model: str, classes: int, top: list[int]) -> None:
     of = job({"model": model, "classes": classes, "bottom": [11, 6], "active_bottom": [8], "top": top, "embedding_size": 3})
     features = Features(np.zeros((2, 5), np.float32), np.zeros((2, 2), np.int64), (3, 7))
-    inputs = Inputs(features, np.arange(2), "cpu")  # type: ignore[arg-type]
+    inputs = ModelInput(features, np.arange(2), "cpu")  # type: ignore[arg-type]
     bottom = inputs.bottom(of.train, of.train.bottom)  # type: ignore[arg-type, union-attr]
     joint = classifier(of.train, inputs, [6 + (of.train.outputs if model == "wide_deep" else 0)])  # type: ignore[arg-type, union-attr]
     alone = classifier(of.train, inputs, [])  # type: ignore[arg-type]
@@ -55,14 +56,14 @@ def test_more_steps_than_the_owner_allows_are_refused() -> None:
         check_limits(job({"epochs": 100_000}, evaluate={"repeats": 1000}), "passive", Limits())
     long = job({"epochs": 1000, "batch_size": 1})
     with pytest.raises(PolicyError, match=r"800,000 training steps.* limit is 500,000"):
-        budget.check_steps(long, 1000, Limits(max_steps=500_000))
-    budget.check_steps(long, 600, Limits(max_steps=500_000))
+        memory.check_steps(long, 1000, Limits(max_steps=500_000))
+    memory.check_steps(long, 600, Limits(max_steps=500_000))
 
 
 def test_a_message_may_be_as_large_as_the_job_makes_it() -> None:
     assert frame_bytes(job(None)) == 2 * MIB
     assert frame_bytes(job({})) == 2 * MIB
-    assert frame_bytes(job({"batch_size": 16384})) == 4 * 16384 * 128 + budget.HEAD_BYTES
+    assert frame_bytes(job({"batch_size": 16384})) == 4 * 16384 * 128 + memory.HEAD_BYTES
     assert frame_bytes(job({"batch_size": 1_000_000})) == MAX_FRAME_BYTES
     told = job({"epochs": 100_000}, evaluate={"share_with_passive": True})
     assert frame_bytes(told) > 9 * MIB

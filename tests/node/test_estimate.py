@@ -15,10 +15,10 @@ from vfl_node.cli import app
 from vfl_node.configuration import parse
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.errors import UsageError, VflError
+from vfl_node.estimate import estimate as estimates
+from vfl_node.estimate.estimate import Machine, Plan, estimate, measure, notes, table
 from vfl_node.job import Job
-from vfl_node.node import estimate as estimates
 from vfl_node.node.client import Client
-from vfl_node.node.estimate import Machine, Plan, estimate, measure, notes, table
 from vfl_node.settings import Obfuscation, Settings
 
 ONLY_POWERS = Machine(cores=4, hash_s=0, power_s=1, decode_s=0, find_s=0, sha256_s=0, disk_bytes_per_s=1e15)

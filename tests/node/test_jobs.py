@@ -18,12 +18,12 @@ from vfl_node.configuration import parse
 from vfl_node.errors import Paused, PeerLost, StateError, VflError
 from vfl_node.job import Job
 from vfl_node.node import predictions, work
-from vfl_node.node.job_folder import JobFolder, Serving
 from vfl_node.node.jobs import Jobs
-from vfl_node.node.predictions import FileTally
 from vfl_node.node.store import Record, Store
+from vfl_node.run.folder import JobFolder, Serving
+from vfl_node.run.serving import FileTally
 from vfl_node.settings import Data, Limits, Settings
-from vfl_node.training.prediction import Served
+from vfl_node.training.split.serving import Served
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
 ALIGN = "name: trial\nparties: {active: clinic, passive: lab}\n"

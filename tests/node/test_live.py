@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from vfl_node.errors import Cancelled
-from vfl_node.node.live import ALONE, AT_REST, LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.service import Node
+from vfl_node.run.live import ALONE, AT_REST, LiveProgress, Stop
 from vfl_node.settings import Settings
 from vfl_node.transport.streams import StreamPipe
 

@@ -22,9 +22,9 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import VflError
+from vfl_node.estimate.memory import Shape, need
 from vfl_node.job import Job
-from vfl_node.node.budget import Shape, need
-from vfl_node.node.preflight import PROTOCOL_VERSION, preflight
+from vfl_node.run.preflight import PROTOCOL_VERSION, preflight
 from vfl_node.settings import load_settings
 from vfl_node.transport import tls
 from vfl_node.transport.channel import Channel, run

@@ -27,17 +27,19 @@ from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.files import read_checked
 from vfl_node.job import Align, Job
 from vfl_node.node import predictions
-from vfl_node.node.job_folder import JobFolder, Serving
-from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.partners import Partner
-from vfl_node.node.party import Part
-from vfl_node.node.predictions import FileTally, Model
-from vfl_node.node.shown import FileShown
-from vfl_node.node.simulation import simulate
+from vfl_node.node.predictions import Model
 from vfl_node.node.store import Store
+from vfl_node.run.folder import JobFolder, Serving
+from vfl_node.run.inputs import read_input
+from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.party import Part
+from vfl_node.run.serving import FileTally
+from vfl_node.run.shown import FileShown
+from vfl_node.run.simulation import simulate
 from vfl_node.settings import load_settings
-from vfl_node.training.prediction import Embedder, Scorer
-from vfl_node.training.prediction import Served as Exchanged
+from vfl_node.training.split.serving import Embedder, Scorer
+from vfl_node.training.split.serving import Served as Exchanged
 
 BATCH = 16
 TRAIN = """\
@@ -140,8 +142,8 @@ class Served:
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
         settings, store = self.store(name, self.model, TRAIN + SERVE)
-        model = Model.load(store, self.model)
-        return settings, model, predictions.read_input(settings, model.job)
+        model = predictions.load_model(store, self.model)
+        return settings, model, read_input(settings, model.job)
 
     def store(self, name: str, model: str, text: str) -> tuple[Any, Any]:
         """Settings of ``name``, and so much of its store as predictions by ``model`` read, though its node has it open."""

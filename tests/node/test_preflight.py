@@ -8,9 +8,9 @@ import pytest
 from vfl_node.configuration import parse
 from vfl_node.errors import PeerError, StateError
 from vfl_node.job import Job
-from vfl_node.node import preflight as module
-from vfl_node.node.job_folder import JobFolder
-from vfl_node.node.preflight import Agreement, preflight
+from vfl_node.run import preflight as module
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.preflight import Agreement, preflight
 from vfl_node.transport.memory import memory_channels, run_together
 
 

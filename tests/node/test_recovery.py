@@ -15,11 +15,12 @@ from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost, StateError, VflError
-from vfl_node.node import partners, party
-from vfl_node.node.job_folder import JobFolder
-from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node import partners
 from vfl_node.node.partners import Partner
-from vfl_node.node.party import Part, conversations
+from vfl_node.run import party
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.party import Part, conversations
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 

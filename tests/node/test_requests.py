@@ -10,9 +10,9 @@ import pytest
 from vfl_node.data.csv_file import read_columns
 from vfl_node.data.tables import read_table
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.node.requests import MOST_WAITING, Records, Requests
+from vfl_node.run.requests import MOST_WAITING, Records, Requests
 from vfl_node.settings import Data
-from vfl_node.training.prediction import Predicted
+from vfl_node.training.split.serving import Predicted
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.job import Job
-from vfl_node.node import party
-from vfl_node.node.job_folder import JobFolder
-from vfl_node.node.live import LiveProgress, Stop
-from vfl_node.node.party import Part, conversations
-from vfl_node.node.simulation import simulate
+from vfl_node.run import party
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.party import Part, conversations
+from vfl_node.run.simulation import simulate
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.grpc_channel import Dialer, NodeServer

@@ -16,10 +16,11 @@ import pytest
 from tests.node.test_full_disk import NAMES, Pair
 from vfl_node.crypto.processes import InProcess
 from vfl_node.errors import PeerLost, VflError
-from vfl_node.node import meeting, party, work
-from vfl_node.node.live import LiveProgress, Stop
+from vfl_node.node import meeting, work
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.pulse import Pulse, threads_cpu_s
+from vfl_node.run import party
+from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.transport.streams import StreamPipe
 
 

@@ -18,13 +18,14 @@ from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.files import write_whole
 from vfl_node.job import Job
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
+from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.node import index
-from vfl_node.node.job_folder import SUMS, JobFolder, Serving
-from vfl_node.node.predictions import FileTally
-from vfl_node.node.store import Record, Store, now
-from vfl_node.training.prediction import Served
+from vfl_node.node.store import Record, Store
+from vfl_node.run.folder import SUMS, JobFolder, Serving
+from vfl_node.run.serving import FileTally
+from vfl_node.training.split.serving import Served
 from vfl_node.transport.channel import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")
@@ -246,8 +247,8 @@ def test_alignment_is_kept(tmp_path: Path) -> None:
         theirs=2,
         intersection=1,
         padded=True,
-        learnt=(Learnt("set size", 2, "lab holds 2 records"), Learnt("intersection", None, "hidden")),
-        peer_learnt=(Learnt("set size", 2, "your 2 records"),),
+        learnt=(Disclosure("set size", 2, "lab holds 2 records"), Disclosure("intersection", None, "hidden")),
+        peer_learnt=(Disclosure("set size", 2, "your 2 records"),),
     )
     folder.save_alignment(alignment, 1.5, Traffic(1, 2, 3, 4))
     loaded = JobFolder(tmp_path / "job").load_alignment()

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import Bottom, initialise
 from vfl_node.privacy.attacks.near_duplicate import nearest
-from vfl_node.training.missing import LABELS, Known
-from vfl_node.training.missing.features.sampling import sampling
+from vfl_node.training.split.missing import LABELS, Known
+from vfl_node.training.split.missing.features.sampling import sampling
 
 OWN, LACKED = 1000, 214
 """Records of the attacker, and how many of them, the first ones, the other party lacks."""

@@ -21,7 +21,7 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Train
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, toss
-from vfl_node.training.split import train_active, train_passive
+from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Recorder

@@ -17,7 +17,7 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Evaluate, Missing, Predict, Serve, Train
 from vfl_node.progress import Silent
-from vfl_node.training.prediction import Embedder, Kept, Scorer, serve
+from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -126,11 +126,11 @@ class World:
         """(type, serialised body) of every message of the last conversation."""
         return [(entry.kind, entry.frame.body) for entry in self.entries]
 
-    def kept(self, index: int, *, draws: bytes | None = None) -> Kept:
+    def kept(self, index: int, *, draws: bytes | None = None) -> ServedModel:
         """What a party kept; ``draws``: with another seed of what stands in than that of training."""
         of = self.results[index]
         serving = of.serving if draws is None else json.dumps({**json.loads(of.serving), "draws": draws.hex()})
-        return Kept(self.train, self.serve, of.weights, of.encoder, serving)
+        return ServedModel(self.train, self.serve, of.weights, of.encoder, serving)
 
     @property
     def sides(self) -> tuple[Scorer, Embedder]:

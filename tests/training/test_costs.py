@@ -9,9 +9,9 @@ import pytest
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate, Train
-from vfl_node.node.simulation import simulate
-from vfl_node.report import Report
-from vfl_node.training.costs import cost
+from vfl_node.report.envelope import Report
+from vfl_node.run.simulation import simulate
+from vfl_node.training.split.costs import cost
 
 
 @pytest.mark.parametrize(

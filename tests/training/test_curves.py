@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from vfl_node.job import Evaluate, Missing
-from vfl_node.training.halves import active as half
+from vfl_node.training.split import active as half
 
 Make = Callable[..., Any]
 

@@ -15,8 +15,8 @@ from vfl_node.errors import PolicyError
 from vfl_node.job import SERVED_FEATURES, Job, Missing, Predict, Serve, parse_job
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
-from vfl_node.training.prediction import Served
-from vfl_node.training.prediction.disclosure import names_of
+from vfl_node.training.split.serving import Served
+from vfl_node.training.split.serving.shown import names_of
 
 Make = Callable[..., Any]
 OWNED = (0.9, 0.9)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from vfl_node.job import Train
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.training import split
-from vfl_node.training.halves import PassiveHalf
+from vfl_node.training.split import loop
+from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.task import Task
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
@@ -72,7 +72,7 @@ def test_fixed_draws_leave_the_longitudinal_attack_at_chance(parties: Any, both:
 
 
 def test_redrawn_rows_are_found(parties: Any, both: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(split, "PassiveHalf", Redrawing)
+    monkeypatch.setattr(loop, "PassiveHalf", Redrawing)
     both(parties)
     found = guessed(both, parties)
     assert found is not None

@@ -13,7 +13,7 @@ from vfl_node import metrics
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.models import MODELS, Classifier, initialise
-from vfl_node.training.learner import OPTIMIZERS, Inputs
+from vfl_node.training.split.learner import OPTIMIZERS, ModelInput
 
 
 def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
@@ -22,9 +22,9 @@ def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
     schedule = both.schedule(parties)
     training, _ = schedule.split(0, both.evaluate.test_fraction)
 
-    def inputs(table: Any, view: Any) -> Inputs:
+    def inputs(table: Any, view: Any) -> ModelInput:
         features = Encoder.fit(table, view.rows[training]).transform(table)
-        return Inputs(features, view.rows, torch.device("cpu"))
+        return ModelInput(features, view.rows, torch.device("cpu"))
 
     own, other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
     architecture = MODELS[train.model]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from vfl_node.job import Evaluate, LabelStrategy, Missing, Train
-from vfl_node.ledger import Learnt
-from vfl_node.training.learns import active_learns, passive_learns
+from vfl_node.ledger import Disclosure
+from vfl_node.training.split.disclosures import active_learns, passive_learns
 
 
-def membership(entries: tuple[Learnt, ...]) -> str:
+def membership(entries: tuple[Disclosure, ...]) -> str:
     return next(entry.text for entry in entries if entry.what == "membership")
 
 

@@ -13,7 +13,8 @@ import torch
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.job import Evaluate, Missing, Train
-from vfl_node.training.halves import ActiveHalf, active
+from vfl_node.training.split import active
+from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels
 

@@ -26,8 +26,8 @@ from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError, StateError
-from vfl_node.training import matched
-from vfl_node.training.matched import (
+from vfl_node.training.split import matched
+from vfl_node.training.split.matched import (
     BINS,
     LEAST,
     Matched,

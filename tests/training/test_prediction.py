@@ -35,10 +35,10 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.job import SERVED_FEATURES, Evaluate, Missing, Predict, Serve
 from vfl_node.metrics import auc
-from vfl_node.training.halves import probabilities
-from vfl_node.training.learner import under
-from vfl_node.training.missing.features import MADE
-from vfl_node.training.prediction import (
+from vfl_node.training.split.active import probabilities
+from vfl_node.training.split.learner import under
+from vfl_node.training.split.missing.features import MADE
+from vfl_node.training.split.serving import (
     Embedder,
     Scorer,
     Served,
@@ -47,8 +47,8 @@ from vfl_node.training.prediction import (
     learnt,
     predict_once,
 )
-from vfl_node.training.prediction.batches import Batches
-from vfl_node.training.prediction.protocol import AT_ONCE
+from vfl_node.training.split.serving.batches import Batches
+from vfl_node.training.split.serving.protocol import AT_ONCE
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_channels, run_together

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node import report
 from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
@@ -17,6 +16,7 @@ from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.tables import Table
 from vfl_node.job import Align, Evaluate, Job, Missing, Train
 from vfl_node.progress import Silent
+from vfl_node.report import envelope
 from vfl_node.settings import Limits, Obfuscation, Role
 from vfl_node.transport.channel import Channel, Traffic
 from vfl_node.transport.memory import memory_channels, run_together
@@ -100,7 +100,7 @@ def test_both_parties_reports_say_the_same_of_each(
         }
     )
     clinic, lab = (
-        report.build(
+        envelope.build(
             job=job,
             job_id="trial-1",
             party=party,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from vfl_node import report_page
 from vfl_node.errors import DataError, Paused, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.report import page
 from vfl_node.web import app
 from vfl_node.web.access import MOST_TICKETS, TICKET_S, Access, OwnersSocket
 from vfl_node.web.app import MAX_JOB_BYTES, create_app
@@ -451,8 +451,8 @@ def test_pages_run_only_their_own_script_and_style(view: View, path: str) -> Non
     styles = re.findall(r"<style>(.*?)</style>", answer.text, flags=re.S)
     policy = answer.headers["content-security-policy"]
     assert [len(scripts), len(styles)] == [1, 1]
-    assert f"script-src {report_page.csp_source(scripts[0])};" in policy
-    assert f"style-src {report_page.csp_source(styles[0])};" in policy
+    assert f"script-src {page.csp_source(scripts[0])};" in policy
+    assert f"style-src {page.csp_source(styles[0])};" in policy
     assert "unsafe" not in policy
     assert "://" not in answer.text.replace(scripts[0], "")
     found = Attributes()

@@ -13,7 +13,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import Workers
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import StateError
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 from vfl_node.progress import Progress
 from vfl_node.settings import Limits, Obfuscation
 
@@ -44,8 +44,8 @@ class Alignment:
     theirs: int
     intersection: int | None
     padded: bool = False
-    learnt: tuple[Learnt, ...] = ()
-    peer_learnt: tuple[Learnt, ...] = ()
+    learnt: tuple[Disclosure, ...] = ()
+    peer_learnt: tuple[Disclosure, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)

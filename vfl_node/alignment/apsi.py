@@ -49,7 +49,7 @@ from vfl_node.alignment.lists import Lists
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 from vfl_node.settings import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
@@ -283,9 +283,9 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
         theirs=n_s,
         intersection=shared,
         learnt=(
-            Learnt("set size", n_s, f"the number of {peer}'s records: {n_s}"),
-            Learnt("intersection", shared, f"which {shared} of its own {len(party.ids)} records {peer} holds too"),
-            Learnt(
+            Disclosure("set size", n_s, f"the number of {peer}'s records: {n_s}"),
+            Disclosure("intersection", shared, f"which {shared} of its own {len(party.ids)} records {peer} holds too"),
+            Disclosure(
                 "foreign hashed ids",
                 len(rows) - shared,
                 f"the hashes of {len(rows) - shared} other identifiers of {peer}'s, which a dictionary of identifiers opens",
@@ -307,9 +307,9 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> 
         padded=lists.terms.padding > 0,
         learnt=_passive_learns(lists.terms, peer, n_w, len(party.ids), len(rows), drawn),
         peer_learnt=(
-            Learnt("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
-            Learnt("intersection", None, f"which of its own records {party.name} holds too"),
-            Learnt(
+            Disclosure("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
+            Disclosure("intersection", None, f"which of its own records {party.name} holds too"),
+            Disclosure(
                 "foreign hashed ids",
                 None,
                 f"the hashes of the rest of the {len(rows)} identifiers of {party.name}'s in the obfuscated set, "
@@ -319,15 +319,15 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> 
     )
 
 
-def _passive_learns(terms: Align, weak: str, n_w: int, n_s: int, m: int, drawn: int) -> tuple[Learnt, ...]:
+def _passive_learns(terms: Align, weak: str, n_w: int, n_s: int, m: int, drawn: int) -> tuple[Disclosure, ...]:
     """What the strong party learns of an obfuscated set of m, in a job that drew one of ``drawn`` or none."""
     learnt = (
-        Learnt("set size", n_w, f"the number of {weak}'s records: {'at most ' if terms.padding else ''}{n_w}"),
-        Learnt("obfuscated set", m, f"which {m} of its own {n_s} records hold all that {weak} has too, not which of them"),
+        Disclosure("set size", n_w, f"the number of {weak}'s records: {'at most ' if terms.padding else ''}{n_w}"),
+        Disclosure("obfuscated set", m, f"which {m} of its own {n_s} records hold all that {weak} has too, not which of them"),
     )
     asked = least_size(terms, n_s)
     if terms.obfuscation == "private" or drawn <= asked:
         return learnt
     least = 1 + max(asked, public_bucket(drawn) // 2)  # drawn is |I|'s bucket, or n_s below it
     text = f"not fewer than {least} and not more than {drawn} records are shared: the size asked for was raised"
-    return (*learnt, Learnt("intersection size", None, text))
+    return (*learnt, Disclosure("intersection size", None, text))

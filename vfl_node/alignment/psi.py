@@ -30,7 +30,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.columns import Column
 from vfl_node.alignment.lists import Lists
 from vfl_node.crypto.rows import RowIndex, order_rows
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 
 
 async def active(lists: Lists) -> Alignment:
@@ -85,11 +85,11 @@ def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int
     )
 
 
-def _learnt(of: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Learnt, ...]:
+def _learnt(of: str, ours: int | None, theirs: int, common: int, padding: int) -> tuple[Disclosure, ...]:
     """What a party with ``ours`` records learns of the party ``of`` that announced ``theirs``."""
     most = "at most " if padding else ""
     own = "its own records" if ours is None else f"its own {ours} records"
     return (
-        Learnt("set size", theirs, f"the number of {of}'s records: {most}{theirs}"),
-        Learnt("intersection", common, f"which {common} of {own} {of} holds too"),
+        Disclosure("set size", theirs, f"the number of {of}'s records: {most}{theirs}"),
+        Disclosure("intersection", common, f"which {common} of {own} {of} holds too"),
     )

@@ -47,7 +47,7 @@ from vfl_node.alignment.cover import shared_dummies
 from vfl_node.alignment.lists import Lists
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 
 
 async def active(lists: Lists) -> Alignment:
@@ -172,7 +172,7 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
     )
 
 
-def _learnt(lists: Lists, of: str, ours: int | None, theirs: int, union: int, common: int | None) -> tuple[Learnt, ...]:
+def _learnt(lists: Lists, of: str, ours: int | None, theirs: int, union: int, common: int | None) -> tuple[Disclosure, ...]:
     """What a party with ``ours`` records learns of the party ``of`` that announced ``theirs``.
 
     ``common`` is the size of the intersection; with dummies the most it can be. It and ``ours`` are
@@ -180,14 +180,14 @@ def _learnt(lists: Lists, of: str, ours: int | None, theirs: int, union: int, co
     """
     padding, dummies = lists.terms.padding, lists.terms.dummies
     most = "at most " if padding else ""
-    size = Learnt("set size", theirs, f"the number of {of}'s records: {most}{theirs}")
+    size = Disclosure("set size", theirs, f"the number of {of}'s records: {most}{theirs}")
     if not dummies:
-        shared = Learnt("intersection size", common, _shared(of, ours, theirs, common))
-        return (size, Learnt("union size", union, f"the size of the union: {most}{union}"), shared)
+        shared = Disclosure("intersection size", common, _shared(of, ours, theirs, common))
+        return (size, Disclosure("union size", union, f"the size of the union: {most}{union}"), shared)
     window = f"within {dummies + 1} sizes"
     if common is not None and ours is not None:
         window = f"not fewer than {max(0, common - dummies)} and not more than {min(common, ours, theirs)}"
-    return (size, Learnt("intersection size", None, f"roughly how many records are shared: {window}"))
+    return (size, Disclosure("intersection size", None, f"roughly how many records are shared: {window}"))
 
 
 def _shared(of: str, ours: int | None, theirs: int, common: int | None) -> str:

@@ -42,7 +42,7 @@ def submit(
     spec = load_job(job)
     client = client_at(config, node, token_file)
     if config:
-        from vfl_node.node import estimate as estimates
+        from vfl_node.estimate import estimate as estimates
 
         for line in estimates.of_node(spec, load_settings(config)):
             err.print(line)

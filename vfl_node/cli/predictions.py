@@ -70,10 +70,10 @@ def _unwritable(target: Path, error: OSError) -> UsageError:
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of known records; to ask again gives the same ones."""
     from vfl_node.node.store import UNFINISHED
-    from vfl_node.terminal import Shown
+    from vfl_node.terminal import ShownProgress
 
     wanted = {"model": model, "to": settings.role, "rows": "known"}
-    with Shown(model) as shown:
+    with ShownProgress(model) as shown:
 
         def ask(client: Any) -> bytes:
             def look() -> None:

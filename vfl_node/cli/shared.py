@@ -69,10 +69,10 @@ def client_at(config: Path | None, node: str, token_file: Path | None) -> Client
 
 def follow(client: Client, job_id: str, board: str = "") -> None:
     """Show a job until it ends. Raises VflError where it ends otherwise than done."""
-    from vfl_node.terminal import Shown
+    from vfl_node.terminal import ShownProgress
 
     view: dict[str, Any] = {}
-    with Shown(job_id) as shown:
+    with ShownProgress(job_id) as shown:
         for view in client.watch(job_id):
             shown.update(view)
     if view["state"] != "done":

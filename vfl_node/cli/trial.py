@@ -49,17 +49,17 @@ def run(
     columns = {"id": id_column, "label": label_column}
     for number in (signal.SIGINT, signal.SIGTERM):  # also where the shell had SIGINT ignored, as for a background command
         signal.signal(number, _interrupted)
-    from vfl_node.node import estimate as estimates
-    from vfl_node.terminal import Shown
+    from vfl_node.estimate import estimate as estimates
+    from vfl_node.terminal import ShownProgress
 
     started = time.monotonic()
     for line in estimates.of_files(spec, files, id_column):
         out.print(line)
     if spec.serve:
         out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
-    with Shown(spec.name) as shown:
+    with ShownProgress(spec.name) as shown:
         if in_process:
-            from vfl_node.node.simulation import simulate
+            from vfl_node.run.simulation import simulate
 
             simulate(spec, files, folder, columns=columns, threads=threads, on_view=shown.update)
         else:
@@ -82,7 +82,7 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Tell what aligning by each protocol will cost, and how many rows training would have."""
-    from vfl_node.node import estimate as estimates
+    from vfl_node.estimate import estimate as estimates
 
     spec, settings = load_job(job), load_settings(config) if config else None
     if settings and settings.role == "coordinator":

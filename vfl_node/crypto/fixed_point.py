@@ -5,7 +5,7 @@ product is the sum of its factors' scales, and everything that is added has one 
 belongs to the job, never to a value: python-paillier's scale follows the value and stands
 beside the ciphertext in clear, so that a dummy's exact 0 can be told from a residual.
 
-Under encryption nothing tells that a sum has wrapped around the modulus. :class:`Bound` says
+Under encryption nothing tells that a sum has wrapped around the modulus. :class:`RangeBound` says
 before the first encryption how large a sum can become, and refuses a key too small for it.
 """
 
@@ -83,7 +83,7 @@ def slot_bits(bits: int) -> int:
 
 
 @dataclass(frozen=True)
-class Bound:
+class RangeBound:
     """How large a sum of products can become.
 
     Attributes:

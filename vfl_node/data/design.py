@@ -79,7 +79,7 @@ class Design:
         return self.integers * self.steps
 
 
-class Scale(Frozen):
+class LinearScale(Frozen):
     """How the numbers of one column become integers: (x − centre) / unit, in 1/resolution, cut off at ±most."""
 
     kind: Literal["numeric"] = "numeric"
@@ -96,7 +96,7 @@ class Scale(Frozen):
         return np.where(np.isnan(values), 0.0, np.clip(scaled, -self.most, self.most)).astype(np.int64)
 
 
-class Missing(Frozen):
+class MissingCells(Frozen):
     """One more column says where a numeric one has no value."""
 
     kind: Literal["missing"] = "missing"
@@ -124,7 +124,7 @@ class LinearEncoder(Frozen):
         dropped: columns of the table of which nothing is in the design, since they carry nothing.
     """
 
-    columns: tuple[Annotated[Scale | Missing | Categories, Field(discriminator="kind")], ...]
+    columns: tuple[Annotated[LinearScale | MissingCells | Categories, Field(discriminator="kind")], ...]
     dropped: tuple[str, ...]
 
     @classmethod
@@ -135,7 +135,7 @@ class LinearEncoder(Frozen):
             DataError: a column holds numbers too large to be left as they are (``E_OVERFLOW``).
         """
         common = _common_unit(table)
-        columns: list[Scale | Missing | Categories] = []
+        columns: list[LinearScale | MissingCells | Categories] = []
         for name, column in table.columns.items():
             if isinstance(column, NumericColumn):
                 columns += _numeric(name, column.values, scaling, common)
@@ -167,8 +167,10 @@ class LinearEncoder(Frozen):
                 for code in encoding.coded:
                     integers[:, place] = (codes == code) & ~unknown
                     place += 1
-            elif isinstance(encoding, Scale | Missing) and isinstance(column, NumericColumn):
-                integers[:, place] = encoding.apply(column.values) if isinstance(encoding, Scale) else np.isnan(column.values)
+            elif isinstance(encoding, LinearScale | MissingCells) and isinstance(column, NumericColumn):
+                integers[:, place] = (
+                    encoding.apply(column.values) if isinstance(encoding, LinearScale) else np.isnan(column.values)
+                )
                 place += 1
             else:
                 kind = "categorical" if isinstance(encoding, Categories) else "numeric"
@@ -196,11 +198,11 @@ class LinearEncoder(Frozen):
             raise StateError("the stored encoder is damaged or of another version", code="E_STATE_CORRUPT") from None
 
 
-def _layout(encoding: Scale | Missing | Categories) -> Iterator[tuple[str, float]]:
+def _layout(encoding: LinearScale | MissingCells | Categories) -> Iterator[tuple[str, float]]:
     """Name and step of each column of the design that comes of one encoding."""
-    if isinstance(encoding, Scale):
+    if isinstance(encoding, LinearScale):
         yield encoding.name, 1 / encoding.resolution
-    elif isinstance(encoding, Missing):
+    elif isinstance(encoding, MissingCells):
         yield f"{encoding.name} missing", 1.0
     else:
         named = [f"{encoding.name} missing", *(f"{encoding.name}={level}" for level in encoding.levels)]
@@ -219,32 +221,34 @@ def _common_unit(table: Table) -> tuple[float, int]:
     return peak, int(peak) if whole and peak <= MOST else RESOLUTION
 
 
-def _numeric(name: str, values: NDArray[np.float64], scaling: Scaling, common: tuple[float, int]) -> Iterator[Scale | Missing]:
+def _numeric(
+    name: str, values: NDArray[np.float64], scaling: Scaling, common: tuple[float, int]
+) -> Iterator[LinearScale | MissingCells]:
     missing = np.isnan(values)
     if scaling == "standard":
         scale = _standard(name, values[~missing])
     elif scaling == "unit":
         peak, resolution = common
-        scale = Scale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution)
+        scale = LinearScale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution)
     else:
         scale = _as_it_is(name, values[~missing])
     if scale is not None and scale.apply(values).any():
         yield scale
     if missing.any() and not (scaling == "standard" and missing.all()):
-        yield Missing(name=name)
+        yield MissingCells(name=name)
 
 
-def _standard(name: str, present: NDArray[np.float64]) -> Scale | None:
+def _standard(name: str, present: NDArray[np.float64]) -> LinearScale | None:
     """By mean and standard deviation; None where the numbers do not vary."""
     peak = float(np.abs(present).max(initial=0.0)) or 1.0
     shares = present / peak  # within ±1: squares of huge values would overflow
     mean, sd = (float(shares.mean()), float(shares.std())) if len(present) else (0.0, 0.0)
     if sd * peak <= _CONSTANT * peak:
         return None
-    return Scale(name=name, centre=mean * peak, unit=sd * peak, resolution=RESOLUTION, most=int(CLIP) * RESOLUTION)
+    return LinearScale(name=name, centre=mean * peak, unit=sd * peak, resolution=RESOLUTION, most=int(CLIP) * RESOLUTION)
 
 
-def _as_it_is(name: str, present: NDArray[np.float64]) -> Scale:
+def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
     most = MOST // RESOLUTION
     if np.abs(present).max(initial=0.0) > most:
         raise DataError(
@@ -252,7 +256,7 @@ def _as_it_is(name: str, present: NDArray[np.float64]) -> Scale:
             code="E_OVERFLOW",
             hint="choose train.scaling standard or unit in the job, or give the column in another unit",
         )
-    return Scale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST)
+    return LinearScale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST)
 
 
 def _levels(name: str, column: CategoricalColumn) -> Iterator[Categories]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vfl_node.errors import PolicyError, UsageError
+from vfl_node.estimate.memory import check_limits
 from vfl_node.job import Job
-from vfl_node.node.budget import check_limits
 from vfl_node.node.work import Work
 from vfl_node.settings import MOST_SERVICES, Settings, role_in
 

@@ -26,8 +26,8 @@ from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.files import private_folder
 from vfl_node.job import Job
 from vfl_node.node.client import Client
-from vfl_node.node.job_folder import clear_artefacts, copy_artefacts
 from vfl_node.node.setup import certify, init
+from vfl_node.run.folder import clear_artefacts, copy_artefacts
 from vfl_node.settings import Role, role_in
 
 START_S = 60.0

@@ -18,18 +18,19 @@ import structlog
 
 from vfl_node import failpoints
 from vfl_node.errors import GaveWay, Paused, PeerError, PolicyError, StateError, UsageError, VflError, peer_text
+from vfl_node.estimate.budget import Budget
 from vfl_node.job import Job, parse_job
 from vfl_node.logs import Seldom
+from vfl_node.machine import now
 from vfl_node.node import predictions
 from vfl_node.node.admission import check_allowed, check_room
-from vfl_node.node.budget import Budget
 from vfl_node.node.faults import explain
-from vfl_node.node.live import AT_REST
 from vfl_node.node.peers import Peers
-from vfl_node.node.requests import Asked, Records, Requests
-from vfl_node.node.store import UNFINISHED, Record, State, Store, now
+from vfl_node.node.store import UNFINISHED, Record, State, Store
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import OWN_WISH, Work, conclude, peers_of
+from vfl_node.run.live import AT_REST
+from vfl_node.run.requests import PredictionRequest, Records, Requests
 from vfl_node.settings import Settings
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
@@ -139,7 +140,7 @@ class Jobs:
             self._begin(record)
         return record
 
-    def predict(self, model: str, request: bytes) -> Asked:
+    def predict(self, model: str, request: bytes) -> PredictionRequest:
         """Ask for predictions of known records by the model of job ``model``; the service that runs is used, or one begun.
 
         Raises:

@@ -16,9 +16,9 @@ from typing import Any
 from vfl_node.crypto.processes import Processes
 from vfl_node.errors import Cancelled, PeerError, PeerLost, StateError, VflError
 from vfl_node.node.faults import explain, returns
-from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.peers import Peers
 from vfl_node.node.pulse import threads_cpu_s
+from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe

@@ -20,8 +20,8 @@ import structlog
 
 import vfl_node
 from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, VflError, peer_text
-from vfl_node.node.preflight import PROTOCOL_VERSION
 from vfl_node.node.pulse import Pulse
+from vfl_node.run.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
@@ -41,7 +41,7 @@ RETRY_S = (0.2, 0.5, 1.0, 2.0, 3.0)
 
 
 class Waiting(Protocol):
-    """Whoever waits for a peer, and what may end the wait (:class:`vfl_node.node.live.Stop`, a meeting)."""
+    """Whoever waits for a peer, and what may end the wait (:class:`vfl_node.run.live.Stop`, a meeting)."""
 
     def check(self) -> None:
         """Raise if there is no more use in waiting."""

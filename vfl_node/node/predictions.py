@@ -4,56 +4,29 @@ A job with ``predict`` is a job as any other: both nodes hold it, wait for each 
 ``rows: known`` it is a service that runs until it is cancelled; its owner's requests come in turn into the
 one conversation. Of ``rows: new`` it intersects a file of new records with the peer's table, predicts once, and ends.
 
-How the parties talk is in :mod:`vfl_node.training.prediction`, and what each learns; what is asked is in
-:mod:`vfl_node.node.requests`.
+How the parties talk is in :mod:`vfl_node.training.split.serving`, and what each learns; what is asked is in
+:mod:`vfl_node.run.requests`.
 """
 
 from __future__ import annotations
 
-import os
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from vfl_node import report
-from vfl_node.alignment import promises
-from vfl_node.alignment.alignment import Alignment, Memory
-from vfl_node.data.csv_file import read_columns
-from vfl_node.data.sampling import at_most
-from vfl_node.data.tables import Table, check_enough, read_table
+from vfl_node.alignment.alignment import Memory
+from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Align, Job, Predict, Train, differing_fields
+from vfl_node.machine import now
 from vfl_node.models import storage
-from vfl_node.node.job_folder import JobFolder, Serving
-from vfl_node.node.requests import Records, Requests
-from vfl_node.node.shown import FileShown
-from vfl_node.node.store import Record, Store, now
-from vfl_node.settings import Data, Kind, Limits, Role, Settings, role_in
-from vfl_node.training import prediction
-from vfl_node.training.prediction import Kept, Served
-from vfl_node.training.task import TrainingResult
-
-PREDICTIONS = "predictions.csv"
-"""What a job that predicts new records leaves, beside its report."""
-
-
-_SERVED = TypeAdapter(Served)
-
-
-def keep(folder: JobFolder, training: TrainingResult, table: Table) -> None:
-    """Keep what predictions need beside the alignment and the model, which are on disk: until its owner removes it.
-
-    Args:
-        folder: of the training job.
-        training: its result, with ``serving``.
-        table: the records that took part, which must be the same when it predicts.
-    """
-    FileShown.begin(folder.shown, training.tested)
-    folder.serve(Serving(input=table.digest().hex(), encoder=training.encoder, serving=training.serving))
+from vfl_node.node.store import Record, Store
+from vfl_node.report import envelope
+from vfl_node.run.folder import JobFolder, Serving
+from vfl_node.run.inputs import data_of, read_input, read_records, taking_part
+from vfl_node.run.requests import Records, Requests
+from vfl_node.run.serving import FileTally, Model, Predicting
+from vfl_node.settings import Role, Settings, role_in
+from vfl_node.training.split.serving import ServedModel, check_allowed, column_kinds
 
 
 def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
@@ -92,7 +65,7 @@ def check(store: Store, job: Job, submitter: str) -> None:
             code="E_PREDICT",
             for_peer="other parties trained that model",
         )
-    prediction.check_allowed(predict, trained.serve)
+    check_allowed(predict, trained.serve)
     if role_in(job.parties, submitter) != predict.to:
         raise UsageError(
             f"{submitter} cannot have predictions made for the {predict.to} party",
@@ -115,7 +88,7 @@ def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
     """The job by which the ``to`` party gets predictions of the model that job ``model`` trained.
 
     Known records keep the model's alignment. New ones are intersected, with all records of both, whatever the
-    training did: see :func:`vfl_node.training.prediction.predict_once`.
+    training did: see :func:`vfl_node.training.split.serving.predict_once`.
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
@@ -136,60 +109,6 @@ def _job(trained: Job, predict: Predict) -> Job:
     )
 
 
-@dataclass(frozen=True)
-class Model:
-    """One party's half of a trained model, and what was kept with it.
-
-    Attributes:
-        kept: for the protocol.
-        job: that trained it.
-        alignment: it was trained on.
-        input_digest: of this party's records that took part.
-        shown: where the rows are kept that its peer was told about.
-    """
-
-    kept: Kept
-    job: Job
-    alignment: Alignment
-    input_digest: bytes
-    shown: Path
-
-    @classmethod
-    def load(cls, store: Store, model: str) -> Model:
-        """The model of job ``model``.
-
-        Raises:
-            StateError: there is none (``E_NO_MODEL``), or it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``).
-        """
-        record, serving = trained_by(store, model)
-        folder = store.job_folder(record)
-        aligned = folder.load_alignment()
-        if aligned is None:
-            hint = "restore it from a backup, or train again"
-            raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)
-        job = record.job
-        assert isinstance(job.train, Train)
-        assert job.serve is not None
-        weights, _ = storage.load(folder.artefact("model.safetensors"))
-        kept = Kept(train=job.train, serve=job.serve, weights=weights, encoder=serving.encoder, serving=serving.serving)
-        return cls(kept, job, aligned[0], bytes.fromhex(serving.input), folder.shown)
-
-
-@dataclass(frozen=True)
-class Predicting:
-    """What a party brings to a job of predictions, beside its table.
-
-    Attributes:
-        model: its half.
-        requests: its owner's; None at the other party, and for new records.
-        records: new ones of its owner; None at the other party, and for known ones.
-    """
-
-    model: Model
-    requests: Requests | None
-    records: Records | None
-
-
 def prepare(
     settings: Settings, store: Store, job: Job, folder: JobFolder, requests: Requests | None
 ) -> tuple[Table, Predicting]:
@@ -200,7 +119,7 @@ def prepare(
         DataError: the table cannot be used.
     """
     predict = _predict(job)
-    model = Model.load(store, predict.model)
+    model = load_model(store, predict.model)
     if predict.rows == "known":
         other = next(name for name in job.parties.all if name != settings.name)
         return _unchanged(settings, model, store.partner(other)), Predicting(model, requests, None)
@@ -209,71 +128,9 @@ def prepare(
             raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
-    kinds = prediction.column_kinds(model.kept.encoder)
+    kinds = column_kinds(model.kept.encoder)
     records = read_records(settings, model.job, kinds, data_of(settings).path, all_columns=True)
     return records.table, Predicting(model, None, None)
-
-
-def data_of(settings: Settings) -> Data:
-    """Where this party's table lies. Raises DataError (``E_CONFIG``)."""
-    if settings.data is None:
-        raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-    return settings.data
-
-
-def read_input(settings: Settings, job: Job) -> Table:
-    """This party's table as ``job`` aligns it or trains on it.
-
-    Raises:
-        DataError: as :func:`vfl_node.data.tables.read_table`, or there is none (``E_CONFIG``).
-        PolicyError: it has too few records (``E_TOO_FEW``).
-    """
-    return read_table(
-        data_of(settings),
-        id_form=job.align.id_form,
-        needs_label=settings.role == job.label_holder,
-        party=settings.name,
-        classes=job.classes,
-        at_least=settings.limits.min_set_size,
-    )
-
-
-def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, party: str) -> Table:
-    """The records of ``table`` that ``align`` lets take part: the same ones in every job with this partner.
-
-    Raises:
-        PolicyError: an earlier job had a part of another size (``E_PROMISE``), or it is too small (``E_TOO_FEW``).
-        DataError: as :func:`vfl_node.data.sampling.at_most`.
-
-    Leaks: how many records an earlier job had, if the peer searches for the number that is not refused; it was told then.
-    """
-    most = len(table) if align.at_most is None else min(align.at_most, len(table))
-    check_enough(most, limits.min_set_size, party)
-    promises.hold_part(memory, table.identity, most)
-    return at_most(table, most, memory.secret.derive("down-sampling").bytes(32))
-
-
-def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], path: Path, *, all_columns: bool) -> Records:
-    """Read a file of records with the columns that a model reads; other columns are left out.
-
-    Args:
-        settings: of this party; they name the id columns.
-        trained: the job that trained the model.
-        kinds: column → kind, of those that the model reads.
-        path: the file.
-        all_columns: whether every one of them must be there.
-
-    Raises:
-        DataError: as :func:`vfl_node.data.tables.read_table`; a column is missing (``E_COLUMN``).
-    """
-    data = data_of(settings)
-    ids = (data.id,) if isinstance(data.id, str) else data.id
-    text = read_columns(path, party=settings.name)
-    found: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
-    columns = {**found, **kinds} if all_columns else found
-    as_read = Data(path=path, id=data.id, columns=columns)
-    table = read_table(as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
-    return Records(table, text, ids)
 
 
 def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> Records:
@@ -282,7 +139,7 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     record, serving = trained_by(store, predict.model)
     new = predict.rows == "new"
     of_training = predict.to == "active" and not new  # its own columns, then, and no others
-    kinds = {} if of_training else prediction.column_kinds(serving.encoder)
+    kinds = {} if of_training else column_kinds(serving.encoder)
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)
         file.flush()
@@ -291,70 +148,6 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
         except DataError as error:
             message = error.message.replace(file.name, "the records to predict")
             raise DataError(message, code=error.code, hint=error.hint) from None
-
-
-class FileTally:
-    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.prediction.Tally`).
-
-    It outlives the process; a power failure may take back what was counted within its last seconds.
-    """
-
-    def __init__(self, folder: JobFolder) -> None:
-        self._path = folder.path / "served"
-
-    def read(self) -> Served | None:
-        """What was written last; None: nothing yet. Raises StateError (``E_STATE_CORRUPT``)."""
-        try:
-            return _SERVED.validate_json(read_checked(self._path, hint="cancel the service; the next request begins another"))
-        except FileNotFoundError:
-            return None
-
-    def write(self, served: Served) -> None:
-        """Keep ``served``; 20 µs but for the first time."""
-        text = _SERVED.dump_json(served).ljust(_TALLY_BYTES)
-        if not self._path.exists():
-            write_checked(self._path, text)
-        opened = os.open(self._path, os.O_WRONLY)
-        try:
-            os.pwrite(opened, checked(text), 0)  # always as long, so nothing of an earlier one is left
-        finally:
-            os.close(opened)
-
-
-_TALLY_BYTES = 1024
-
-
-def account(settings: Settings, record: Record, folder: JobFolder) -> None:
-    """Report what a service has exchanged that did not come to its report, if it is one and anything was.
-
-    Args:
-        settings: of this party.
-        record: of a job that is over.
-        folder: of it.
-
-    Raises:
-        StateError: the count is damaged (``E_STATE_CORRUPT``).
-    """
-    served = None if folder.kept else FileTally(folder).read()
-    if served is None:
-        return
-    made = report.build(
-        job=record.job,
-        job_id=record.id,
-        party=settings.name,
-        alignment=None,
-        align_seconds=None,
-        records=None,
-        max_attack_auc=settings.limits.max_attack_auc,
-        traffic={},
-        training=None,
-        predictions=served,
-        started=record.submitted,
-        finished=now(),
-        versions=report.installed_versions(),
-    )
-    report.write(made, folder.artefacts)
-    folder.seal()
 
 
 def _unchanged(settings: Settings, model: Model, memory: Memory) -> Table:
@@ -375,3 +168,56 @@ def _unchanged(settings: Settings, model: Model, memory: Memory) -> Table:
 def _predict(job: Job) -> Predict:
     assert job.predict is not None
     return job.predict
+
+
+def load_model(store: Store, model: str) -> Model:
+    """The model of job ``model``.
+
+    Raises:
+        StateError: there is none (``E_NO_MODEL``), or it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``).
+    """
+    record, serving = trained_by(store, model)
+    folder = store.job_folder(record)
+    aligned = folder.load_alignment()
+    if aligned is None:
+        hint = "restore it from a backup, or train again"
+        raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)
+    job = record.job
+    assert isinstance(job.train, Train)
+    assert job.serve is not None
+    weights, _ = storage.load(folder.artefact("model.safetensors"))
+    kept = ServedModel(train=job.train, serve=job.serve, weights=weights, encoder=serving.encoder, serving=serving.serving)
+    return Model(kept, job, aligned[0], bytes.fromhex(serving.input), folder.shown)
+
+
+def account(settings: Settings, record: Record, folder: JobFolder) -> None:
+    """Report what a service has exchanged that did not come to its report, if it is one and anything was.
+
+    Args:
+        settings: of this party.
+        record: of a job that is over.
+        folder: of it.
+
+    Raises:
+        StateError: the count is damaged (``E_STATE_CORRUPT``).
+    """
+    served = None if folder.kept else FileTally(folder).read()
+    if served is None:
+        return
+    made = envelope.build(
+        job=record.job,
+        job_id=record.id,
+        party=settings.name,
+        alignment=None,
+        align_seconds=None,
+        records=None,
+        max_attack_auc=settings.limits.max_attack_auc,
+        traffic={},
+        training=None,
+        predictions=served,
+        started=record.submitted,
+        finished=now(),
+        versions=envelope.installed_versions(),
+    )
+    envelope.write(made, folder.artefacts)
+    folder.seal()

@@ -20,13 +20,14 @@ from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
 from vfl_node.job import Job
-from vfl_node.node.job_folder import ARTEFACTS
+from vfl_node.machine import now
 from vfl_node.node.jobs import Jobs
-from vfl_node.node.party import choose_device
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import PREDICTIONS
-from vfl_node.node.requests import Asked
-from vfl_node.node.store import Store, now
+from vfl_node.node.store import Store
+from vfl_node.run.folder import ARTEFACTS
+from vfl_node.run.party import choose_device
+from vfl_node.run.requests import PredictionRequest
+from vfl_node.run.serving import PREDICTIONS
 from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport import tls
 from vfl_node.transport.recorder import Recorder
@@ -139,7 +140,7 @@ class Node:
         """Remove jobs that have ended. Raises VflError."""
         return self._jobs.prune(days=days, keep=keep, models=models, dry=dry)
 
-    def predict(self, model: str, request: bytes) -> Asked:
+    def predict(self, model: str, request: bytes) -> PredictionRequest:
         """Ask for predictions of known records, a CSV file. Raises VflError."""
         return self._jobs.predict(model, request)
 

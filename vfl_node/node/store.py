@@ -1,7 +1,7 @@
 """What a node keeps: an index of jobs in SQLite, and one private folder per job and per partner.
 
 SQLite (WAL, synchronous=FULL) holds the index; bulk lies in files that are written to a
-temporary name, fsynced and renamed: those of a job in its folder (:mod:`vfl_node.node.job_folder`).
+temporary name, fsynced and renamed: those of a job in its folder (:mod:`vfl_node.run.folder`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ from vfl_node import failpoints
 from vfl_node.errors import StateError, UsageError
 from vfl_node.files import fault, private_file
 from vfl_node.job import Job, parse_job
+from vfl_node.machine import now
 from vfl_node.node.faults import RESUMABLE, explain
 from vfl_node.node.index import COLUMNS, Index
-from vfl_node.node.job_folder import SUMS, JobFolder
 from vfl_node.node.partners import Partner
+from vfl_node.run.folder import SUMS, JobFolder
 
 log = structlog.get_logger()
 
@@ -359,11 +360,6 @@ def _damaged(job_id: str) -> Record:
         hint="stop the node and restore jobs.sqlite from a backup; the job's folder is as it was",
         damaged=True,
     )
-
-
-def now() -> str:
-    """The time in UTC, ISO 8601, to the second."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def _hold(path: Path) -> int:

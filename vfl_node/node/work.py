@@ -20,16 +20,20 @@ from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.errors import Cancelled, GaveWay, Paused, PeerError, PeerLost, StateError, UsageError, VflError, peer_text
-from vfl_node.node.budget import Budget, frame_bytes
+from vfl_node.estimate.budget import Budget
+from vfl_node.estimate.memory import frame_bytes
+from vfl_node.machine import now
 from vfl_node.node.faults import NOT_NOW, explain
-from vfl_node.node.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
-from vfl_node.node.party import Part, conversations
 from vfl_node.node.peers import Peers
-from vfl_node.node.predictions import Predicting, account, prepare, read_input
-from vfl_node.node.requests import Requests
-from vfl_node.node.store import UNFINISHED, Record, State, Store, now
+from vfl_node.node.predictions import account, prepare
+from vfl_node.node.store import UNFINISHED, Record, State, Store
 from vfl_node.node.turns import Turn, Turns
+from vfl_node.run.inputs import read_input
+from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.party import Part, conversations
+from vfl_node.run.requests import Requests
+from vfl_node.run.serving import Predicting
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer
 from vfl_node.transport.streams import PIECE_BYTES

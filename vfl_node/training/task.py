@@ -14,7 +14,7 @@ from torch import Tensor
 from vfl_node.alignment.alignment import Alignment, MemoryPins, Pins
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Flow, Train
-from vfl_node.ledger import Learnt
+from vfl_node.ledger import Disclosure
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.progress import Progress, Silent
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
@@ -125,8 +125,8 @@ class TrainingResult:
         tested: int64[t], shared positions whose embeddings by ``weights`` the peer has received: those held out in the first
             repeat; none where none are sent.
         weights: this party's half, first repeat: parameter → tensor on the CPU; the active party's own model as ``local.NAME``.
-        serving: JSON of what predictions need beside weights, encoder and alignment (see :mod:`vfl_node.training.prediction`);
-            holds a secret of this party.
+        serving: JSON of what predictions need beside weights, encoder and alignment (see
+            :mod:`vfl_node.training.split.serving`); holds a secret of this party.
         encoder: JSON of the encoder that belongs to ``weights``.
         learnt: every party of the job → what it learnt from training, as far as this party can know.
         logistic: of a logistic regression; None for a split network.
@@ -136,7 +136,7 @@ class TrainingResult:
     steps: int
     rows: tuple[int, int]
     device: str
-    learnt: Mapping[str, tuple[Learnt, ...]]
+    learnt: Mapping[str, tuple[Disclosure, ...]]
     tested: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""

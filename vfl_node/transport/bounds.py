@@ -37,7 +37,7 @@ MOST_UNKNOWN = 16
 
 
 @dataclass(frozen=True)
-class Bound:
+class FieldBound:
     """What a message of one type may be.
 
     Attributes:
@@ -49,57 +49,57 @@ class Bound:
     repeated: Mapping[str, int] = field(default_factory=dict)
 
 
-BULK = Bound(MAX_FRAME_BYTES)
+BULK = FieldBound(MAX_FRAME_BYTES)
 
-BOUNDS: dict[type[Message], Bound] = {
+BOUNDS: dict[type[Message], FieldBound] = {
     # The standing link.
-    session_pb2.Notice: Bound(2 * MOST_JOB_BYTES),  # somewhat too large a job is refused in words
-    session_pb2.Hello: Bound(512),
-    session_pb2.Offer: Bound(2 * MOST_JOB_BYTES),
-    session_pb2.OfferReply: Bound(4 << 10),
-    session_pb2.Cancel: Bound(4 << 10),
-    session_pb2.Beat: Bound(64),
+    session_pb2.Notice: FieldBound(2 * MOST_JOB_BYTES),  # somewhat too large a job is refused in words
+    session_pb2.Hello: FieldBound(512),
+    session_pb2.Offer: FieldBound(2 * MOST_JOB_BYTES),
+    session_pb2.OfferReply: FieldBound(4 << 10),
+    session_pb2.Cancel: FieldBound(4 << 10),
+    session_pb2.Beat: FieldBound(64),
     # Any conversation.
     session_pb2.Frame: BULK,
-    session_pb2.Preflight: Bound(64 << 10, {"fields": 512, "checkpoints": 64}),
-    session_pb2.FieldDigest: Bound(256),
-    session_pb2.Rows: Bound(128),
-    session_pb2.Chunk: Bound(1 << 20),
-    session_pb2.RowsEnd: Bound(128),
-    session_pb2.PhaseEnd: Bound(128),
-    session_pb2.Abort: Bound(4 << 10),
+    session_pb2.Preflight: FieldBound(64 << 10, {"fields": 512, "checkpoints": 64}),
+    session_pb2.FieldDigest: FieldBound(256),
+    session_pb2.Rows: FieldBound(128),
+    session_pb2.Chunk: FieldBound(1 << 20),
+    session_pb2.RowsEnd: FieldBound(128),
+    session_pb2.PhaseEnd: FieldBound(128),
+    session_pb2.Abort: FieldBound(4 << 10),
     # Alignment.
-    alignment_pb2.Remembered: Bound(128),
-    alignment_pb2.SetSize: Bound(4 << 10, {"held": 32}),
-    alignment_pb2.Held: Bound(128),
-    alignment_pb2.Obfuscation: Bound(64),
+    alignment_pb2.Remembered: FieldBound(128),
+    alignment_pb2.SetSize: FieldBound(4 << 10, {"held": 32}),
+    alignment_pb2.Held: FieldBound(128),
+    alignment_pb2.Obfuscation: FieldBound(64),
     # Training.
-    training_pb2.TossCommit: Bound(128),
-    training_pb2.TossShare: Bound(128),
-    training_pb2.Tensor: Bound(MAX_FRAME_BYTES, {"shape": 8}),
+    training_pb2.TossCommit: FieldBound(128),
+    training_pb2.TossShare: FieldBound(128),
+    training_pb2.Tensor: FieldBound(MAX_FRAME_BYTES, {"shape": 8}),
     training_pb2.Embedding: BULK,
     training_pb2.Gradient: BULK,
     training_pb2.Scores: BULK,
-    training_pb2.Shared: Bound(16 << 20),
-    training_pb2.Features: Bound(256),
-    training_pb2.Encrypted: Bound(128),
-    training_pb2.IterationEnd: Bound(64),
+    training_pb2.Shared: FieldBound(16 << 20),
+    training_pb2.Features: FieldBound(256),
+    training_pb2.Encrypted: FieldBound(128),
+    training_pb2.IterationEnd: FieldBound(64),
     # Who decrypts.
-    decryption_pb2.PaillierKey: Bound(64 << 10),
-    decryption_pb2.DecryptionPlan: Bound(4 << 10, {"tensors": 16, "theirs": 16}),
-    decryption_pb2.MaskedTensor: Bound(128),
-    decryption_pb2.DecryptionRequest: Bound(128),
-    decryption_pb2.Decrypted: Bound(128),
-    matched_pb2.MaskedCounts: Bound(64 << 10, {"values": 4096}),
+    decryption_pb2.PaillierKey: FieldBound(64 << 10),
+    decryption_pb2.DecryptionPlan: FieldBound(4 << 10, {"tensors": 16, "theirs": 16}),
+    decryption_pb2.MaskedTensor: FieldBound(128),
+    decryption_pb2.DecryptionRequest: FieldBound(128),
+    decryption_pb2.Decrypted: FieldBound(128),
+    matched_pb2.MaskedCounts: FieldBound(64 << 10, {"values": 4096}),
     # Predictions.
-    prediction_pb2.PredictionTerms: Bound(256),
-    prediction_pb2.PredictionAsk: Bound(512, {"batches": 64}),
+    prediction_pb2.PredictionTerms: FieldBound(256),
+    prediction_pb2.PredictionAsk: FieldBound(512, {"batches": 64}),
     prediction_pb2.Probabilities: BULK,
 }
 """Every message type that may arrive, and its bounds; what is not here cannot be received."""
 
 
-def bound(kind: type[Message]) -> Bound:
+def bound(kind: type[Message]) -> FieldBound:
     """The bounds of a message type. Raises TypeError for one that has none."""
     try:
         return BOUNDS[kind]

@@ -25,8 +25,8 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from vfl_node import report_page
 from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
+from vfl_node.report import page
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.server import Server
@@ -55,7 +55,7 @@ STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError:
 OF_PAGES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 
-class Asked(Protocol):
+class PredictionView(Protocol):
     """A request for predictions."""
 
     def ready(self) -> bytes | None:
@@ -94,7 +94,7 @@ class NodeView(Protocol):
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that ended more than ``days`` ago, and all but ``keep`` of them; their ids. Raises VflError."""
 
-    def predict(self, model: str, request: bytes) -> Asked:
+    def predict(self, model: str, request: bytes) -> PredictionView:
         """Ask for predictions of known records, a CSV file, by the model of a job. Raises VflError."""
 
     def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
@@ -156,18 +156,18 @@ class _Board:
         self._view = view
         self._access = access
         self._templates = Environment(
-            loader=FileSystemLoader([TEMPLATES, report_page.TEMPLATES]),
+            loader=FileSystemLoader([TEMPLATES, page.TEMPLATES]),
             autoescape=True,
             trim_blocks=True,
             lstrip_blocks=True,
             undefined=StrictUndefined,
         )
-        self._templates.filters |= {"attacks": report_page.attacks_told, "time": report_page.human_time}
+        self._templates.filters |= {"attacks": page.attacks_told, "time": page.human_time}
         style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
         script = self._templates.get_template("refresh.js.j2").render()
         self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
-        self._style_policy = f"default-src 'none'; style-src {report_page.csp_source(style)}"
-        self._policy = f"{self._style_policy}; script-src {report_page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
+        self._style_policy = f"default-src 'none'; style-src {page.csp_source(style)}"
+        self._policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
 
     def health(self, request: Request) -> Response:
         """To a stranger it says that the node lives, and no more."""
@@ -316,7 +316,7 @@ class _Board:
         """The page of a browser that was not let in yet: it posts the ticket behind ``#``, if there is one."""
         script = Markup(self._templates.get_template("login.js.j2").render())  # noqa: S704 - our own file
         html = self._templates.get_template("login.html.j2").render(style=self._shared["style"], script=script)
-        policy = f"{self._style_policy}; script-src {report_page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
+        policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
         return HTMLResponse(html, status, headers={"Content-Security-Policy": policy})
 
     def no_such(self, request: Request, error: Exception) -> Response:

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from vfl_node.crypto.paillier import matrix as products
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
-from vfl_node.crypto.paillier.matrix import Plan, evaluate, multiply, plan
+from vfl_node.crypto.paillier.matrix import MatrixPlan, evaluate, multiply, plan
 from vfl_node.crypto.processes import InProcess, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
 
@@ -51,7 +51,7 @@ def bases(count):
 
 def only(matrix, *, group=0, digits=0):
     """The plan that does every column in one way."""
-    return Plan(group, np.full(matrix.shape[1], digits), 0, 0, 0)
+    return MatrixPlan(group, np.full(matrix.shape[1], digits), 0, 0, 0)
 
 
 @settings(deadline=None, derandomize=True)

@@ -26,7 +26,7 @@ from vfl_node.progress import Silent
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.logistic import plain
 from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption import Journal, MemoryJournal
+from vfl_node.training.logistic.decryption import DecryptionLog, MemoryDecryptionLog
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.side import Side
 from vfl_node.training.logistic.task import Regression
@@ -164,7 +164,9 @@ class State:
         default_factory=lambda: {"clinic": MemoryCheckpoints(), "lab": MemoryCheckpoints()}
     )
     pins: dict[str, Pins] = field(default_factory=lambda: {name: MemoryPins() for name in ("clinic", "lab", "hub")})
-    journals: dict[str, Journal] = field(default_factory=lambda: {"clinic": MemoryJournal(), "lab": MemoryJournal()})
+    journals: dict[str, DecryptionLog] = field(
+        default_factory=lambda: {"clinic": MemoryDecryptionLog(), "lab": MemoryDecryptionLog()}
+    )
     """Sender → what its decryptor has counted."""
 
     def newest(self) -> str | None:

@@ -18,8 +18,16 @@ from vfl_node.errors import ProtocolError, StateError, VflError
 from vfl_node.progress import Silent
 from vfl_node.training.logistic import decryption
 from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption import Count, Decryptor, FileJournal, MemoryJournal, Service, Tensor, tensors_of
-from vfl_node.training.logistic.opening import shapes
+from vfl_node.training.logistic.decryption import (
+    Count,
+    Decryptor,
+    FileDecryptionLog,
+    MemoryDecryptionLog,
+    Service,
+    Tensor,
+    tensors_of,
+)
+from vfl_node.training.logistic.masked_decryption import shapes
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
@@ -34,7 +42,7 @@ class Holder:
 
     def __init__(self, private: Any, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.private, self.train = private, train
-        self.journal: Any = MemoryJournal()
+        self.journal: Any = MemoryDecryptionLog()
         self.pins = MemoryPins()
         self.decrypted = 0
         decrypt = decryption.decrypt
@@ -142,7 +150,7 @@ def test_requests_in_order_are_answered_and_counted(holder: Holder, hub: Any) ->
     assert holder.serve(lab) == [None, None]
     assert lab.answers == [1, 0, 1, 0, 1, 2, 0, 2, 0, 2, 3, 0, 3, 0, 3]  # five units of 174 bits fill three ciphertexts
     assert holder.journal.read() == Count(step=2, requests=3, values=15, bits=15 * 109, columns=5)
-    holder.journal, holder.pins = MemoryJournal(), MemoryPins()
+    holder.journal, holder.pins = MemoryDecryptionLog(), MemoryPins()
     clinic = Sender(hub, gradient(0), loss(0), gradient(1), loss(1), plan=(GRADIENT, LOSS))
     assert holder.serve(clinic, "active") == [None, None]
     assert holder.journal.read() == Count(step=1, requests=4, values=12, bits=10 * 109 + 2 * 97, columns=5)
@@ -264,7 +272,7 @@ def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any
     second = "active" if first == "passive" else "passive"
     assert holder.serve(fine[first], first) == [None, None]
     assert holder.decrypted == 3
-    holder.journal = MemoryJournal()
+    holder.journal = MemoryDecryptionLog()
     bad = {"passive": Sender(hub, gradient(0), plan=(wider,)), "active": Sender(hub, gradient(0), plan=both, theirs=(wider,))}
     refusal = holder.refuses(bad[second], second, code="E_REPLAY")
     assert "another decryption plan of lab" in refusal.message
@@ -336,7 +344,7 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
 
     def plan(announced: tuple[Tensor, ...]) -> Any:
         ours, theirs = memory_channels("clinic", "lab")
-        service = Service(ours, hub, train, "passive", InProcess(), MemoryJournal(), MemoryPins())
+        service = Service(ours, hub, train, "passive", InProcess(), MemoryDecryptionLog(), MemoryPins())
 
         async def send() -> None:
             await theirs.send(pb.DecryptionPlan(tensors=[pb.MaskedTensor(**vars(of)) for of in announced]))
@@ -354,17 +362,17 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
 
 def test_a_journal_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder, hub: Any, tmp_path: Path) -> None:
     path = tmp_path / "decryptions-lab"
-    holder.journal = FileJournal(path)
+    holder.journal = FileDecryptionLog(path)
     assert holder.journal.read() == Count()
     assert holder.serve(Sender(hub, gradient(0), gradient(1))) == [None, None]
-    holder.journal = FileJournal(path)
+    holder.journal = FileDecryptionLog(path)
     assert holder.journal.read() == Count(step=1, requests=2, values=10, bits=10 * 109, columns=5)
     assert "the last one answered is 1" in holder.refuses(Sender(hub, gradient(0), number=1)).message
     whole = path.read_bytes()
     for damage in (b"", whole[:-3], whole[:-1] + bytes([whole[-1] ^ 1]), b'{"step": 1}'):
         path.write_bytes(damage)
         with pytest.raises(StateError) as caught:
-            FileJournal(path).read()
+            FileDecryptionLog(path).read()
         assert caught.value.code == "E_STATE_CORRUPT"
         assert "decryptions-lab" in caught.value.message
 
@@ -386,7 +394,7 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
     ours, theirs = memory_channels("lab", "hub")
 
     async def holder() -> None:
-        await Service(theirs, private, train, "passive", InProcess(), MemoryJournal(), MemoryPins()).send_key()
+        await Service(theirs, private, train, "passive", InProcess(), MemoryDecryptionLog(), MemoryPins()).send_key()
         await theirs.receive(pb.DecryptionPlan)
         for step, name, values in answers:
             await theirs.send(pb.Decrypted(step=step, tensor=name))

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from vfl_node.crypto.processes import ProcessWorkers
 from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Evaluate, Logistic
-from vfl_node.training.logistic.flow import Seat
+from vfl_node.training.logistic.flow import IterationContext
 from vfl_node.training.logistic.plain import logits, probabilities
 
 NAMES = ("flow", "labels", "loss", "mask", "classes")
@@ -161,8 +161,8 @@ def test_a_division_by_m_would_show(
     attempt: Any, shared: Any, logistic: Any, difference: Any, monkeypatch: pytest.MonkeyPatch, given: Any
 ) -> None:
     over = shared()
-    genuine = Seat.genuine
-    monkeypatch.setattr(Seat, "genuine", lambda seat, positions: (genuine(seat, positions)[0], len(positions)))
+    genuine = IterationContext.genuine
+    monkeypatch.setattr(IterationContext, "genuine", lambda seat, positions: (genuine(seat, positions)[0], len(positions)))
     made = attempt(logistic(**given))
     assert difference(made(over), made.reference(over)) > 1e-2
 

@@ -20,8 +20,8 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.logistic import masks
-from vfl_node.training.logistic.decryption import MemoryJournal, Service, Tensor
-from vfl_node.training.logistic.opening import shapes
+from vfl_node.training.logistic.decryption import MemoryDecryptionLog, Service, Tensor
+from vfl_node.training.logistic.masked_decryption import shapes
 from vfl_node.training.logistic.scales import RESIDUAL, Scales
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 from vfl_node.transport.memory import memory_channels, run_together
@@ -53,7 +53,7 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
     """The residuals that one answer to the attacker holds, and what the holder has counted."""
     clinic, lab = memory_channels("clinic", "lab")
     public, workers = private.public, InProcess()
-    journal, (tensor,) = MemoryJournal(), shapes(("gradient",), COLUMNS, Scales.of(train))
+    journal, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.of(train))
     per = packing.slots(public, tensor.unit_bits)
     rows = Encryptor(public, Randomness(b"a" * 32), workers).encrypt(residuals, "residuals")
 

@@ -15,8 +15,8 @@ from vfl_node.data.design import MOST
 from vfl_node.errors import UsageError
 from vfl_node.job import Logistic
 from vfl_node.training.logistic.blind import DITHER
+from vfl_node.training.logistic.masked_decryption import shapes
 from vfl_node.training.logistic.masks import Mask
-from vfl_node.training.logistic.opening import shapes
 from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 

@@ -16,7 +16,7 @@ from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks.residuals import Round, scores
 from vfl_node.training.logistic import agreement, blind, strong_labels
-from vfl_node.training.logistic.flow import Seat
+from vfl_node.training.logistic.flow import IterationContext
 from vfl_node.training.logistic.scales import WEIGHT, Scales
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
 
@@ -235,14 +235,14 @@ def test_scores_cross_in_clear_where_the_flow_says_so(attempt: Any, shared: Any,
 def gradients(monkeypatch: pytest.MonkeyPatch) -> list[Round]:
     """What the passive party of a two-party flow takes from each iteration."""
     found: list[Round] = []
-    own_gradient = Seat.own_gradient
+    own_gradient = IterationContext.own_gradient
 
-    async def spying(seat: Seat, step: int, positions: Any, residuals: Any, fraction: int) -> Any:
+    async def spying(seat: IterationContext, step: int, positions: Any, residuals: Any, fraction: int) -> Any:
         gradient = await own_gradient(seat, step, positions, residuals, fraction)
         found.append(Round(positions, gradient[:, 0]))
         return gradient
 
-    monkeypatch.setattr(Seat, "own_gradient", spying)
+    monkeypatch.setattr(IterationContext, "own_gradient", spying)
     return found
 
 

@@ -10,8 +10,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import FeatureStrategy
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
-from vfl_node.training.missing import EMBEDDINGS, Substitute
-from vfl_node.training.missing.features import MADE
+from vfl_node.training.split.missing import EMBEDDINGS, Substitute
+from vfl_node.training.split.missing.features import MADE
 
 BATCH, WIDTH = 4000, 6
 

@@ -19,10 +19,10 @@ from vfl_node.metrics import auc
 from vfl_node.models import Bottom, initialise
 from vfl_node.privacy.attacks import ATTACKS, Batch, distance_ratio
 from vfl_node.privacy.equal_weights import audit_equal_weights
-from vfl_node.training.missing import stand_in
-from vfl_node.training.missing.features import MADE, smoothed
-from vfl_node.training.missing.features.near import LEAF, near
-from vfl_node.training.missing.features.rows import atoms, few_valued
+from vfl_node.training.split.missing import stand_in
+from vfl_node.training.split.missing.features import MADE, smoothed
+from vfl_node.training.split.missing.features.near import LEAF, near
+from vfl_node.training.split.missing.features.rows import atoms, few_valued
 
 OWN, SHARED = 1500, 2500
 
@@ -75,7 +75,7 @@ def test_own_rows_come_first_as_they_are_and_each_missing_position_has_one_more(
 def test_the_row_at_a_position_is_one_draw_whoever_owns_the_others(
     strategy: str, view: Any, union: Any, columns: Any, randomness: Randomness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vfl_node.training.missing.features._BLOCK", 700)  # several blocks, the last one smaller
+    monkeypatch.setattr("vfl_node.training.split.missing.features._BLOCK", 700)  # several blocks, the last one smaller
     own, some, none = columns(OWN), union(OWN, SHARED), view(np.full(SHARED, -1))
 
     def at(alignment: Any, seed: bytes = b"p" * 32) -> NDArray[Any]:

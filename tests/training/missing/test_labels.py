@@ -13,7 +13,7 @@ from torch.nn.functional import one_hot
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import LabelStrategy
-from vfl_node.training.missing.labels import LABELS, Known, Labels, Step, neighbors
+from vfl_node.training.split.missing.labels import LABELS, Known, Labels, Step, neighbors
 
 MADE = sorted(set(LABELS) - {"none"})
 SEED = b"the label holder's own randomness"[:32]

@@ -11,7 +11,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import DataError, UsageError
-from vfl_node.training.missing import EMBEDDINGS, stand_in
+from vfl_node.training.split.missing import EMBEDDINGS, stand_in
 
 
 def rows_of(rows: int) -> Table:

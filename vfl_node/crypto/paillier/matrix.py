@@ -137,7 +137,7 @@ def _block(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts) -> tuple
 
 
 @dataclass(frozen=True)
-class Plan:
+class MatrixPlan:
     """How a matrix is multiplied.
 
     Attributes:
@@ -155,7 +155,7 @@ class Plan:
     cost_a_column: int
 
 
-def plan(matrix: Matrix) -> Plan:
+def plan(matrix: Matrix) -> MatrixPlan:
     """The cheapest way to multiply ``matrix``, int64[rows, columns], with at least one of both.
 
     The costs are exact up to :data:`_SAMPLE` entries, and an estimate from as many beyond.
@@ -173,7 +173,7 @@ def plan(matrix: Matrix) -> Plan:
         costs = np.where(cheaper, subsets, buckets)
         tables = _table_cost(len(matrix), group) if cheaper.any() else 0
         digits = np.where(cheaper, 0, np.array(_DIGITS)[best])
-        plans.append(Plan(group, digits, int(costs.sum()) + tables, tables, int(costs[1].sum())))
+        plans.append(MatrixPlan(group, digits, int(costs.sum()) + tables, tables, int(costs[1].sum())))
     return min(plans, key=lambda each: each.cost)
 
 
@@ -214,7 +214,7 @@ def _two_complement(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_
     return np.array(bits) + negative, negative
 
 
-def evaluate(matrix: Matrix, ciphertexts: Sequence[mpz], modulus: mpz, chosen: Plan) -> list[tuple[mpz, mpz]]:
+def evaluate(matrix: Matrix, ciphertexts: Sequence[mpz], modulus: mpz, chosen: MatrixPlan) -> list[tuple[mpz, mpz]]:
     """Numerator and denominator of every column of ``matrix``, int64[rows, columns], along ``chosen``."""
     fractions = [(mpz(1), mpz(1))] * matrix.shape[1]
     tabled = np.flatnonzero(chosen.digits == 0)

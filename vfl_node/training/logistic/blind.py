@@ -36,7 +36,7 @@ from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
-from vfl_node.training.logistic.flow import Outcome, Seat
+from vfl_node.training.logistic.flow import IterationContext, Outcome
 from vfl_node.training.logistic.scales import SCORE, WEIGHT, loss_fraction, packed
 from vfl_node.training.logistic.side import Floats, in_range
 
@@ -50,7 +50,7 @@ DITHER = 40
 class ActiveBlind:
     """The label holder's part."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: IterationContext) -> None:
         self._seat = seat
         one = np.frombuffer((1).to_bytes(seat.public.width, "big"), np.uint8)
         self._nothing = seat.encryptor.blind(one[None, :], "nothing")  # an Enc(0) as large as any ciphertext
@@ -126,7 +126,7 @@ class ActiveBlind:
 class PassiveBlind:
     """The part of the party without labels."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: IterationContext) -> None:
         self._seat = seat
 
     async def iterate(self, step: int) -> Outcome:
@@ -162,5 +162,5 @@ def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomne
     return [(value + int(bits)) * int(own) for value, bits, own in zip(values, noise, genuine, strict=True)]
 
 
-def _labels(seat: Seat, step: int, tensor: str) -> list[str]:
+def _labels(seat: IterationContext, step: int, tensor: str) -> list[str]:
     return [f"{step}/{tensor}/{group}" for group in range(len(seat.scales.groups))]

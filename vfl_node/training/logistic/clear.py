@@ -37,7 +37,7 @@ from vfl_node.training.logistic.exchange import (
     send_end,
     send_scores,
 )
-from vfl_node.training.logistic.flow import Outcome, Seat
+from vfl_node.training.logistic.flow import IterationContext, Outcome
 from vfl_node.training.logistic.plain import LOSSES
 from vfl_node.training.logistic.scales import packed
 from vfl_node.training.logistic.side import Floats, diverged, in_range
@@ -48,7 +48,7 @@ RESIDUALS = "residuals"
 class ActiveClear:
     """The label holder's part."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: IterationContext) -> None:
         self._seat = seat
         self._loss = LOSSES[seat.train.loss]
 
@@ -91,7 +91,7 @@ class ActiveClear:
 class PassiveClear:
     """The part of the party without labels."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: IterationContext) -> None:
         self._seat = seat
 
     async def iterate(self, step: int) -> Outcome:

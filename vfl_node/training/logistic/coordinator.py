@@ -15,8 +15,8 @@ from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.crypto.processes import Processes
 from vfl_node.job import Job, Logistic
 from vfl_node.progress import Progress
-from vfl_node.training.logistic.decryption import Count, Journal, Service
-from vfl_node.training.logistic.learns import Numbers, learns
+from vfl_node.training.logistic.decryption import Count, DecryptionLog, Service
+from vfl_node.training.logistic.disclosures import Numbers, learns
 from vfl_node.training.task import LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Channel
 
@@ -28,7 +28,7 @@ async def coordinate(
     private: PrivateKey,
     *,
     workers: Processes,
-    journal: Journal,
+    journal: DecryptionLog,
     pins: Pins,
     other: str,
     progress: Progress,

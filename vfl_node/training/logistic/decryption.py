@@ -145,7 +145,7 @@ class Count:
     columns: int = 0
 
 
-class Journal(Protocol):
+class DecryptionLog(Protocol):
     """Keeps the count of one sender."""
 
     def read(self) -> Count:
@@ -155,7 +155,7 @@ class Journal(Protocol):
         """Keep it; when this returns it survives a crash."""
 
 
-class FileJournal:
+class FileDecryptionLog:
     """A journal in a file.
 
     Args:
@@ -166,7 +166,7 @@ class FileJournal:
         self._path = path
 
     def read(self) -> Count:
-        """As :meth:`Journal.read`.
+        """As :meth:`DecryptionLog.read`.
 
         Raises:
             StateError: the file is damaged (``E_STATE_CORRUPT``).
@@ -177,22 +177,22 @@ class FileJournal:
             return Count()
 
     def write(self, count: Count) -> None:
-        """As :meth:`Journal.write`."""
+        """As :meth:`DecryptionLog.write`."""
         write_checked(self._path, json.dumps(vars(count)).encode())
 
 
-class MemoryJournal:
+class MemoryDecryptionLog:
     """A journal that lives as long as the object."""
 
     def __init__(self) -> None:
         self._count = Count()
 
     def read(self) -> Count:
-        """As :meth:`Journal.read`."""
+        """As :meth:`DecryptionLog.read`."""
         return Count(**vars(self._count))
 
     def write(self, count: Count) -> None:
-        """As :meth:`Journal.write`."""
+        """As :meth:`DecryptionLog.write`."""
         self._count = Count(**vars(count))
 
 
@@ -217,7 +217,7 @@ class Service:
         train: Logistic,
         role: str,
         workers: Processes,
-        journal: Journal,
+        journal: DecryptionLog,
         pins: Pins,
         other: str = "",
     ) -> None:

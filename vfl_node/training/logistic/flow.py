@@ -16,7 +16,7 @@ from vfl_node.crypto.processes import Processes
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Logistic
 from vfl_node.training.logistic.decryption import Service
-from vfl_node.training.logistic.opening import Opening
+from vfl_node.training.logistic.masked_decryption import MaskedDecryption
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.training.logistic.side import Floats, Positions, Side
 from vfl_node.transport.channel import Channel
@@ -38,7 +38,7 @@ class Outcome:
 
 
 @dataclass
-class Seat:
+class IterationContext:
     """What a party has at hand in one attempt.
 
     Attributes:
@@ -65,7 +65,7 @@ class Seat:
     public: PublicKey
     encryptor: Encryptor
     workers: Processes
-    opening: Opening | None
+    opening: MaskedDecryption | None
     service: Service | None
     targets: Floats | None
     lasting: Randomness

@@ -10,7 +10,7 @@ from vfl_node import metrics
 from vfl_node.job import Logistic
 from vfl_node.training.evaluation import Curve, Values
 from vfl_node.training.logistic import plain
-from vfl_node.training.logistic.own import Own
+from vfl_node.training.logistic.prepared_inputs import PreparedInputs
 from vfl_node.training.logistic.side import Floats, Positions
 from vfl_node.training.logistic.task import Regression
 
@@ -34,7 +34,7 @@ class Measured:
     rows: int
 
 
-def measured(task: Regression, own: Own, training: Positions, testing: Positions, theirs: Floats) -> Measured:
+def measured(task: Regression, own: PreparedInputs, training: Positions, testing: Positions, theirs: Floats) -> Measured:
     """Results on those of ``testing`` that are this party's own.
 
     Args:
@@ -66,7 +66,7 @@ def of_scores(names: tuple[str, ...], targets: Floats, scores: Floats) -> Values
     return {name: several.get(name) for name in names}
 
 
-def _alone(task: Regression, own: Own, training: Positions, testing: Positions) -> Floats:
+def _alone(task: Regression, own: PreparedInputs, training: Positions, testing: Positions) -> Floats:
     """Scores float64[n, K] of the active party's own model, trained alike on its own columns; ``testing`` are all its own."""
     train: Logistic = task.train
     rows, design = task.alignment.rows, own.design

@@ -14,7 +14,7 @@ party owns enter the sums; dummies take the same way with residuals of 0, under 
 The result equals plaintext regression on the genuine rows from the same start, up to the
 rounding of fixed point (see :mod:`vfl_node.training.logistic.scales`).
 
-What every party learns: :mod:`vfl_node.training.logistic.learns`, and docs/logistic.md.
+What every party learns: :mod:`vfl_node.training.logistic.disclosures`, and docs/logistic.md.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from vfl_node.training.logistic.agreement import check, exchange_widths
 from vfl_node.training.logistic.blind import ActiveBlind, PassiveBlind
 from vfl_node.training.logistic.clear import ActiveClear, PassiveClear
 from vfl_node.training.logistic.decryption import Decryptor, Service, Tensor, tensors_of
+from vfl_node.training.logistic.disclosures import Numbers, learns
 from vfl_node.training.logistic.exchange import receive_scores, send_scores
-from vfl_node.training.logistic.flow import Flow, Outcome, Seat
-from vfl_node.training.logistic.learns import Numbers, learns
+from vfl_node.training.logistic.flow import Flow, IterationContext, Outcome
+from vfl_node.training.logistic.masked_decryption import MaskedDecryption, shapes
 from vfl_node.training.logistic.measuring import Measured, measured, of_scores
-from vfl_node.training.logistic.opening import Opening, shapes
-from vfl_node.training.logistic.own import Own, prepare
+from vfl_node.training.logistic.prepared_inputs import PreparedInputs, prepare
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.training.logistic.side import Positions, Side
 from vfl_node.training.logistic.strong_labels import ActiveWithoutLabels, PassiveWithLabels
@@ -49,7 +49,7 @@ from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Channel, Traffic
 
-FLOWS: Mapping[tuple[str, str, str], Callable[[Seat], Flow]] = {
+FLOWS: Mapping[tuple[str, str, str], Callable[[IterationContext], Flow]] = {
     ("two-party", "active", "active"): ActiveClear,
     ("two-party", "active", "passive"): PassiveClear,
     ("coordinator-clear", "active", "active"): ActiveClear,
@@ -86,7 +86,7 @@ async def regress(
     Cost: with m shared rows, d columns of the passive party and n the modulus: an iteration takes m encryptions and m·d
         products modulo n²; m ciphertexts of 2·|n| bits travel (twice in the coordinator flow).
 
-    Leaks: see :mod:`vfl_node.training.logistic.learns`.
+    Leaks: see :mod:`vfl_node.training.logistic.disclosures`.
     """
     async with channel.phase("train") as traffic:
         if helper is None:
@@ -131,7 +131,7 @@ class _Run:
             await self._decryptor.done()
         return await self._finish(own, place)
 
-    async def _seat(self, own: Own, schedule: Schedule, place: _Place) -> Seat:
+    async def _seat(self, own: PreparedInputs, schedule: Schedule, place: _Place) -> IterationContext:
         """Meet the key, and agree on widths."""
         task, train = self._task, self._task.train
         self._size = min(train.batch_size or len(self._training), len(self._training))
@@ -157,12 +157,12 @@ class _Run:
         )
         opening = None
         if self._decryptor:
-            opening = Opening(self._decryptor, encryptor, train, scales, self._randomness, task.attempt, task.workers)
+            opening = MaskedDecryption(self._decryptor, encryptor, train, scales, self._randomness, task.attempt, task.workers)
             plans = self._plans(scales)
             await opening.plan(plans[task.name], place.step, plans.get(self._channel.peer, ()) if self._helper else ())
         if self._service:
             await self._service.take_plan(self._plans(scales)[self._channel.peer])
-        return Seat(
+        return IterationContext(
             channel=self._channel,
             side=own.side,
             train=train,
@@ -178,14 +178,14 @@ class _Run:
             losses=[epoch.loss for epoch in place.epochs],
         )
 
-    def _auc(self, outcome: Outcome, seat: Seat, step: int) -> float | None:
+    def _auc(self, outcome: Outcome, seat: IterationContext, step: int) -> float | None:
         if outcome.scores is None or seat.targets is None or "auc" not in self._task.evaluate.metrics:
             return None
         positions = seat.positions(step)
         own = seat.side.owned[positions]
         return of_scores(("auc",), seat.targets[positions][own], outcome.scores[own])["auc"]
 
-    async def _finish(self, own: Own, place: _Place) -> TrainingResult:
+    async def _finish(self, own: PreparedInputs, place: _Place) -> TrainingResult:
         """Measure, and tell this party's owner everything."""
         task, train = self._task, self._task.train
         found = await self._measure(own)
@@ -231,7 +231,7 @@ class _Run:
             ),
         )
 
-    async def _measure(self, own: Own) -> Measured | None:
+    async def _measure(self, own: PreparedInputs) -> Measured | None:
         """Results at the active party, to which the passive one sends its scores of the rows measured on."""
         failpoints.reach("evaluate")
         task, step = self._task, self._task.train.iterations

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from vfl_node.crypto.fixed_point import Bound, slot_bits
+from vfl_node.crypto.fixed_point import RangeBound, slot_bits
 from vfl_node.crypto.paillier.packing import join, slots
 from vfl_node.data.design import MOST
 from vfl_node.job import Logistic
@@ -81,8 +81,8 @@ class Scales:
         blind = train.flow == "coordinator"
         fraction = SCORE + WEIGHT if blind else RESIDUAL
         residual = fraction + (0 if train.loss == "exact" else SCORE_RANGE) + (2 if train.labels == "passive" else 0)
-        gradient = Bound(factor=MOST, total=(1 << residual) + (-1 if blind else ROWS))
-        loss = Bound(factor=1, total=(1 << (loss_fraction(train) + 2 * SCORE_RANGE)) - 1)
+        gradient = RangeBound(factor=MOST, total=(1 << residual) + (-1 if blind else ROWS))
+        loss = RangeBound(factor=1, total=(1 << (loss_fraction(train) + 2 * SCORE_RANGE)) - 1)
         fit = slots(train.key_bits, gradient.slot_bits(train.key_bits))
         if blind:
             loss.slot_bits(train.key_bits)

@@ -35,7 +35,7 @@ from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.training.logistic.blind import dithered
 from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
-from vfl_node.training.logistic.flow import Outcome, Seat
+from vfl_node.training.logistic.flow import IterationContext, Outcome
 from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction
 from vfl_node.training.logistic.side import Floats, in_range
 
@@ -47,7 +47,7 @@ TIMES_FOUR = 2
 class ActiveWithoutLabels:
     """The part of the party whose identifiers are hidden."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: IterationContext) -> None:
         self._seat = seat
 
     async def iterate(self, step: int) -> Outcome:
@@ -78,7 +78,7 @@ class ActiveWithoutLabels:
 class PassiveWithLabels:
     """The part of the party with labels."""
 
-    def __init__(self, seat: Seat) -> None:
+    def __init__(self, seat: IterationContext) -> None:
         self._seat = seat
 
     async def iterate(self, step: int) -> Outcome:

@@ -12,7 +12,7 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Logistic, Parties
 from vfl_node.progress import Progress
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.logistic.decryption import Journal
+from vfl_node.training.logistic.decryption import DecryptionLog
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Regression:
     evaluate: Evaluate
     attempt: int
     workers: Processes
-    journal: Journal
+    journal: DecryptionLog
     checkpoints: Checkpoints
     pins: Pins
     clock: Callable[[], float]

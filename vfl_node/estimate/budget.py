@@ -1,0 +1,71 @@
+"""How much memory a job takes of this node, whether its owner allows that, and what the jobs under way have reserved.
+
+A job comes from a peer, and with it the sizes of the networks, of a batch, how many steps there are. So before anything
+of it is begun, here and after every restart, what it takes is estimated and compared: with the owner's limits
+(``limits.max_model_parameters``, ``limits.max_steps``, ``limits.max_memory_mib``), and with what this machine or its control
+group has free beyond what other jobs have reserved and not yet taken. See docs/estimate.md.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from vfl_node.data.tables import Table
+from vfl_node.errors import StateError
+from vfl_node.estimate.memory import Need, Shape, check_limits, mebibytes, need
+from vfl_node.job import Job
+from vfl_node.machine import free_bytes, used_bytes
+from vfl_node.settings import Limits, Role
+
+
+class Budget:
+    """The memory that the jobs of one node have reserved. Thread safe.
+
+    Args:
+        limits: what this node's owner allows.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._idle_bytes = used_bytes()
+        self._reserved: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def reserve(self, job_id: str, job: Job, role: Role, table: Table | None, model: Job | None = None) -> None:
+        """Set the memory aside that the job takes, until :meth:`release`. ``model``: as for :func:`need`.
+
+        Raises:
+            PolicyError: it is larger than the owner allows (``E_POLICY``).
+            StateError: there is not as much (``E_MEMORY``).
+        """
+        with self._lock:
+            self._reserved.pop(job_id, None)
+            self._reserved[job_id] = self.fit(job, role, Shape.of(table), model)
+
+    def fit(self, job: Job, role: Role, table: Shape, model: Job | None = None) -> int:
+        """How many bytes the job needs, if they are free. Args and Raises as :meth:`reserve`."""
+        check_limits(job, role, self._limits, table)
+        needed = need(job, role, table, model)
+        others = sum(self._reserved.values())
+        pending = max(0, others - max(0, used_bytes() - self._idle_bytes))  # reserved, and not taken yet
+        free = free_bytes() - pending
+        if self._limits.max_memory_mib is not None:
+            free = min(free, (self._limits.max_memory_mib << 20) - others)
+        if needed.bytes > free:
+            raise _too_little(needed, max(0, free), others)
+        return needed.bytes
+
+    def release(self, job_id: str) -> None:
+        """The job takes none any more. Idempotent."""
+        with self._lock:
+            self._reserved.pop(job_id, None)
+
+
+def _too_little(needed: Need, free: float, others: int) -> StateError:
+    besides = f", beside {mebibytes(others)} that other jobs have reserved" if others else ""
+    return StateError(
+        f"this job needs about {mebibytes(needed.bytes)} of memory ({needed}); {mebibytes(free)} are free{besides}",
+        code="E_MEMORY",
+        hint="free memory, let other jobs end, or raise limits.max_memory_mib; then go on: vfl-node resume JOB",
+        for_peer="it has too little memory free for this job",
+    )

@@ -1,0 +1,482 @@
+"""What one party keeps of a job for people and programs: ``report.json`` and ``report.html``.
+
+The models below *are* the format: keys are stable, unknown ones are refused, and no value
+is NaN or infinite. docs/report.md explains each key, docs/report.schema.json is the JSON
+Schema (``python -m vfl_node.report.envelope`` prints it).
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
+
+import vfl_node
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration import Frozen
+from vfl_node.files import private_folder, write_whole
+from vfl_node.job import FeatureStrategy, Flow, Job, LabelStrategy, Name, Parties, Train
+from vfl_node.ledger import Disclosure
+from vfl_node.report import page
+from vfl_node.settings import Role, role_in
+from vfl_node.training.split.serving import Predicted, Served
+from vfl_node.training.split.serving import learnt as learnt_by_predictions
+from vfl_node.training.task import TrainingResult
+from vfl_node.transport.channel import Traffic
+
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Attacks = Annotated[
+    dict[str, Share | None],
+    Field(
+        description="attack → AUC with which this party's own audit tells its synthetic rows from real ones: 0.5 is chance, "
+        "both 0 and 1 tell all; null where not defined, empty where no row of this party is synthetic"
+    ),
+]
+UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
+
+LIBRARIES = ("cryptography", "gmpy2", "grpcio", "numpy", "protobuf", "pydantic", "pynacl", "safetensors", "torch")
+
+
+class Section(Frozen):
+    """Base of every part of a report."""
+
+    model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)
+
+
+class JobRun(Section):
+    """Which job this was."""
+
+    id: str = Field(description="of this run; the job's name and a random part")
+    name: Name
+    manifest_digest: str = Field(description="SHA-256 of spec in canonical JSON, hexadecimal")
+    spec: dict[str, JsonValue] = Field(description="the job as all parties agreed on it, defaults included")
+
+
+class AlignmentSizes(Section):
+    """What the alignment found, in numbers of records."""
+
+    protocol: Literal["psu", "psi", "apsi"]
+    group: str
+    records: Count = Field(description="in this party's table")
+    ours: Count = Field(description="this party's records that took part; align.at_most may let fewer than all")
+    theirs: Count = Field(description="the peer's records, as announced")
+    padded: bool = Field(description="whether announced numbers are rounded up, so that they are the most there can be")
+    rows: Count = Field(description="length of the shared order, rows that stand for no record included")
+    union: Count | None = Field(description="null where it is hidden, by the protocol, padding or dummies")
+    intersection: Count | None = Field(description="null where it is hidden from this party")
+    seconds: float = Field(ge=0, description="wall time, waiting for the peer included")
+    bytes_sent: Count
+    bytes_received: Count
+
+
+class EpochFigures(Section):
+    """One epoch of the first repeat, or one iteration of a logistic regression."""
+
+    loss: float | None = Field(
+        description="mean over its rows, synthetic labels taken as true; null if not known to this party; of a logistic "
+        "regression over those of its rows that the active party owns"
+    )
+    auc: float | None = Field(
+        description="of the federated model on the training rows that the active party owns, as they were met during the "
+        "epoch; null if not asked for, not defined or not known to this party"
+    )
+    seconds: float = Field(ge=0)
+    bytes: Count = Field(description="sent and received")
+    attacks: Attacks = Field(description="on what this party sent in the epoch")
+    judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
+
+
+class HeldOut(Section):
+    """This party's own attacks on rows that are all embedded by the same weights."""
+
+    attacks: Attacks
+    judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
+
+
+class Strategies(Section):
+    """What stood in where a row was not real at both parties."""
+
+    labels: LabelStrategy | None = Field(description="for a label that the active party lacks; null where it lacks none")
+    features: FeatureStrategy | None = Field(description="for columns that a party lacks; null where none are lacking")
+    calibration: Literal["none", "train", "test"] = Field(description="whether and when probabilities were corrected for it")
+
+
+class TrainingFigures(Section):
+    """How training went. What a split network does not have is null."""
+
+    algorithm: Literal["split", "logistic"]
+    epochs: tuple[EpochFigures, ...]
+    steps: Count = Field(description="batches trained on, all repeats together")
+    repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
+    device: str
+    strategies: Strategies | None = Field(default=None, description="split: what stood in for rows that are not real")
+    audit: Attacks = Field(
+        description="moving averages over the epochs of the last repeat, at its end; its twins are those of all repeats"
+    )
+    held_out: HeldOut | None = Field(
+        description="the attacks on the embeddings of the rows held out in the first repeat; null where this party sent none"
+    )
+    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    flow: Flow | None = Field(default=None, description="logistic: who decrypts, and what the active party sees of scores")
+    rows: Count | None = Field(default=None, description="logistic: shared rows trained on; null if not known to this party")
+    features: dict[Name, Count | None] | None = Field(
+        default=None, description="logistic: party → encoded columns; null for a party of which this one does not know it"
+    )
+    rounds: Count | None = Field(default=None, description="logistic: gradients computed under encryption")
+    decryptions: dict[Name, Count] | None = Field(
+        default=None, description="logistic: party → values decrypted for it, as far as this party knows"
+    )
+    decrypted_bits: dict[Name, Count] | None = Field(
+        default=None, description="logistic: party → bits it was told of these, whatever they were of"
+    )
+    dropped: tuple[str, ...] | None = Field(default=None, description="logistic: this party's own columns left out")
+    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
+
+    @model_validator(mode="after")
+    def _of_one_algorithm(self) -> TrainingFigures:
+        figures = (self.flow, self.features, self.rounds, self.decryptions, self.decrypted_bits, self.dropped)
+        if any((figure is None) == (self.algorithm == "logistic") for figure in figures):
+            raise ValueError(
+                "flow, features, rounds, decryptions, their bits and dropped are of a logistic regression, and all of them"
+            )
+        if (self.strategies is None) == (self.algorithm == "split"):
+            raise ValueError("strategies are of a split network")
+        return self
+
+
+class Interval(Section):
+    """A mean over repeats with its 95 % confidence interval."""
+
+    mean: float
+    sd: float = Field(ge=0)
+    low: float
+    high: float
+    repeats: int = Field(ge=2)
+
+
+class Metrics(Section):
+    """A model measured; a metric is null where it was not asked for or is not defined."""
+
+    auc: float | None = None
+    ace: float | None = None
+    nll: float | None = None
+    accuracy: float | None = None
+    rows: Count | None = Field(description="rows it was measured on (first repeat)")
+    population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
+    real_share: Share | None = Field(
+        description="share of the active party's shared rows with real passive features: intersection / those rows"
+    )
+    held_out: bool = Field(description="false if these rows were trained on (test_fraction: 0)")
+    intervals: dict[str, Interval] | None = Field(description="by metric, over repeats; null for a single repeat")
+    calibration: tuple[tuple[Share, Share, Count], ...] = Field(
+        description="(mean prediction, share of positives, rows) of groups of equal size, first repeat"
+    )
+
+
+class MatchedMetrics(Section):
+    """The federated model on the held-out rows that both parties own; null throughout where they are too few to count."""
+
+    auc: float | None = None
+    ace: float | None = None
+    nll: float | None = None
+    accuracy: float | None = None
+    rows: Count | None
+
+
+class Predictions(Section):
+    """Predictions by the model of an earlier job. Of a service they are counted over all attempts."""
+
+    model: str = Field(description="the job that trained it")
+    to: Name = Field(description="the party that asked, and got them")
+    rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
+    requests: Count | None = Field(description="known: answered to this party; null at the other one, and for new rows")
+    batches: Count | None = Field(description="known: batches exchanged; null for new rows")
+    told: Count | None = Field(
+        description="known: different rows of the model that this party has told the other about, in all services over it; "
+        "null for new rows"
+    )
+    audit: Attacks = Field(description="known: on all that this party has sent of the model; empty for new rows")
+    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    records: Count | None = Field(description="new: this party's records that were predicted; null at the other one")
+
+
+class LedgerEntry(Section):
+    """One thing that a party learnt, as :class:`vfl_node.ledger.Disclosure`."""
+
+    what: str = Field(description="a stable keyword")
+    count: Count | None = Field(description="how many, or how large; null where that is hidden from this report's party")
+    text: str = Field(description="in plain words")
+
+
+class PhaseTraffic(Section):
+    """Traffic of one phase, as serialised frames."""
+
+    bytes_sent: Count
+    bytes_received: Count
+    messages_sent: Count
+    messages_received: Count
+
+
+class Report(Section):
+    """``report.json``."""
+
+    format: Literal[4] = Field(default=4, description="changes when a key changes its meaning")
+    job: JobRun
+    manifest_digest: str = Field(description="as in job")
+    party: Name = Field(description="whose report this is")
+    role: Role
+    parties: Parties
+    started: UtcTime
+    finished: UtcTime
+    alignment: AlignmentSizes | None = Field(description="null at the coordinator, and for predictions of known records")
+    training: TrainingFigures | None = Field(description="null for a job that only aligns, or predicts")
+    metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
+    local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
+    matched_metrics: MatchedMetrics | None = Field(
+        description="over the held-out rows that both own, counted under encryption, first repeat; null where the job does not "
+        "ask, and at the passive party"
+    )
+    gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
+    predictions: Predictions | None = Field(description="null for a job that makes none")
+    phases: dict[str, PhaseTraffic]
+    learnt: dict[Name, tuple[LedgerEntry, ...]] = Field(description="party → what it learnt from the protocols")
+    versions: dict[str, str]
+
+    @model_validator(mode="after")
+    def _whole(self) -> Report:
+        if (self.alignment is None) != (self.role == "coordinator" or self._predicts_known):
+            raise ValueError("alignment is null at the coordinator and in predictions of known records, and nowhere else")
+        if set(self.learnt) != set(self.parties.all):
+            raise ValueError("learnt has one list for each party of the job")
+        return self
+
+    @property
+    def _predicts_known(self) -> bool:
+        """Whether no ids were aligned: the records are those of the training job."""
+        predict = self.job.spec.get("predict")
+        return isinstance(predict, dict) and predict["rows"] == "known"
+
+    def to_json(self) -> str:
+        """Indented JSON with sorted keys; finite numbers only."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def build(
+    *,
+    job: Job,
+    job_id: str,
+    party: str,
+    alignment: Alignment | None,
+    align_seconds: float | None,
+    records: int | None,
+    max_attack_auc: float | None,
+    traffic: Mapping[str, Traffic],
+    training: TrainingResult | None,
+    predictions: Served | Predicted | None = None,
+    started: str,
+    finished: str,
+    versions: Mapping[str, str],
+) -> Report:
+    """The report of ``party``, from what it has at the end of a job.
+
+    Args:
+        job: the job as agreed.
+        job_id: of this run.
+        party: this party's name.
+        alignment: as this party sees it; None at the coordinator.
+        align_seconds: wall time of the alignment; likewise.
+        records: of its table; likewise.
+        max_attack_auc: its owner's limit for the audit; None: none.
+        traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
+            coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
+        training: None for a job that only aligns, or predicts.
+        predictions: of a job that makes some.
+        started: ISO 8601 in UTC, ending in ``+00:00``.
+        finished: the same.
+        versions: of the software, see :func:`installed_versions`.
+
+    Raises:
+        pydantic.ValidationError: a value that the format does not allow, such as NaN.
+    """
+    digest, role = job.digest(), role_in(job.parties, party)
+    if role is None:
+        raise ValueError("the report of a party that the job does not name")
+    return Report(
+        job=JobRun(id=job_id, name=job.name, manifest_digest=digest, spec=job.model_dump(mode="json")),
+        manifest_digest=digest,
+        party=party,
+        role=role,
+        parties=job.parties,
+        started=started,
+        finished=finished,
+        alignment=_sizes(job, alignment, align_seconds, records, traffic),
+        training=_training(job, role, alignment, training, max_attack_auc) if training else None,
+        metrics=_metrics(job, training, local=False) if training else None,
+        local_metrics=_metrics(job, training, local=True) if training else None,
+        matched_metrics=_matched(training) if training else None,
+        gains=_intervals(job, training.gains) if training else None,
+        predictions=_predictions(job, role, predictions, max_attack_auc) if predictions else None,
+        phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
+        learnt=_learnt(job, party, alignment, training.learnt if training else _learnt_by(job, predictions)),
+        versions=dict(versions),
+    )
+
+
+def write(report: Report, folder: Path) -> None:
+    """Write ``report.html`` and ``report.json`` into ``folder``, each whole or not at all.
+
+    ``report.json`` comes last: where it is, the job has its report.
+    """
+    private_folder(folder)
+    write_whole(folder / "report.html", page.render(report.model_dump(mode="json")).encode())
+    write_whole(folder / "report.json", report.to_json().encode())
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of this package, Python, and the libraries whose version can change a result."""
+    return {
+        "vfl_node": vfl_node.__version__,
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in LIBRARIES},
+    }
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of ``report.json``."""
+    return Report.model_json_schema(mode="serialization")
+
+
+def _sizes(
+    job: Job, alignment: Alignment | None, seconds: float | None, records: int | None, traffic: Mapping[str, Traffic]
+) -> AlignmentSizes | None:
+    if alignment is None or seconds is None or records is None:
+        return None
+    return AlignmentSizes(
+        protocol=job.align.protocol,
+        group=alignment.group,
+        records=records,
+        ours=alignment.ours,
+        theirs=alignment.theirs,
+        padded=alignment.padded,
+        rows=len(alignment),
+        union=alignment.union,
+        intersection=alignment.intersection,
+        seconds=seconds,
+        bytes_sent=traffic["align"].bytes_sent,
+        bytes_received=traffic["align"].bytes_received,
+    )
+
+
+def _training(
+    job: Job, role: Role, alignment: Alignment | None, result: TrainingResult, max_attack_auc: float | None
+) -> TrainingFigures:
+    of = result.logistic
+    features = {name: of.features.get(name) for name in (job.parties.active, *job.parties.passive)} if of else None
+    return TrainingFigures(
+        algorithm="logistic" if of else "split",
+        epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in result.epochs),
+        steps=result.steps,
+        repeats=job.evaluate.repeats,
+        device=result.device,
+        strategies=None if of else _strategies(job, role, alignment),
+        audit=dict(result.audit),
+        held_out=HeldOut(**asdict(result.held_out)) if result.held_out else None,
+        max_attack_auc=max_attack_auc,
+        **(asdict(of) | {"features": features} if of else {}),
+    )
+
+
+def _strategies(job: Job, role: Role, alignment: Alignment | None) -> Strategies:
+    assert isinstance(job.train, Train)
+    missing = job.train.missing
+    ours, theirs = (
+        (alignment.missing, alignment.missing_at_peer) if alignment else (None, None)
+    )  # None: hidden, there may be some
+    unlabelled = ours if role == "active" else theirs
+    return Strategies(
+        labels=None if unlabelled == 0 else missing.labels,
+        features=None if ours == theirs == 0 else missing.features,
+        calibration=missing.calibration,
+    )
+
+
+def _matched(result: TrainingResult) -> MatchedMetrics | None:
+    return None if result.matched is None else MatchedMetrics(**result.matched, rows=result.matched_rows)
+
+
+def _metrics(job: Job, result: TrainingResult, *, local: bool) -> Metrics | None:
+    values, intervals, curve = (
+        (result.local_metrics, result.local_intervals, result.local_calibration_curve)
+        if local
+        else (result.metrics, result.intervals, result.calibration_curve)
+    )
+    if values is None:
+        return None
+    about = result.population or {}
+    return Metrics(
+        **values,
+        rows=about.get("rows"),
+        population=about.get("population"),
+        real_share=about.get("real_share"),
+        held_out=job.evaluate.test_fraction > 0,
+        intervals=_intervals(job, intervals),
+        calibration=tuple(curve),
+    )
+
+
+def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[str, Interval] | None:
+    found = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
+    return found or None
+
+
+def _predictions(job: Job, role: Role, made: Served | Predicted, max_attack_auc: float | None) -> Predictions:
+    assert job.predict is not None
+    asks = role == job.predict.to
+    requests = batches = told = records = None
+    if isinstance(made, Served):
+        requests, batches, told = made.requests if asks else None, made.batches, made.told
+    elif asks:
+        records = len(made.rows)
+    return Predictions(
+        model=job.predict.model,
+        to=_data_parties(job)[job.predict.to],
+        rows=job.predict.rows,
+        requests=requests,
+        batches=batches,
+        told=told,
+        audit=dict(made.attacks) if isinstance(made, Served) else {},
+        max_attack_auc=max_attack_auc,
+        records=records,
+    )
+
+
+def _learnt_by(job: Job, made: Served | Predicted | None) -> Mapping[str, tuple[Disclosure, ...]] | None:
+    return learnt_by_predictions(job.predict, **_data_parties(job), made=made) if job.predict and made else None
+
+
+def _data_parties(job: Job) -> dict[str, str]:
+    return {"active": job.parties.active, "passive": job.parties.passive[0]}
+
+
+def _learnt(
+    job: Job, party: str, alignment: Alignment | None, more: Mapping[str, tuple[Disclosure, ...]] | None
+) -> dict[str, tuple[LedgerEntry, ...]]:
+    """This party's entries as its protocols gave them; another's as far as this party can know them."""
+    others = [name for name in job.parties.all if name != party]
+    found: dict[str, tuple[Disclosure, ...]] = dict.fromkeys((party, *others), ())
+    if alignment:
+        found |= {party: alignment.learnt, others[0]: alignment.peer_learnt}
+    if more:
+        found = {name: entries + more[name] for name, entries in found.items()}
+    return {name: tuple(LedgerEntry(**asdict(entry)) for entry in entries) for name, entries in found.items()}
+
+
+if __name__ == "__main__":
+    print(json.dumps(json_schema(), indent=2, sort_keys=True))  # noqa: T201 - `make` writes it to docs/report.schema.json

@@ -1,0 +1,344 @@
+"""``report.html``: one report as a page that needs no other file, no network and no script."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from vfl_node.report import charts
+from vfl_node.report.charts import Bar, CalibrationChart, LineChart, Mark, Row
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+METRICS = {
+    "auc": ("AUC", "ranking; higher is better, 0.5 is chance", 1.0),
+    "accuracy": ("Accuracy", "at threshold 0.5; higher is better", 1.0),
+    "ace": ("ACE", "adaptive calibration error; lower is better", 1.0),
+    "nll": ("NLL", "negative log-likelihood; lower is better", float("inf")),
+}
+"""Metric → (title, how to read it, largest value that has a meaning), in the order of the page."""
+
+MANY_CLASSES = {
+    "auc": ("AUC", "mean over the classes, each against the rest; higher is better, 0.5 is chance", 1.0),
+    "accuracy": ("Accuracy", "the likeliest class is the right one; higher is better", 1.0),
+}
+"""The same, where labels have more than two classes."""
+
+PROTOCOLS = {
+    "psu": "private set union",
+    "psi": "private set intersection",
+    "apsi": "asymmetric private set intersection",
+}
+
+FLOWS = {
+    "two-party": "{active} has the key: it decrypts {passive}'s gradients, which {passive} masks, and sees {passive}'s scores.",
+    "coordinator": "{coordinator} has the key: it decrypts gradients, which each party masks. Scores of rows trained on travel "
+    "encrypted.",
+    "coordinator-clear": "{coordinator} has the key: it decrypts {passive}'s gradients, which {passive} masks. {active} sees "
+    "{passive}'s scores.",
+}
+"""Flow of a logistic regression → who sees what while it trains."""
+
+
+LABELS = {
+    "majority": "the more frequent class",
+    "minority": "the rarer class",
+    "random-pos": "a class drawn once for each row, as often as it is among the real labels",
+    "random-pred": "a class drawn anew in each step, as the model predicts",
+    "neighbors": "the class of the nearest rows of the batch",
+    "none": "nothing",
+}
+FEATURES = {
+    "sampling": "columns of a random row of the party's own",
+    "smoothed": "columns drawn from the cloud of the party's own rows around a random one",
+    "gaussian": "a random embedding, as long as the longest real one of the batch",
+    "random": "a random embedding with the mean and spread of real ones",
+    "naive": "values drawn for each column by itself",
+    "none": "nothing",
+}
+CALIBRATIONS = {
+    "none": "made-up labels and columns shift the probabilities",
+    "train": "in the loss, so that probabilities are as if all rows were real",
+    "test": "of the probabilities, after training",
+}
+"""Strategy of the job → what it does, in words."""
+
+ATTACKS = {
+    "collinear": ("collinear", "how nearly a row lies between two others of the batch", "fourth"),
+    "distance_ratio": ("distance ratio", "how near the nearest row is, for so dense a place", "fifth"),
+    "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
+    "near_duplicate": ("near duplicate", "how near the nearest row of the epoch is", "alone"),
+    "row_loss": ("row loss", "how large a row's gradient is", "second"),
+    "same_step_twin": ("same-step twin", "in how many batches an equal row stands", "first"),
+    "spectral": ("spectral", "how a row lies along the batch's main direction", "third"),
+}
+"""Attack → (name, what it goes by, class of the style sheet)."""
+
+
+def render(report: dict[str, Any]) -> str:
+    """The page of ``report``, the JSON form of a :class:`vfl_node.report.envelope.Report`."""
+    environment, style = _environment()
+    train, parties, alignment = report["job"]["spec"]["train"] or {}, report["parties"], report["alignment"]
+    names = [parties["active"], *parties["passive"], *filter(None, [parties["coordinator"]])]
+    others = [name for name in names if name != report["party"]]
+    flow, iteration = train.get("flow"), "iteration" if "flow" in train else "epoch"
+    about = METRICS | (MANY_CLASSES if train.get("classes", 2) > 2 else {})
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        others=others,
+        peer=others[0],
+        metric_names={name: about[name] for name in about if (report["metrics"] or {}).get(name) is not None},
+        seconds=(datetime.fromisoformat(report["finished"]) - datetime.fromisoformat(report["started"])).total_seconds(),
+        label_holder=train.get("labels", "active"),
+        iteration=iteration,
+        flow=flow and FLOWS[flow].format(**parties | {"passive": parties["passive"][0]}),
+        curves=_curves(report, iteration),
+        strategies=_strategies(report),
+        audit=_audit(report, iteration),
+        comparisons=_comparisons(report),
+        calibration=_calibration(report),
+        protocol=alignment and PROTOCOLS[alignment["protocol"]],
+        sizes=_sizes(report, others[0]) if alignment else [],
+        sets=_sets(report, others[0]) if alignment else None,
+        traffic=_traffic(report),
+        style=Markup(style),  # noqa: S704 - our own file
+        style_source=csp_source(style),
+        settings=_settings(report["job"]["spec"]),
+    )
+
+
+@cache
+def _environment() -> tuple[Environment, str]:
+    """Templates, made once, and the style sheet."""
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
+    )
+    environment.filters |= {
+        "attacks": attacks_told,
+        "bytes": human_bytes,
+        "count": human_count,
+        "duration": human_seconds,
+        "signed": signed,
+        "time": human_time,
+    }
+    return environment, environment.get_template("style.css.j2").render()
+
+
+def csp_source(text: str) -> str:
+    """How a content security policy names the inline style or script ``text``, and so allows no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def attack_name(attack: str) -> str:
+    """An attack's name for people."""
+    return ATTACKS[attack][0] if attack in ATTACKS else attack.replace("_", " ")
+
+
+def attacks_told(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
+    """The newest AUC of each attack, and of how many rows, in one line; empty where there is none."""
+    told = [
+        f"{attack_name(name)} {auc:.2f}" + (f" ({judged[name]:,} rows)" if name in judged else "")
+        for name, auc in attacks.items()
+        if auc is not None
+    ]
+    return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(told)}" if told else ""
+
+
+def human_bytes(count: float) -> str:
+    """A number of bytes for people, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def human_count(count: int | None) -> str:
+    """A number of things for people."""
+    return "hidden" if count is None else f"{count:,}"
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def human_time(moment: str) -> str:
+    """An ISO 8601 moment in UTC for people."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def signed(value: float) -> str:
+    """A difference to three places, with its sign."""
+    return f"{value:+.3f}".replace("-", "−")
+
+
+def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
+    """Loss and AUC by iteration, as far as this party knows them; the AUC's axis ends at 1 and shows a tenth at least."""
+    epochs = report["training"]["epochs"] if report["training"] else []
+    drawn = {}
+    for name, label, reach in (("loss", "mean loss", ()), ("auc", "AUC on training rows", (0.9, 1.0))):
+        points = [(float(number), epoch[name]) for number, epoch in enumerate(epochs, 1) if epoch[name] is not None]
+        if points:
+            drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label=iteration, y_label=label, reach=reach)
+    return drawn
+
+
+def _strategies(report: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What stood in where a row was not real: (what for, strategy, in words)."""
+    used = (report["training"] or {}).get("strategies") or {}
+    draws = report["job"]["spec"]["train"]["missing"]["draws"] if used else 1
+    several = f"; the mean of {draws} draws" if draws > 1 else ""
+    named = (("labels", "Missing labels", LABELS), ("features", "Missing columns", FEATURES))
+    found = [
+        (title, used[name], words[used[name]] + several * (name == "labels")) for name, title, words in named if used.get(name)
+    ]
+    return [*found, ("Calibration", used["calibration"], CALIBRATIONS[used["calibration"]])] if found else []
+
+
+def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
+    """This party's attacks on what it sent: a drawing, and for each its style, words, newest and mean AUC."""
+    epochs = report["training"]["epochs"] if report["training"] else []
+    names = [name for name in ATTACKS if any(name in epoch["attacks"] for epoch in epochs)]
+    points = {
+        name: [
+            (float(number), auc) for number, epoch in enumerate(epochs, 1) if (auc := epoch["attacks"].get(name)) is not None
+        ]
+        for name in names
+    }
+    curves = [LineChart(ATTACKS[name][0], points[name], ATTACKS[name][2]) for name in names if points[name]]
+    if not curves:
+        return None
+    held_out = report["training"].get("held_out")
+    means, most = report["training"]["audit"], report["training"]["max_attack_auc"]
+    strongest = max((name for name in names if means.get(name) is not None), key=lambda name: folded(means[name]), default=None)
+    guides = [(0.5, "chance")] + ([(most, "limit")] if most else [])
+    return {
+        "drawing": charts.curves_chart(
+            "audit", "AUC of attacks", curves, x_label=iteration, y_label="AUC", guides=guides, reach=(0.4, 0.6)
+        ),
+        "attacks": [
+            (*ATTACKS[name], epochs[-1]["attacks"].get(name), means.get(name), epochs[-1].get("judged", {}).get(name))
+            for name in names
+        ],
+        "held_out": held_out and attacks_told(held_out["attacks"], held_out["judged"]).partition(": ")[2],
+        "strongest": strongest and (attack_name(strongest), round(100 * folded(means[strongest]))),
+        "limit": most,
+    }
+
+
+def folded(auc: float) -> float:
+    """An AUC read the way round in which it tells more: .3 is as good as .7."""
+    return max(auc, 1 - auc)
+
+
+def _comparisons(report: dict[str, Any]) -> dict[str, Markup]:
+    """Metric → federated and local value on one axis, where there is something to compare."""
+    drawn = {}
+    for name, (title, _, most) in METRICS.items():
+        marks = [
+            _mark(label, of, name, style)
+            for label, of, style in (("federated", report["metrics"], "joint"), ("alone", report["local_metrics"], "alone"))
+            if of and of[name] is not None
+        ]
+        if len(marks) > 1 or any(mark.low < mark.high for mark in marks):
+            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most)
+    return drawn
+
+
+def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
+    value, interval = of[name], (of["intervals"] or {}).get(name)
+    return Mark(label, value, interval["low"] if interval else value, interval["high"] if interval else value, style)
+
+
+def _calibration(report: dict[str, Any]) -> Markup | None:
+    curves = [
+        CalibrationChart(label, of["calibration"], style)
+        for label, of, style in (
+            ("federated", report["metrics"], "joint"),
+            (f"{report['parties']['active']} alone", report["local_metrics"], "alone"),
+        )
+        if of and of["calibration"]
+    ]
+    return charts.calibration_chart("calibration", "Calibration", curves) if curves else None
+
+
+def _most(report: dict[str, Any]) -> str:
+    """What stands before the peer's number where that is the most it can be."""
+    return "at most " if report["alignment"]["padded"] else ""
+
+
+def _sizes(report: dict[str, Any], peer: str) -> list[tuple[str, str]]:
+    """Numbers of records and what they are of, the shared order's first."""
+    of = report["alignment"]
+    union = "records in the union" if of["union"] is not None else "rows in the shared order"
+    rows = {"psu": union, "psi": "records in common", "apsi": "rows in the obfuscated set"}[of["protocol"]]
+    common = [] if of["protocol"] == "psi" else [(human_count(of["intersection"]), "in common")]
+    theirs = human_count(of["theirs"]), f"of {peer}{', at most' if _most(report) else ''}"
+    return [(human_count(of["rows"]), rows), *common, (human_count(of["ours"]), f"of {report['party']}"), theirs]
+
+
+def _sets(report: dict[str, Any], peer: str) -> Markup:
+    """Each set as a bar whose place shows the overlap; from zero where the overlap is hidden."""
+    of = report["alignment"]
+    ours, theirs, shared, common = of["ours"], of["theirs"], of["rows"], of["intersection"]
+    left = 0 if common is None else ours - common
+    rows = [
+        Row(report["party"], human_count(ours), (Bar(0, ours, "first"),)),
+        Row(peer, f"{_most(report)}{human_count(theirs)}", (Bar(left, left + theirs, "second"),)),
+    ]
+    if of["protocol"] == "apsi":
+        rows.append(Row("shared order (obfuscated set)", human_count(shared), (Bar(left, left + shared, "joint"),)))
+    elif common is None:
+        rows.append(Row("shared order", human_count(shared), (Bar(0, shared, "joint"),)))
+        rows.append(Row("both together (union)", "hidden", ()))
+    else:
+        union, most = ours + theirs - common, _most(report)
+        rows.append(Row("both together (union)", f"{most}{human_count(union)}", (Bar(0, union, "joint"),)))
+    bars = () if common is None else (Bar(left, ours, "joint"),)
+    rows.append(Row("in common (intersection)", human_count(common), bars))
+    guides = [left, ours] if common else []
+    return charts.bar_chart("sets", "Records of each party, and what they share", rows, guides=guides)
+
+
+def _traffic(report: dict[str, Any]) -> Markup:
+    rows = [
+        Row(
+            phase,
+            f"{human_bytes(of['bytes_sent'])} · {human_bytes(of['bytes_received'])}",
+            (Bar(0, of["bytes_sent"], "first"), Bar(0, of["bytes_received"], "second")),
+        )
+        for phase, of in report["phases"].items()
+    ]
+    return charts.bar_chart("traffic", "Bytes sent and received in each phase", rows)
+
+
+def _settings(spec: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """Section of the job → its settings as (name, YAML value)."""
+    sections = [
+        "align",
+        *(("train", "evaluate") if spec["train"] else ()),
+        *(name for name in ("serve", "predict") if spec[name]),
+    ]
+    leaves = {section: _leaves(section, spec[section]) for section in sections}
+    return {section: [(name.removeprefix(f"{section}."), text) for name, text in of] for section, of in leaves.items()}
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _leaves(f"{name}.{key}", inner)
+    else:
+        yield name, value if isinstance(value, str) else json.dumps(value).replace('"', "")

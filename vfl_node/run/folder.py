@@ -1,0 +1,354 @@
+"""The folder of one job: its secrets, what it has agreed and computed so far, and what it leaves its owner.
+
+A job's secrets (the seed from which every key, shuffle and initial weight of this party derives) live here until the job
+ends, so that a restarted node repeats itself byte for byte; then they are destroyed. Where a job says ``serve``, what
+predictions need (alignment and ``serving``, secret too) stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import shutil
+import threading
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Annotated
+
+import torch
+from pydantic import StringConstraints
+
+from vfl_node import failpoints
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.configuration import Frozen
+from vfl_node.errors import StateError
+from vfl_node.files import private_folder, read_checked, remove, write_checked, write_whole
+from vfl_node.ledger import Disclosure
+from vfl_node.models import storage
+from vfl_node.transport.channel import Traffic
+
+ARTEFACTS = ("model.safetensors", "report.html", "report.json")
+"""What a job leaves for its owner; the report comes last, and says that all is there."""
+
+SUMS = "SHA256SUMS"
+"""Beside a job's artefacts: what they were when they were written."""
+
+_ANEW = "submit the job again as a new one"
+_DAMAGED = "what it stored is damaged"
+
+_EARLIER_SERVING = "serving.json"
+"""What a model was kept under before there were checksums; it stays, for the version that can read it."""
+
+
+class Serving(Frozen):
+    """What a party keeps of a training to predict with, beside the model and the alignment.
+
+    Attributes:
+        input: digest of the records that took part, hexadecimal.
+        encoder: JSON of the encoder that belongs to the model.
+        serving: JSON, as :attr:`vfl_node.training.task.TrainingResult.serving`; holds a secret.
+    """
+
+    input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    encoder: str
+    serving: str
+
+
+class JobFolder:
+    """Everything one job leaves on this node's disk (0700); several conversations of the job may use it at once."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._pinning = threading.Lock()
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    @property
+    def artefacts(self) -> Path:
+        """Report and models; what is left when the job has ended."""
+        return self.path / "artefacts"
+
+    @property
+    def lists(self) -> Path:
+        """Lists of an alignment under way."""
+        return self.path / "lists"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Training checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def extent(self) -> tuple[int, bool, str]:
+        """How much of the job is kept: bytes of lists, whether it is aligned, and its newest checkpoint."""
+        lists = sum(path.stat().st_size for path in self.lists.glob("*"))
+        return lists, self._alignment.exists(), max((path.name for path in self.checkpoints.glob("*.checkpoint")), default="")
+
+    @property
+    def kept(self) -> bool:
+        """Whether this party's report and model are written (their checksums come last)."""
+        return (self.artefacts / SUMS).exists()  # as :meth:`Store.has_report`
+
+    def seal(self) -> None:
+        """Write the checksums of all artefacts, as ``sha256sum`` does; from now on they are :attr:`kept`."""
+        files = sorted(path for path in self.artefacts.iterdir() if path.name != SUMS)
+        lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
+        write_whole(self.artefacts / SUMS, "".join(lines).encode())
+
+    def artefact(self, name: str) -> Path:
+        """An artefact that is as it was written.
+
+        Raises:
+            StateError: it is not (``E_STATE_CORRUPT``), or it is gone (``E_STATE_LOST``).
+        """
+        path, hint = self.artefacts / name, "restore it from a backup, or train again"
+        try:
+            line = f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}".encode()
+            if line in (self.artefacts / SUMS).read_bytes().splitlines():
+                return path
+        except FileNotFoundError as error:
+            raise StateError(f"{error.filename} is gone", code="E_STATE_LOST", hint=hint, for_peer=_DAMAGED) from None
+        raise StateError(f"{path} is not what {SUMS} says", code="E_STATE_CORRUPT", hint=hint, for_peer=_DAMAGED)
+
+    @property
+    def whole(self) -> bool:
+        """Whether all artefacts are :attr:`kept` and as they were written."""
+        if not self.kept:
+            return False
+        try:
+            for path in self.artefacts.iterdir():
+                if path.name != SUMS:
+                    self.artefact(path.name)
+        except StateError:
+            return False
+        return True
+
+    @property
+    def request(self) -> bytes | None:
+        """The file of records that a job predicts, at the party that asks; None where there is none.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``).
+        """
+        with suppress(FileNotFoundError):
+            return read_checked(self._request, hint="ask again")
+        return None
+
+    def keep_request(self, request: bytes) -> None:
+        """Keep the file of records that a job predicts."""
+        write_checked(self._request, request)
+
+    @property
+    def serving(self) -> Serving | None:
+        """What predictions need beside model and alignment, as :meth:`serve` kept it; None where nothing is kept.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``), or an earlier version kept it (``E_STATE_VERSION``).
+        """
+        with suppress(FileNotFoundError):
+            return Serving.model_validate_json(read_checked(self._serving, hint="restore it from a backup, or train again"))
+        if (self.path / _EARLIER_SERVING).exists():
+            raise StateError(
+                f"the model of job {self.path.name} was kept by an earlier vfl-node, without a checksum",
+                code="E_STATE_VERSION",
+                hint="predict with that version, or train again",
+                for_peer="its model was kept by an earlier version",
+            )
+        return None
+
+    @staticmethod
+    def serves(path: Path) -> bool:
+        """Whether the folder at ``path`` keeps a model for predictions."""
+        return (path / "serving").exists() or (path / _EARLIER_SERVING).exists()
+
+    def serve(self, serving: Serving) -> None:
+        """Keep ``serving``, and from now on, whatever else is destroyed, the alignment."""
+        write_checked(self._serving, serving.model_dump_json().encode())
+
+    def serve_no_more(self) -> None:
+        """Forget what :meth:`serve` kept."""
+        remove(self._serving)
+        remove(self.path / _EARLIER_SERVING)
+
+    @property
+    def shown(self) -> Path:
+        """Which rows of the model the peer was told about (:class:`vfl_node.run.shown.FileShown`)."""
+        return self.path / "shown"
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the owner wants the end of the job, which has not ended yet."""
+        return self._cancelled.exists()
+
+    def cancel(self) -> None:
+        """Keep that the owner wants its end."""
+        write_whole(self._cancelled, b"")
+
+    def seed(self, *, first: bool = True) -> bytes:
+        """The job's secret seed at this party; drawn once from the operating system.
+
+        Args:
+            first: whether this is the first attempt; a later one must find the seed.
+
+        Raises:
+            StateError: the seed is gone (``E_STATE_LOST``) or damaged (``E_STATE_CORRUPT``).
+        """
+        path = self.path / "seed"
+        if not path.exists():
+            if not first:
+                raise self._lost()
+            write_checked(self._pins, b"{}")  # before the seed: where that is, they must be
+            write_checked(path, secrets.token_bytes(32))
+        if path.stat().st_size == 32:
+            raise StateError(
+                f"{path} was written by an earlier vfl-node, whose draws were others", code="E_STATE_VERSION", hint=_ANEW
+            )
+        return read_checked(path, hint=_ANEW)
+
+    def check(self, name: str, digest: bytes) -> None:
+        """As :meth:`vfl_node.alignment.alignment.Pins.check`, kept on disk."""
+        self._pin(
+            name, digest, code="E_REPLAY", text="{name} differs from an earlier attempt of this job", hint="submit a new job"
+        )
+
+    def check_input(self, owner: str, digest: bytes) -> None:
+        """Refuse another input than the one the job began with.
+
+        Running alignment again on a changed set would be a differencing attack.
+        """
+        self._pin(
+            f"input of {owner}",
+            digest,
+            code="E_INPUT_CHANGED",
+            text="the {name} has changed since the job began (digest {before}…, now {after}…)",
+            hint="put the original file back to resume, or submit a new job",
+        )
+
+    def check_device(self, name: str) -> None:
+        """Refuse another device than the one the job began to train on: it would end with other bits, or not at all."""
+        self._pin(
+            "device",
+            hashlib.sha256(name.encode()).digest(),
+            code="E_DEVICE",
+            text=f"this node computes on {name}, and the job began on another device",
+            hint="set device to what it was, start the node, then go on: vfl-node resume JOB",
+        )
+
+    def _pin(self, name: str, digest: bytes, *, code: str, text: str, hint: str) -> None:
+        with self._pinning:
+            pins = self._read_pins()
+            if name not in pins:
+                pins |= {name: digest.hex()}
+                write_checked(self._pins, json.dumps(pins).encode())
+        if pins[name] != digest.hex():
+            before, after = pins[name][:12], digest.hex()[:12]
+            raise StateError(
+                text.format(name=name, before=before, after=after),
+                code=code,
+                hint=hint,
+                for_peer="its part of the job has changed since it began",
+            )
+
+    @property
+    def _serving(self) -> Path:
+        return self.path / "serving"
+
+    @property
+    def _request(self) -> Path:
+        return self.path / "request"
+
+    @property
+    def _cancelled(self) -> Path:
+        return self.path / "cancelled"
+
+    @property
+    def _alignment(self) -> Path:
+        return self.path / "alignment"
+
+    @property
+    def _pins(self) -> Path:
+        return self.path / "pins"
+
+    def _read_pins(self) -> dict[str, str]:
+        """What must stay as it is; nothing before the job has a seed."""
+        try:
+            pins: dict[str, str] = json.loads(read_checked(self._pins, hint=_ANEW))
+        except FileNotFoundError:
+            if (self.path / "seed").exists():
+                raise self._lost() from None
+            return {}
+        return pins
+
+    def _lost(self) -> StateError:
+        return StateError(
+            f"what job {self.path.name} stored is gone from {self.path}",
+            code="E_STATE_LOST",
+            hint="put the state folder back, or submit a new job",
+            for_peer="it has lost what it stored of the job",
+        )
+
+    def save_alignment(self, alignment: Alignment, seconds: float, traffic: Traffic) -> None:
+        """Keep a finished alignment and what it cost, so that a restart does not repeat it."""
+        rows = torch.from_numpy(alignment.rows)
+        head = asdict(replace(alignment, rows=alignment.rows[:0]))  # a copy of all of them would be as large
+        del head["rows"]
+        about = {"alignment": json.dumps(head), "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
+        storage.keep(self._alignment, {"rows": rows}, about)
+
+    def load_alignment(self) -> tuple[Alignment, float, Traffic] | None:
+        """The finished alignment, its wall time and traffic; None before.
+
+        Raises:
+            StateError: another version wrote it (``E_STATE_VERSION``), or it is damaged (``E_STATE_CORRUPT``).
+        """
+        path = self._alignment
+        if not path.exists():
+            return None
+        tensors, about = storage.recall(path, hint=_ANEW)
+        try:
+            head = json.loads(about["alignment"])
+            for name in ("learnt", "peer_learnt"):
+                head[name] = tuple(Disclosure(**item) for item in head[name])
+            alignment = Alignment(rows=tensors["rows"].numpy(), **head)
+        except (KeyError, TypeError, ValueError):
+            raise StateError(f"{path} was written by another version", code="E_STATE_VERSION", hint=_ANEW) from None
+        return alignment, float(about["seconds"]), Traffic(**json.loads(about["traffic"]))
+
+    def remove_lists(self) -> None:
+        """Remove the lists of an alignment that both parties have kept."""
+        shutil.rmtree(self.lists, ignore_errors=True)
+
+    def remove_bulk(self) -> None:
+        """Remove what is large and could be made again."""
+        self.remove_lists()
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
+    def destroy_secrets(self) -> None:
+        """Remove everything but the artefacts, and what predictions need: seed, pins, checkpoints, alignment as a rule."""
+        failpoints.reach("forget")
+        kept = {self.artefacts} | ({self._serving, self._alignment, self.shown} if self._serving.exists() else set())
+        if (self.path / _EARLIER_SERVING).exists():
+            kept |= {self.path / _EARLIER_SERVING, self.path / "alignment.safetensors"}
+        for entry in self.path.iterdir():
+            if entry in kept:
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink(missing_ok=True)
+
+
+def clear_artefacts(folders: list[Path]) -> None:
+    """Remove what an earlier run left in ``folders``, so that nothing of it stands beside a new report."""
+    for folder in folders:
+        for name in ARTEFACTS:
+            (folder / name).unlink(missing_ok=True)
+
+
+def copy_artefacts(source: Path, target: Path) -> None:
+    """Copy what a job left, each file whole (0600), the report last."""
+    private_folder(target)
+    for name in ARTEFACTS:
+        if (source / name).exists():
+            write_whole(target / name, (source / name).read_bytes())

@@ -1,0 +1,78 @@
+"""A party's table as a job reads it, and the part of it that takes part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from vfl_node.alignment import promises
+from vfl_node.alignment.alignment import Memory
+from vfl_node.data.csv_file import read_columns
+from vfl_node.data.sampling import at_most
+from vfl_node.data.tables import Table, check_enough, read_table
+from vfl_node.errors import DataError
+from vfl_node.job import Align, Job
+from vfl_node.run.requests import Records
+from vfl_node.settings import Data, Kind, Limits, Settings
+
+
+def data_of(settings: Settings) -> Data:
+    """Where this party's table lies. Raises DataError (``E_CONFIG``)."""
+    if settings.data is None:
+        raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
+    return settings.data
+
+
+def read_input(settings: Settings, job: Job) -> Table:
+    """This party's table as ``job`` aligns it or trains on it.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.tables.read_table`, or there is none (``E_CONFIG``).
+        PolicyError: it has too few records (``E_TOO_FEW``).
+    """
+    return read_table(
+        data_of(settings),
+        id_form=job.align.id_form,
+        needs_label=settings.role == job.label_holder,
+        party=settings.name,
+        classes=job.classes,
+        at_least=settings.limits.min_set_size,
+    )
+
+
+def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, party: str) -> Table:
+    """The records of ``table`` that ``align`` lets take part: the same ones in every job with this partner.
+
+    Raises:
+        PolicyError: an earlier job had a part of another size (``E_PROMISE``), or it is too small (``E_TOO_FEW``).
+        DataError: as :func:`vfl_node.data.sampling.at_most`.
+
+    Leaks: how many records an earlier job had, if the peer searches for the number that is not refused; it was told then.
+    """
+    most = len(table) if align.at_most is None else min(align.at_most, len(table))
+    check_enough(most, limits.min_set_size, party)
+    promises.hold_part(memory, table.identity, most)
+    return at_most(table, most, memory.secret.derive("down-sampling").bytes(32))
+
+
+def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], path: Path, *, all_columns: bool) -> Records:
+    """Read a file of records with the columns that a model reads; other columns are left out.
+
+    Args:
+        settings: of this party; they name the id columns.
+        trained: the job that trained the model.
+        kinds: column → kind, of those that the model reads.
+        path: the file.
+        all_columns: whether every one of them must be there.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.tables.read_table`; a column is missing (``E_COLUMN``).
+    """
+    data = data_of(settings)
+    ids = (data.id,) if isinstance(data.id, str) else data.id
+    text = read_columns(path, party=settings.name)
+    found: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
+    columns = {**found, **kinds} if all_columns else found
+    as_read = Data(path=path, id=data.id, columns=columns)
+    table = read_table(as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
+    return Records(table, text, ids)

@@ -1,0 +1,107 @@
+"""The first exchange of a conversation: same version, same job, same inputs as before."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass
+from typing import Protocol
+
+import vfl_node
+from vfl_node import failpoints
+from vfl_node.errors import PeerError, ProtocolError, peer_text
+from vfl_node.job import Job, differing_fields
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import session_pb2
+
+PROTOCOL_VERSION = 5
+"""Raised whenever two releases can no longer talk to each other."""
+
+
+class InputCommitments(Protocol):
+    """Where commitments to the parties' inputs are kept between attempts."""
+
+    def check_input(self, owner: str, digest: bytes) -> None:
+        """Store the first digest of ``owner``; refuse another. Raises StateError (``E_INPUT_CHANGED``)."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What both parties found in common."""
+
+    attempt: int
+    checkpoint: str | None
+
+
+async def preflight(
+    channel: Channel,
+    job: Job,
+    *,
+    own: str,
+    attempt: int,
+    checkpoints: list[str],
+    input_digest: bytes,
+    salt: bytes,
+    inputs: InputCommitments,
+) -> Agreement:
+    """Compare version, job fields and inputs with the peer; agree on attempt and checkpoint.
+
+    Args:
+        channel: a new conversation.
+        job: the job as this party holds it.
+        own: this party's name.
+        attempt: how often this party has begun this job.
+        checkpoints: names this party can resume from, oldest first.
+        input_digest: digest of this party's table (stays here).
+        salt: secret of this job; what the peer gets is an HMAC under it.
+        inputs: where commitments are kept.
+
+    Raises:
+        PeerError: another protocol version (``E_VERSION``) or another job (``E_MANIFEST``,
+            naming the fields).
+        StateError: an input has changed since the job began.
+
+    Leaks: that this party's input is (or is not) the one of an earlier attempt; nothing else.
+    """
+    inputs.check_input(own, input_digest)
+    ours = job.field_digests()
+    async with channel.phase("preflight"):
+        failpoints.reach("preflight")
+        await channel.send(
+            session_pb2.Preflight(
+                party=own,
+                protocol_version=PROTOCOL_VERSION,
+                software_version=vfl_node.__version__,
+                fields=[session_pb2.FieldDigest(field=name, sha256=digest) for name, digest in ours.items()],
+                attempt=attempt,
+                checkpoints=checkpoints,
+                input_digest=hmac.digest(salt, input_digest, hashlib.sha256),
+            )
+        )
+        theirs = await channel.receive(session_pb2.Preflight)
+        if theirs.protocol_version != PROTOCOL_VERSION:
+            raise PeerError(
+                f"{channel.peer} speaks protocol version {theirs.protocol_version} "
+                f"(vfl-node {peer_text(theirs.software_version, 20)}), "
+                f"this node {PROTOCOL_VERSION} (vfl-node {vfl_node.__version__})",
+                code="E_VERSION",
+                hint="install the same version on both nodes",
+                for_peer=f"it speaks protocol version {PROTOCOL_VERSION}, not {theirs.protocol_version}",
+            )
+        if theirs.party != channel.peer:
+            raise ProtocolError(f"{channel.peer} presents itself as another party", code="E_IDENTITY")
+        differing = differing_fields(ours, {field.field: field.sha256 for field in theirs.fields})
+        if differing:
+            named = ", ".join(peer_text(name, 60) for name in differing[:8])
+            raise PeerError(
+                f"{channel.peer} holds another job {job.name!r}: {named} differ{'s' if len(differing) == 1 else ''}",
+                code="E_MANIFEST",
+                hint="agree on one job file and submit it again",
+                for_peer=f"its job differs in {named}",
+            )
+        inputs.check_input(channel.peer, theirs.input_digest)
+    common = [name for name in checkpoints if name in set(theirs.checkpoints)]
+    agreed = max(attempt, theirs.attempt)
+    channel.attempt = agreed
+    failpoints.reach("agreed")
+    return Agreement(agreed, common[-1] if common else None)

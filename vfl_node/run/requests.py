@@ -1,0 +1,147 @@
+"""What a node's owner asks a model, and what comes back: files of records, one after the other."""
+
+from __future__ import annotations
+
+import csv
+import io
+import threading
+from collections import deque
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.data.csv_file import TextColumns
+from vfl_node.data.tables import Table
+from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.training.split.serving import Predicted
+
+MOST_WAITING = 64
+"""Requests that may wait for their turn."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """A file of records to predict.
+
+    Attributes:
+        table: its ids and the model's columns.
+        text: the file as it was written.
+        ids: its id columns.
+    """
+
+    table: Table
+    text: TextColumns
+    ids: tuple[str, ...]
+
+    def predicted(self, made: Predicted) -> bytes:
+        """As :meth:`csv`; records that are not shared have no prediction."""
+        everything = np.full((len(self.table), *made.probabilities.shape[1:]), np.nan)
+        everything[made.rows] = made.probabilities
+        return self.csv(everything)
+
+    def csv(self, probabilities: NDArray[np.float64]) -> bytes:
+        """The answer as CSV: ids as they were written, and for each record its probability, or one a class.
+
+        Args:
+            probabilities: float64[n] or [n, K]; NaN where there is none, which becomes an empty cell.
+        """
+        columns = probabilities.reshape(len(self.table), -1)
+        classes = columns.shape[1]
+        names = ["probability"] if classes == 1 else [f"probability_{k}" for k in range(classes)]
+        file = io.StringIO(newline="")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*self.ids, *names])
+        spelled = zip(*(chain.from_iterable(self.text.blocks(name)) for name in self.ids), strict=True)
+        for ids, row in zip(spelled, columns.tolist(), strict=True):
+            writer.writerow([*ids, *("" if value != value else repr(value) for value in row)])
+        return file.getvalue().encode()
+
+
+class PredictionRequest:
+    """One request of the owner (:class:`vfl_node.training.split.serving.Request`); asked and answered on different threads."""
+
+    def __init__(self, records: Records) -> None:
+        self.table = records.table
+        self.over = False
+        self._records = records
+        self._outcome: bytes | VflError = b""
+
+    def line(self, row: int) -> int:
+        """The line of the owner's file where ``row`` of the table stands."""
+        return self._records.text.line(row)
+
+    def answer(self, probabilities: NDArray[np.float64]) -> None:
+        """The predictions, float64[n] or [n, K]."""
+        self._end(self._records.csv(probabilities))
+
+    def fail(self, error: VflError) -> None:
+        """There are none, and why."""
+        self._end(error)
+
+    def ready(self) -> bytes | None:
+        """The predictions as CSV; None before they are there. Raises VflError where there are none."""
+        if not self.over:
+            return None
+        if isinstance(self._outcome, VflError):
+            raise self._outcome
+        return self._outcome
+
+    def withdraw(self) -> None:
+        """Nobody waits for it any more: it does not have its turn, if it has not begun."""
+        self._end(VflError("withdrawn"))
+
+    def _end(self, outcome: bytes | VflError) -> None:
+        if not self.over:
+            self._outcome, self.over = outcome, True
+
+
+class Requests:
+    """The owner's requests in turn, a :class:`~vfl_node.training.split.serving.RequestQueue`; safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[PredictionRequest] = deque()
+        self._end: VflError | None = None
+        self._closed = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the service ends when all are answered."""
+        return self._closed
+
+    def ask(self, records: Records) -> PredictionRequest:
+        """Add one.
+
+        Raises:
+            PolicyError: too many wait (``E_BUSY``).
+            VflError: why the service has ended, or ends.
+        """
+        with self._lock:
+            if self._end or self._closed:
+                raise self._end or UsageError("the predictions are being cancelled", code="E_JOB_ENDED", hint="ask again")
+            self._waiting = deque(asked for asked in self._waiting if not asked.over)
+            if len(self._waiting) >= MOST_WAITING:
+                raise PolicyError(f"{MOST_WAITING} requests wait already", code="E_BUSY", hint="ask again later")
+            self._waiting.append(PredictionRequest(records))
+            return self._waiting[-1]
+
+    def take(self) -> PredictionRequest | None:
+        """The first that is not answered; the same one again until it is."""
+        with self._lock:
+            while self._waiting and self._waiting[0].over:
+                self._waiting.popleft()
+            return self._waiting[0] if self._waiting else None
+
+    def close(self) -> None:
+        """No more are taken, and the service ends in order."""
+        with self._lock:
+            self._closed = True
+
+    def end(self, error: VflError) -> None:
+        """The service has ended: whoever waits is told why."""
+        with self._lock:
+            self._end = error
+            for asked in self._waiting:
+                asked.fail(error)

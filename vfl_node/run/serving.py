@@ -1,0 +1,100 @@
+"""What a run keeps for predictions, and what a party brings to a job of predictions."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.tables import Table
+from vfl_node.files import checked, read_checked, write_checked
+from vfl_node.job import Job
+from vfl_node.run.folder import JobFolder, Serving
+from vfl_node.run.requests import Records, Requests
+from vfl_node.run.shown import FileShown
+from vfl_node.training.split.serving import Served, ServedModel
+from vfl_node.training.task import TrainingResult
+
+PREDICTIONS = "predictions.csv"
+"""What a job that predicts new records leaves, beside its report."""
+
+_SERVED = TypeAdapter(Served)
+
+_TALLY_BYTES = 1024
+
+
+def keep(folder: JobFolder, training: TrainingResult, table: Table) -> None:
+    """Keep what predictions need beside the alignment and the model, which are on disk: until its owner removes it.
+
+    Args:
+        folder: of the training job.
+        training: its result, with ``serving``.
+        table: the records that took part, which must be the same when it predicts.
+    """
+    FileShown.begin(folder.shown, training.tested)
+    folder.serve(Serving(input=table.digest().hex(), encoder=training.encoder, serving=training.serving))
+
+
+@dataclass(frozen=True)
+class Model:
+    """One party's half of a trained model, and what was kept with it.
+
+    Attributes:
+        kept: for the protocol.
+        job: that trained it.
+        alignment: it was trained on.
+        input_digest: of this party's records that took part.
+        shown: where the rows are kept that its peer was told about.
+    """
+
+    kept: ServedModel
+    job: Job
+    alignment: Alignment
+    input_digest: bytes
+    shown: Path
+
+
+@dataclass(frozen=True)
+class Predicting:
+    """What a party brings to a job of predictions, beside its table.
+
+    Attributes:
+        model: its half.
+        requests: its owner's; None at the other party, and for new records.
+        records: new ones of its owner; None at the other party, and for known ones.
+    """
+
+    model: Model
+    requests: Requests | None
+    records: Records | None
+
+
+class FileTally:
+    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.split.serving.Tally`).
+
+    It outlives the process; a power failure may take back what was counted within its last seconds.
+    """
+
+    def __init__(self, folder: JobFolder) -> None:
+        self._path = folder.path / "served"
+
+    def read(self) -> Served | None:
+        """What was written last; None: nothing yet. Raises StateError (``E_STATE_CORRUPT``)."""
+        try:
+            return _SERVED.validate_json(read_checked(self._path, hint="cancel the service; the next request begins another"))
+        except FileNotFoundError:
+            return None
+
+    def write(self, served: Served) -> None:
+        """Keep ``served``; 20 µs but for the first time."""
+        text = _SERVED.dump_json(served).ljust(_TALLY_BYTES)
+        if not self._path.exists():
+            write_checked(self._path, text)
+        opened = os.open(self._path, os.O_WRONLY)
+        try:
+            os.pwrite(opened, checked(text), 0)  # always as long, so nothing of an earlier one is left
+        finally:
+            os.close(opened)

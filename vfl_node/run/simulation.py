@@ -1,0 +1,132 @@
+"""All parties in one process, over in-memory channels: the same code, for research and tests.
+
+Their steps alternate on one thread, so a run is deterministic given the parties' randomness; with
+the same randomness and thread count the models have the same bits as over gRPC (on a CPU).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from vfl_node.alignment.alignment import MemoryOfOneRun
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import PeerLost
+from vfl_node.job import Job
+from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
+from vfl_node.run.inputs import read_input
+from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.party import Part, conversations
+from vfl_node.settings import Data, Limits, Role, Settings, role_in
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.memory import memory_network, run_together
+
+
+def simulate(
+    job: Job,
+    files: Mapping[str, Path],
+    out: Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    threads: int = 1,
+    randomness: Mapping[str, Randomness] | None = None,
+    on_view: Callable[[dict[str, Any]], None] | None = None,
+    wrap: Callable[[str, Channel], Channel] | None = None,
+) -> dict[str, Path]:
+    """Run ``job`` with all its parties in this process.
+
+    Args:
+        job: the job.
+        files: party name → CSV file; a coordinator has none.
+        out: the active party's artefacts; the others' lie in ``out/<party>``.
+        columns: names of the id and label columns where they differ from the defaults.
+        threads: threads for tensors and group operations.
+        randomness: party name → its private randomness; the operating system's by default.
+        on_view: called with the active party's progress as it moves on.
+        wrap: replaces each of a party's channels, so that a test can listen in.
+
+    Returns:
+        Party name → folder of its artefacts.
+
+    Raises:
+        VflError: the first party's error, as its owner would see it.
+    """
+    torch.set_num_threads(threads)
+    columns = dict(columns or {})
+    folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
+    with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
+        parts = []
+        for name in job.parties.all:
+            role = cast(Role, role_in(job.parties, name))
+            label = columns.get("label") if role in (job.label_holder, "active") else None
+            data = Data(path=files[name], id=columns.get("id", "id"), label=label) if role != "coordinator" else None
+            settings = Settings(
+                name=name,
+                role=role,
+                data=data,
+                insecure_loopback=True,
+                threads=threads,
+                group_threads=threads,
+                device="cpu",
+                limits=Limits(min_set_size=1, allow_matched=True),  # one owner holds all tables
+            )
+            table = read_input(settings, job) if data else None
+            progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
+            folder = JobFolder(Path(scratch) / name)
+            own = (randomness or {}).get(name) or Randomness(folder.seed())
+            memory = MemoryOfOneRun(own.derive("memory of the peer")) if data else None
+            parts.append(Part.on_this_machine(settings, job, job.name, table, own, folder, progress, 1, memory))
+        clear_artefacts(list(folders.values()))
+        protocols: list[tuple[Coroutine[Any, Any, None], Collection[Channel]]] = []
+        for part, held in zip(parts, memory_network(*job.parties.all, job_id=job.name).values(), strict=True):
+            channels = {peer: wrap(part.name, channel) if wrap else channel for peer, channel in held.items()}
+            protocols += side_by_side(part, channels)
+        try:
+            results = run_together(*protocols)
+        finally:
+            for part in parts:
+                part.processes.close()
+        errors = [result for result in results if isinstance(result, BaseException)]
+        for error in sorted(errors, key=lambda error: isinstance(error, PeerLost)):  # the cause before its echo
+            raise error
+        for part in parts:
+            copy_artefacts(part.folder.artefacts, folders[part.name])
+    return folders
+
+
+def side_by_side(part: Part, channels: Mapping[str, Channel]) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
+    """What a party does, each with its channels, for ``run_together``; all end when one fails."""
+
+    async def ending_all(played: Coroutine[Any, Any, None]) -> None:
+        try:
+            await played
+        except BaseException:
+            for channel in channels.values():
+                channel.close()
+            raise
+
+    played = conversations(part, channels)
+    each = [list(channels.values())] if len(played) == 1 else [[channel] for channel in channels.values()]
+    return list(zip(map(ending_all, played), each, strict=True))
+
+
+class _Told(LiveProgress):
+    """A progress that hands its view on, at most every tenth of a second."""
+
+    def __init__(self, job: Job, on_view: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(job.name, Stop())
+        self._head = {"id": job.name, "name": job.name, "state": "running", "parties": list(job.parties.all)}
+        self._on_view = on_view
+        self._next = 0.0
+
+    def advance(self, steps: int) -> None:
+        """As in the base, and tell."""
+        super().advance(steps)
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + 0.1
+            self._on_view(self._head | self.snapshot())

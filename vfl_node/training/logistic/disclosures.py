@@ -1,0 +1,176 @@
+"""What each party learns from a logistic regression, with a job's numbers, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vfl_node.job import Evaluate, Logistic, Parties
+from vfl_node.ledger import Disclosure
+from vfl_node.training.logistic.scales import Scales
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How much was exchanged.
+
+    Attributes:
+        rows: shared rows of an iteration, dummies included; None at a coordinator, which does not know.
+        rounds: iterations.
+        features: party → columns of its side, where known.
+        held_out: shared rows of the evaluation; None at a coordinator.
+        told: sender → bits that were told of what it had decrypted, also again after restarts, where this party counted them.
+    """
+
+    rows: int | None
+    rounds: int
+    features: dict[str, int]
+    held_out: int | None
+    told: Mapping[str, int] = field(default_factory=dict)
+
+
+def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> dict[str, tuple[Disclosure, ...]]:
+    """Party → what it learnt, as far as a party with these ``numbers`` can know."""
+    active, passive = parties.active, parties.passive[0]
+    found = {
+        active: _active(active, passive, train, numbers),
+        passive: _passive(active, passive, train, evaluate, numbers),
+    }
+    if parties.coordinator:
+        found[parties.coordinator] = _coordinator(active, passive, train, numbers)
+    return found
+
+
+def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Disclosure, ...]:
+    told = [_rounds(numbers)]
+    if train.flow != "coordinator":
+        width = numbers.features.get(passive)
+        enough = f"{width} of them" if width else "as many of them as there are columns"
+        told.append(
+            Disclosure(
+                "scores",
+                _times(numbers),
+                f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
+                f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and "
+                "columns of 0 and 1 without any (see docs/privacy.md)",
+            )
+        )
+    elif train.labels == "active":
+        squares = " and their squares" if train.tolerance > 0 else ""
+        told.append(
+            Disclosure("encrypted scores", _times(numbers), f"from {passive} its scores{squares} under the coordinator's key")
+        )
+    if train.flow == "two-party":
+        told.append(_masked(passive, train, numbers))
+    if train.labels == "passive":
+        told.append(
+            Disclosure(
+                "residuals",
+                _times(numbers),
+                f"from {passive} the residuals of the shared rows under the coordinator's key",
+            )
+        )
+    else:
+        told.append(
+            Disclosure("held-out scores", numbers.held_out, f"from {passive} its score of each row measured on, once, in clear")
+        )
+    if train.flow == "coordinator":
+        what = "labels" if train.labels == "passive" else "scores"
+        told.append(
+            Disclosure(
+                "gradient",
+                _entries(active, train, numbers),
+                f"its own gradient in each iteration, in clear: sums over its records in which {passive}'s {what} stand",
+            )
+        )
+    if train.labels == "active" and (train.flow != "coordinator" or train.tolerance > 0):
+        told.append(Disclosure("loss", numbers.rounds, "the loss of each iteration, over its own records"))
+    if width := numbers.features.get(passive):
+        told.append(Disclosure("features", width, f"how many columns {passive} has"))
+    return tuple(told)
+
+
+def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> tuple[Disclosure, ...]:
+    told = [_rounds(numbers)]
+    if train.labels == "active":
+        key = "its key" if train.flow == "two-party" else "the coordinator's key"
+        told.append(
+            Disclosure("residuals", _times(numbers), f"from {active} a residual of each shared row under {key}, 0 for a dummy")
+        )
+    else:
+        squares = " and its square" if train.tolerance > 0 else ""
+        told.append(
+            Disclosure(
+                "encrypted weights",
+                _times(numbers),
+                f"from {active} whether each shared row counts, and its score{squares}, under the coordinator's key",
+            )
+        )
+    width = numbers.features.get(passive)
+    few = width is not None and numbers.rows is not None and numbers.rows < 20 * width
+    warned = "; there are fewer than 20 shared rows a column, and it tells more (see docs/privacy.md)" if few else ""
+    told.append(
+        Disclosure(
+            "gradient",
+            _entries(passive, train, numbers),
+            f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals. Which rows are dummies "
+            f"shows in it a little{warned}; how many are genuine, roughly",
+        )
+    )
+    if train.labels == "passive" and train.tolerance > 0:
+        told.append(Disclosure("loss", numbers.rounds, f"the loss of each iteration over {active}'s genuine rows"))
+    if train.labels == "passive" and (theirs := numbers.features.get(active)):
+        told.append(Disclosure("features", theirs, f"how many columns {active} has"))
+    if evaluate.share_with_passive:
+        told.append(
+            Disclosure("figures", numbers.rounds, f"from {active} the loss of each iteration and the metrics, as the job says")
+        )
+    return tuple(told)
+
+
+def _coordinator(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Disclosure, ...]:
+    told = [_rounds(numbers), _masked(passive, train, numbers)]
+    if train.flow == "coordinator":
+        told.append(_masked(active, train, numbers))
+        if train.tolerance > 0:
+            told.append(
+                Disclosure("masked loss", numbers.rounds, f"from {_labelled(active, passive, train)} the loss, masked: noise")
+            )
+    return tuple(told)
+
+
+def _labelled(active: str, passive: str, train: Logistic) -> str:
+    """The party with the labels."""
+    return active if train.labels == "active" else passive
+
+
+def _masked(sender: str, train: Logistic, numbers: Numbers) -> Disclosure:
+    how = (
+        "masked by noise 64 bits wider than they are"
+        if train.mask == "additive"
+        else "each times a secret factor: an entry that is 0 shows, and factoring a product leaves few values for another"
+    )
+    entries, bits = _entries(sender, train, numbers), Scales.of(train).told
+    every = numbers.told.get(sender, bits * (entries or 0))
+    told = f"{bits} bits an entry" + (f", {every} in all" if every else "")
+    return Disclosure(
+        "masked gradient",
+        entries,
+        f"from {sender} the entries of its gradients, {how}. It cannot tell them from other values that {sender} might have "
+        f"had decrypted instead, such as residuals; of those it would have told {sender} {told}",
+    )
+
+
+def _rounds(numbers: Numbers) -> Disclosure:
+    rows = "" if numbers.rows is None else f" over {numbers.rows} shared rows, dummies included"
+    return Disclosure("rounds", numbers.rounds, f"that training took {numbers.rounds} iterations{rows}")
+
+
+def _entries(party: str, train: Logistic, numbers: Numbers) -> int | None:
+    """Gradient entries of ``party`` in all iterations."""
+    width = numbers.features.get(party)
+    return None if width is None else width * train.outputs * numbers.rounds
+
+
+def _times(numbers: Numbers) -> int | None:
+    return None if numbers.rows is None else numbers.rows * numbers.rounds

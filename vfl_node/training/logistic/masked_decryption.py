@@ -1,0 +1,104 @@
+"""How a sum under encryption becomes known to the party that computed it, and to nobody else.
+
+::
+
+    ciphertexts → mask each value → pack → blind → decrypted and cut by the key's holder → remove the mask
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from vfl_node import failpoints
+from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
+from vfl_node.crypto.paillier import ciphertexts as homomorphic
+from vfl_node.crypto.paillier import packing
+from vfl_node.crypto.paillier.encryption import Encryptor
+from vfl_node.crypto.paillier.keys import Ciphertexts
+from vfl_node.crypto.processes import Processes
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job import Logistic
+from vfl_node.training.logistic.decryption import GRADIENT, LOSS, Decryptor, Tensor
+from vfl_node.training.logistic.masks import Mask, MaskKind
+from vfl_node.training.logistic.scales import Scales
+
+
+class MaskedDecryption:
+    """One party's masked tensors in one attempt.
+
+    Args:
+        decryptor: who decrypts; already met.
+        encryptor: of this party, under the holder's key.
+        train: the job's section.
+        scales: widths of the job's tensors.
+        randomness: this party's own for the job.
+        attempt: how often it has begun the job. Additive masks are drawn anew in every attempt. Factors are not: from two
+            products of one gradient entry with different factors their greatest common divisor would give it away, and an
+            iteration that is repeated after a restart has the same entries.
+        workers: who computes.
+    """
+
+    def __init__(
+        self,
+        decryptor: Decryptor,
+        encryptor: Encryptor,
+        train: Logistic,
+        scales: Scales,
+        randomness: Randomness,
+        attempt: int,
+        workers: Processes,
+    ) -> None:
+        self._decryptor, self._encryptor, self._train = decryptor, encryptor, train
+        self._scales, self._workers = scales, workers
+        self._randomness: dict[MaskKind, Randomness] = {
+            "additive": randomness.derive(f"attempt/{attempt}/masks"),
+            "multiplicative": randomness.derive("factors"),
+        }
+
+    async def plan(self, tensors: Sequence[Tensor], first_step: int, theirs: Sequence[Tensor] = ()) -> None:
+        """Announce ``tensors``, and what the other party's plan must be."""
+        await self._decryptor.plan(tensors, first_step, theirs)
+
+    async def gradient(self, step: int, sums: Sequence[Ciphertexts]) -> list[list[int]]:
+        """Gradient entries [d][K] from ``sums``: a column of d ciphertexts for each group of outputs."""
+        layout = [size for size, column in zip(self._scales.groups, sums, strict=True) for _ in range(len(column))]
+        units = np.concatenate(sums)
+        values = iter(await self._open(step, GRADIENT, units, layout, self._scales.gradient, self._train.mask))
+        columns = len(units) // len(sums)
+        entries: list[list[int]] = [[] for _ in range(columns)]
+        for unit, size in enumerate(layout):
+            entries[unit % columns] += [next(values) for _ in range(size)]
+        return entries
+
+    async def loss(self, step: int, sum_of_losses: Ciphertexts) -> float:
+        """The mean loss from its one ciphertext; its fractional bits are the caller's to divide by."""
+        return float((await self._open(step, LOSS, sum_of_losses, [1], self._scales.loss, "additive"))[0])
+
+    async def _open(
+        self, step: int, name: str, units: Ciphertexts, layout: Sequence[int], bound: int, kind: MaskKind
+    ) -> list[int]:
+        """The values of each unit, unit by unit; ``layout`` says how many each has."""
+        public, bits = self._decryptor.public, slot_bits(bound)
+        mask = Mask.draw(kind, sum(layout), bound, self._randomness[kind].derive(f"{step}/{name}"))
+        if mask.factors:
+            units = homomorphic.scale(public, units, mask.factors, MASK_BITS, self._workers)
+        offsets = iter(mask.offsets)
+        shifted = [packing.join(islice(offsets, size), bits) for size in layout]
+        packed = self._decryptor.pack(name, units)
+        packed = homomorphic.add_plain(public, packed, self._decryptor.packed_units(name, shifted), self._workers)
+        failpoints.reach("mask")
+        await self._decryptor.ask(step, name, self._encryptor.blind(packed, f"{step}/{name}"))
+        opened = await self._decryptor.opened(step, name)
+        failpoints.reach("unmask")
+        return mask.remove(opened)
+
+
+def shapes(tensors: Sequence[str], columns: int, scales: Scales) -> tuple[Tensor, ...]:
+    """What ``tensors`` of a side with ``columns`` columns look like when they are decrypted."""
+    groups = scales.groups
+    gradient = Tensor(GRADIENT, columns * len(groups), groups[0], scales.slot)
+    known = {GRADIENT: gradient, LOSS: Tensor(LOSS, 1, 1, slot_bits(scales.loss))}
+    return tuple(known[name] for name in tensors)

@@ -1,0 +1,97 @@
+"""What each party learns by split training, in words for the report; see docs/training.md and docs/privacy.md."""
+
+from __future__ import annotations
+
+from vfl_node.job import Evaluate, Train
+from vfl_node.ledger import Disclosure
+from vfl_node.training.split import matched
+
+COPIED = {
+    "sampling": "for some or most of them: a copied row has a twin",
+    "smoothed": "for some of them: a made-up row's columns do not fit the label",
+    "naive": "for most of them: a row of random values stands out",
+    "gaussian": "almost surely: an embedding drawn at random stands out",
+    "random": "almost surely: an embedding drawn at random stands out",
+}
+"""train.missing.features → how well the active party can tell such rows."""
+
+CONSTANT = ("majority", "minority")
+"""train.missing.labels that give every row the same label."""
+
+
+def active_learns(
+    peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate, training: int = 1
+) -> tuple[Disclosure, ...]:
+    """What the active party learns from the passive party ``peer`` by training.
+
+    Args:
+        peer: its name.
+        rows: shared rows trained on and held out in each repeat.
+        lacks: how many of the shared rows ``peer`` does not own; None if that is hidden.
+        train: the job's section.
+        evaluate: the job's section.
+        training: which training over these records it is, from 1.
+    """
+    trained, held_out = rows
+    embeddings = Disclosure(
+        "embeddings",
+        evaluate.repeats * (train.epochs * trained + held_out),
+        f"from {peer} an embedding of each shared row, anew in each of {train.epochs} epochs or for evaluation"
+        f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
+        f"from them in part (see docs/privacy.md)",
+    )
+    counts = matched.active_learns(peer, held_out) if evaluate.matched else ()
+    if lacks == 0:
+        return (embeddings, *counts)
+    return (
+        embeddings,
+        *counts,
+        Disclosure(
+            "membership",
+            lacks,
+            f"which of its own records {peer} lacks can be inferred from the embeddings, "
+            f"{COPIED[train.missing.features]} (see docs/privacy.md){_compared(training)}",
+        ),
+    )
+
+
+def passive_learns(
+    peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate, training: int = 1
+) -> tuple[Disclosure, ...]:
+    """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
+    labels = "of every row trained on" if lacks == 0 else "used for each, real or synthetic,"
+    gradients = Disclosure(
+        "gradients",
+        evaluate.repeats * train.epochs * rows[0],
+        f"from {peer} a gradient for each row of every batch: no defence is in use, so the label {labels} "
+        f"can be read from the gradients almost surely (see docs/privacy.md)",
+    )
+    figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
+    if evaluate.share_with_passive:
+        each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
+        told = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
+        figures = Disclosure("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {told}")
+    counts = matched.passive_learns(peer) if evaluate.matched else ()
+    if lacks == 0:
+        return (gradients, figures, *counts)
+    if train.missing.labels in CONSTANT:
+        told = (
+            f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
+            f"lacks can be inferred for some (see docs/privacy.md)"
+        )
+    elif train.missing.labels == "random-pos":
+        told = f"which records {peer} lacks can be inferred for some: their labels fit worse (see docs/privacy.md)"
+    elif train.missing.labels == "random-pred" and train.missing.draws > 1:
+        told = f"which records {peer} lacks can be inferred for most: their gradients are short (see docs/privacy.md)"
+    else:
+        told = f"which records {peer} lacks can be inferred over epochs, for most: their labels change (see docs/privacy.md)"
+    told += _compared(training, drawn=train.missing.labels not in CONSTANT)
+    return (gradients, Disclosure("membership", lacks, told), figures, *counts)
+
+
+def _compared(training: int, *, drawn: bool = True) -> str:
+    """What comes on top from the second training over the same records on; ``drawn``: what is seen of a row is drawn anew."""
+    if training == 1:
+        return ""
+    what = "what stands in was drawn anew, and comparing trainings tells which" if drawn else "comparing trainings tells more"
+    return f"; this is training {training} over these records: {what}"

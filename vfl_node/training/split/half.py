@@ -1,0 +1,99 @@
+"""One training step and one evaluation, as each party takes them.
+
+::
+
+    passive                                   active
+    H = bottom(X_p)           ── H [B, d] ──►  l = top(bottom(X_a), H)
+                                               L = mean loss(l, y)
+    back-propagates g         ◄── g [B, d] ──  g = ∂L/∂H
+    updates its bottom                         updates bottom and top
+
+A row that a party does not own takes the same way as any other: its columns or its embedding
+are made up, or its label is. Rows of H and g stand at their place in the batch and carry no
+identifier; rows of g are never averaged or reordered. Each party attacks what it sends, with
+what it alone knows as the truth (:mod:`vfl_node.privacy.audit`).
+
+Source: Song et al. 2021 (FLORIST), sections 3.3 and 4, Table 4.
+
+Leaks: H tells the active party about the passive party's columns, and g tells the passive
+party which label was used in each row; see docs/training.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Encoder
+from vfl_node.errors import ProtocolError
+from vfl_node.models import initialise
+from vfl_node.privacy.audit import Audit
+from vfl_node.training.evaluation import Evaluation, Figures
+from vfl_node.training.split.learner import Learner, ModelInput
+from vfl_node.training.split.missing import stand_in
+from vfl_node.training.task import Task
+from vfl_node.transport.channel import Channel
+
+Positions = NDArray[np.int64]
+
+
+class Half(Protocol):
+    """One party's half of the network during one repeat.
+
+    Attributes:
+        learner: the half that is trained jointly.
+        encoder: JSON of how the party's columns are encoded.
+        audit: its attacks on what it sends.
+    """
+
+    learner: Learner
+    encoder: str
+    audit: Audit
+
+    async def step(self, number: int, positions: Positions) -> None:
+        """Train on the batch at ``positions``."""
+
+    def figures(self) -> Figures:
+        """What the steps since the last call show, where the party knows it."""
+
+    async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation | None:
+        """Go through the held-out ``batches``, numbered from ``number``; results, where the party knows them."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint must hold of this half."""
+
+    def weights(self) -> dict[str, Tensor]:
+        """What the party keeps of it when it is trained, on the CPU."""
+
+    def scoring(self) -> dict[str, Any]:
+        """What turns its output into a prediction, beside weights and encoder; JSON values."""
+
+
+def check_step(channel: Channel, step: int, expected: int) -> None:
+    """Refuse a message of another step than ``expected``. Raises ProtocolError (``E_ORDER``)."""
+    if step != expected:
+        raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
+
+
+def encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, ModelInput]:
+    """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
+    own = task.alignment.rows[training][task.alignment.owned[training]]
+    encoder = Encoder.fit(task.table, own if len(own) else np.arange(len(task.table)))
+    features, source = stand_in(task.alignment, task.table, encoder, task.train.missing.features, draws)
+    return encoder.to_json(), ModelInput(features, source, task.device)
+
+
+def learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -> Learner:
+    """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
+    initialise(model, randomness.derive(f"weights/{repeat}"))
+    return Learner(model.to(task.device), task.train)
+
+
+def audit(task: Task, training: Positions, randomness: Randomness, repeat: int) -> Audit:
+    """The party's attacks on what it sends in this repeat."""
+    return Audit(task.party, ~task.alignment.owned, training, randomness.derive(f"audit/{repeat}"), limit=task.max_attack_auc)

@@ -1,0 +1,136 @@
+"""How far a training is, and what it has found so far: what a restarted party reads first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.errors import StateError
+from vfl_node.privacy.equal_weights import Judged
+from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.evaluation import Evaluation
+from vfl_node.training.split.half import Half
+from vfl_node.training.split.learner import prefixed, under
+from vfl_node.training.task import Epoch
+
+STEPS_BETWEEN = 50
+"""Fewest training steps between two checkpoints, so that tiny epochs are not outweighed by writing to disk."""
+
+
+@dataclass
+class Journal:
+    """The place both parties have reached, and one party's results.
+
+    Attributes:
+        repeat: repeats completed.
+        epoch: epochs completed in the repeat under way.
+        exchanges: messages of embeddings exchanged: the number of the next step.
+        epochs: of the first repeat.
+        evaluations: one a completed repeat; empty at the passive party.
+        weights: this party's half after the first repeat.
+        encoder: its encoder.
+        scoring: what the first repeat's half needs beside its weights to predict.
+        tested: positions held out in the first repeat; made anew in every attempt.
+        shared: what predictions need that does not depend on the repeat; made anew in every attempt.
+        audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
+        audited: what the audit has seen in all repeats.
+        held_out: its attacks on the rows held out in it; None where it sent none.
+        saved: tensors of the half under way, from a checkpoint; None to begin it anew.
+        rows: shared rows trained and tested on.
+        steps: training steps in all.
+    """
+
+    repeat: int = 0
+    epoch: int = 0
+    exchanges: int = 0
+    epochs: list[Epoch] = field(default_factory=list)
+    evaluations: list[Evaluation] = field(default_factory=list)
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    encoder: str = ""
+    scoring: Mapping[str, Any] = field(default_factory=dict)
+    tested: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    audit: Mapping[str, float | None] = field(default_factory=dict)
+    audited: Mapping[str, Tensor] = field(default_factory=dict)
+    held_out: Judged | None = None
+    saved: Mapping[str, Tensor] | None = None
+    rows: tuple[int, int] = (0, 0)
+    steps: int = 0
+
+    def epoch_done(self, epoch: Epoch) -> None:
+        """Note an epoch; only those of the first repeat are kept."""
+        self.epoch += 1
+        if self.repeat == 0:
+            self.epochs.append(epoch)
+
+    def repeat_done(self, half: Half, evaluation: Evaluation | None) -> None:
+        """Note a repeat, and keep the first one's weights."""
+        if self.repeat == 0:
+            self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
+            self.held_out = half.audit.held_out
+        self.audit, self.audited = half.audit.averages, half.audit.so_far()
+        if evaluation is not None:
+            self.evaluations.append(evaluation)
+        self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
+
+    def save(self, checkpoints: Checkpoints, half: Half, fingerprint: str) -> None:
+        """Keep a checkpoint of this place and of ``half``."""
+        meta = {
+            "schedule": fingerprint,
+            "repeat": self.repeat,
+            "epoch": self.epoch,
+            "exchanges": self.exchanges,
+            "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs],
+            "evaluations": [dataclasses.asdict(evaluation) for evaluation in self.evaluations],
+            "encoder": self.encoder,
+            "scoring": dict(self.scoring),
+            "audit": dict(self.audit),
+            "held_out": self.held_out and dataclasses.asdict(self.held_out),
+        }
+        tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights), **prefixed("audited", self.audited)}
+        checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}", tensors, meta)
+
+
+def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Journal:
+    """The journal as it was at checkpoint ``name``, or a new one for None.
+
+    Raises:
+        StateError: the checkpoint is not there or damaged (``E_STATE_CORRUPT``), or it
+            belongs to a schedule with another seed or size (``E_REPLAY``).
+    """
+    if name is None:
+        return Journal()
+    checkpoint = checkpoints.load(name)
+    meta = checkpoint.meta
+    if meta["schedule"] != fingerprint:
+        raise StateError(
+            f"checkpoint {name} belongs to another schedule of batches than the one tossed now",
+            code="E_REPLAY",
+            hint="a job may be resumed only with the same secrets at both parties; submit a new job",
+        )
+    return Journal(
+        repeat=meta["repeat"],
+        epoch=meta["epoch"],
+        exchanges=meta["exchanges"],
+        epochs=[Epoch(**epoch) for epoch in meta["epochs"]],
+        evaluations=[Evaluation.from_json(evaluation) for evaluation in meta["evaluations"]],
+        weights=under("first", checkpoint.tensors),
+        encoder=meta["encoder"],
+        scoring=meta["scoring"],
+        audit=meta["audit"],
+        audited=under("audited", checkpoint.tensors),
+        held_out=meta["held_out"] and Judged(**meta["held_out"]),
+        saved=under("half", checkpoint.tensors),
+    )
+
+
+def due(epoch: int, epochs: int, steps_per_epoch: int) -> bool:
+    """Whether both parties keep a checkpoint after ``epoch`` of ``epochs``: known to both from the job."""
+    every = -(-STEPS_BETWEEN // steps_per_epoch)
+    return epoch == epochs or epoch % every == 0

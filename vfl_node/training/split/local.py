@@ -1,0 +1,90 @@
+"""The active party alone: what it would have without the other's features.
+
+Same kind of bottom and top, same epochs, batch size and optimiser, learning from its own
+labelled rows only. The result is what the federated model is compared with, and gives calibration its q.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError
+from vfl_node.job import Train
+from vfl_node.models import Classifier
+from vfl_node.progress import Progress
+from vfl_node.training.schedule import cut
+from vfl_node.training.split.learner import Learner, ModelInput
+from vfl_node.transport.codec import is_finite
+
+ROWS_AT_ONCE = 8192
+
+
+def train_local(
+    model: Classifier,
+    train: Train,
+    inputs: ModelInput,
+    targets: Tensor,
+    positions: NDArray[np.int64],
+    randomness: Randomness,
+    progress: Progress,
+    *,
+    counted: Tensor,
+) -> None:
+    """Train ``model`` on the rows at ``positions``; nothing is sent.
+
+    Args:
+        model: with its initial weights, on the device.
+        train: how the federated model is trained.
+        inputs: the active party's columns.
+        targets: float32[m] on the device: labels 0 and 1; float32[m, K] of more classes: one a row is 1.
+        positions: shared positions to train on.
+        randomness: gives the order of the rows.
+        progress: is told the loss after each epoch.
+        counted: bool[m] on the device, which rows have a label. The others change nothing and take as long.
+
+    Raises:
+        DataError: the loss is no longer a number (``E_DIVERGED``).
+    """
+    learner = Learner(model, train)
+    for _ in range(train.epochs):
+        total = 0.0
+        for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
+            logits, expected = model(*inputs.at(batch)), targets[torch.from_numpy(batch)]
+            losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(
+                logits, expected, reduction="none"
+            )
+            weights = counted[torch.from_numpy(batch)].float()
+            loss = (losses * weights).sum() / weights.sum().clamp_min(1)
+            learner.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            learner.step()
+            total += len(batch) * check_finite(loss).item()
+        progress.note(local_loss=total / len(positions))
+
+
+def local_logits(model: Classifier, inputs: ModelInput, positions: NDArray[np.int64]) -> Tensor:
+    """Logits of the trained local model, float32[len(positions)], or float32[len(positions), K]."""
+    with torch.no_grad():
+        return torch.cat([model(*inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
+
+
+def check_finite(value: Tensor) -> Tensor:
+    """``value`` itself, if all of it is finite.
+
+    Raises:
+        DataError: training has diverged (``E_DIVERGED``).
+    """
+    if not is_finite(value):
+        raise DataError(
+            "training diverged: the loss is no longer a finite number",
+            code="E_DIVERGED",
+            hint="lower train.learning_rate, or look for extreme values in the numeric columns",
+            for_peer="training diverged; a lower train.learning_rate may help",
+            peer_code="E_DIVERGED",
+        )
+    return value

@@ -1,0 +1,61 @@
+"""``naive``: each cell by itself, anywhere in its column's range. For comparison only.
+
+Nothing of what the columns have in common is left, so the rows are outliers.
+
+Source: Song et al. 2021, section 4.2, which discards it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Features
+from vfl_node.training.split.missing.features.rows import few_valued
+
+
+class Naive:
+    """Uniform values: between the least and the largest of a numeric column, among the codes of a categorical one.
+
+    A numeric column of few values, as an indicator is, takes one of them. Only what occurs
+    in the own rows is drawn. A cell drawn as missing loses its number when the row is encoded
+    (:meth:`~vfl_node.data.features.Encoder.translate`).
+    """
+
+    def __init__(self, features: Features, randomness: Randomness) -> None:
+        self._cardinalities = features.cardinalities
+        self._numeric = [_Column(values) for values in features.numeric.T]
+        self._codes = [np.unique(codes) for codes in features.categorical.T]
+
+    def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
+        """As :meth:`Rows.__call__`; of ``sources`` only the number counts."""
+        rows = len(sources)
+        cells = randomness.uniform((rows, len(self._numeric) + len(self._codes)))
+        numeric = np.empty((rows, len(self._numeric)), dtype=np.float32)
+        for index, column in enumerate(self._numeric):
+            numeric[:, index] = column(cells[:, index])
+        categorical = np.empty((rows, len(self._codes)), dtype=np.int64)
+        for index, codes in enumerate(self._codes):
+            categorical[:, index] = codes[_index(cells[:, len(self._numeric) + index], len(codes))]
+        return Features(numeric, categorical, self._cardinalities)
+
+
+class _Column:
+    """One numeric column's values, by what part of the way through them."""
+
+    def __init__(self, values: NDArray[np.float32]) -> None:
+        self._values = np.unique(values)
+        self._few = few_valued(values)
+
+    def __call__(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
+        """float64[b] of ``part``, float64[b] in 0 … 1."""
+        if self._few:
+            return self._values[_index(part, len(self._values))].astype(np.float64)
+        least, largest = float(self._values[0]), float(self._values[-1])
+        return least + part * (largest - least)
+
+
+def _index(part: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """0 … count−1."""
+    return (part * count).astype(np.int64)

@@ -1,0 +1,87 @@
+"""What a label strategy may know, and what is asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError
+from vfl_node.training.split.missing.calibration import Rate
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a strategy may know: the same in every repeat, so that what it fixes is the same, too.
+
+    Attributes:
+        labels: float32[k], all real labels of shared rows, held out or not, 0 … classes−1.
+        shared: number of shared positions, m.
+        classes: number of classes K.
+        draws: labels drawn a row and step (``random-pred``).
+        randomness: this party's own for this job; the same gives the same labels.
+
+    Raises:
+        DataError: there is no real label (``E_EMPTY``).
+    """
+
+    labels: NDArray[np.float32]
+    shared: int
+    classes: int
+    draws: int
+    randomness: Randomness
+
+    def __post_init__(self) -> None:
+        if len(self.labels) == 0:
+            raise DataError(
+                "the active party owns none of the shared rows drawn for training, so there is no label to learn from",
+                code="E_EMPTY",
+                hint="use more records, or a smaller evaluate.test_fraction",
+            )
+
+    @cached_property
+    def counts(self) -> NDArray[np.int64]:
+        """int64[K]: real labels of each class."""
+        return np.bincount(self.labels.astype(np.int64), minlength=self.classes)
+
+    @cached_property
+    def ranked(self) -> NDArray[np.int64]:
+        """int64[K]: the classes, most frequent first; the lower one first where two are even."""
+        return np.argsort(-self.counts, kind="stable")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One training batch as the active party has it. B rows, embeddings of width d, K classes.
+
+    Attributes:
+        number: of the step, which names what is drawn in it.
+        positions: int64[B], the shared positions.
+        real: bool[B], which rows have a real label.
+        targets: float32[B], or [B, K] for K above 2; right for real rows, meaningless elsewhere.
+        seen: the same shape, detached: the probability P' that the model gives what the training data show.
+        embedding: float32[B, d], detached, as received from the passive party.
+    """
+
+    number: int
+    positions: NDArray[np.int64]
+    real: Tensor
+    targets: Tensor
+    seen: Tensor
+    embedding: Tensor
+
+
+class Labels(Protocol):
+    """A strategy in one repeat."""
+
+    @property
+    def rate(self) -> Rate:
+        """How often its labels are positive, for the calibration of two classes."""
+
+    def targets(self, step: Step) -> Tensor:
+        """Synthetic targets of every row of the batch; the caller takes those it lacks. As :attr:`Step.targets`."""

@@ -1,0 +1,120 @@
+"""The passive party's half: a bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vfl_node import failpoints
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError
+from vfl_node.training.evaluation import Figures
+from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
+from vfl_node.training.split.learner import prefixed, under
+from vfl_node.training.split.local import check_finite
+from vfl_node.training.split.matched import matched_passive
+from vfl_node.training.split.missing import EMBEDDINGS
+from vfl_node.training.task import Task
+from vfl_node.transport import codec
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+
+class PassiveHalf:
+    """A bottom. Args as :class:`ActiveHalf`."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        task: Task,
+        randomness: Randomness,
+        draws: Randomness,
+        repeat: int,
+        training: Positions,
+        saved: Mapping[str, Tensor] | None,
+    ) -> None:
+        self._channel, self._task = channel, task
+        self.encoder, self._inputs = encode(task, draws, training)
+        if self._inputs.width == 0:
+            raise DataError(
+                "the passive party's table has no feature column",
+                code="E_NO_FEATURES",
+                hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
+            )
+        self._bottom = self._inputs.bottom(task.train, task.train.bottom)
+        self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), task, randomness, repeat)
+        self._owned = torch.from_numpy(task.alignment.owned).to(task.device)
+        strategy = task.train.missing.features
+        self._substitute = EMBEDDINGS[strategy](draws) if strategy in EMBEDDINGS and task.alignment.missing else None
+        self.audit = audit(task, training, randomness, repeat)
+        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and task.evaluate.matched else None
+        if saved is not None:
+            self.learner.restore(saved)
+            self.audit.restore(under("audit", saved))
+            if self._substitute:
+                self._substitute.restore(under("substitute", saved))
+
+    async def step(self, number: int, positions: Positions) -> None:
+        """As :meth:`Half.step`."""
+        embedding = self._embedding(f"step/{number}", positions, learn=True)  # (B, d)
+        await self._send(number, embedding.detach())
+        gradient = await self._gradient(number, embedding)  # (B, d)
+        self.learner.zero_grad()
+        embedding.backward(gradient)  # type: ignore[no-untyped-call]
+        self.learner.step()
+        self.audit.see(positions, embedding.detach(), gradient)
+
+    def figures(self) -> Figures:
+        """As :meth:`Half.figures`: nothing."""
+        return Figures()
+
+    async def evaluate(self, number: int, batches: Sequence[Positions]) -> None:
+        """As :meth:`Half.evaluate`."""
+        with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
+            embeddings = [
+                self._embedding(f"step/{number + at}", positions, learn=False) for at, positions in enumerate(batches)
+            ]
+            self.audit.judge(np.concatenate(batches), torch.cat(embeddings))
+        for offset, embedding in enumerate(embeddings):
+            await self._send(number + offset, embedding)
+        if self._randomness:
+            owned = self._task.alignment.owned[np.concatenate(batches)]
+            await matched_passive(self._channel, owned, self._randomness, pins=self._task.pins)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As :meth:`Half.tensors`."""
+        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._averages()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """As :meth:`Half.weights`."""
+        return {**self.learner.weights(), **self._averages()}
+
+    def scoring(self) -> dict[str, Any]:
+        """As :meth:`Half.scoring`: nothing."""
+        return {}
+
+    def _averages(self) -> dict[str, Tensor]:
+        return prefixed("substitute", self._substitute.tensors()) if self._substitute else {}
+
+    def _embedding(self, label: str, positions: Positions, *, learn: bool) -> Tensor:
+        """float32[B, d]; where the strategy says so, embeddings of rows that are not its own are drawn."""
+        embedding: Tensor = self._bottom(*self._inputs.at(positions))
+        if self._substitute is None:
+            return embedding
+        return self._substitute(label, embedding, self._owned[torch.from_numpy(positions)], learn=learn)
+
+    async def _send(self, number: int, embedding: Tensor) -> None:
+        failpoints.reach("forward")
+        message = training_pb2.Embedding(step=number)
+        codec.encode(check_finite(embedding), message.tensor)
+        await self._channel.send(message)
+
+    async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
+        message = await self._channel.receive(training_pb2.Gradient)
+        check_step(self._channel, message.step, number)
+        gradient = codec.decode(message.tensor, dtype=torch.float32, shape=tuple(embedding.shape))
+        return gradient.to(embedding.device)
