@@ -258,7 +258,7 @@ cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
 
 
 def page(of: Report) -> str:
-    return page.render(of.model_dump(mode="json"))
+    return page_module.render(of.model_dump(mode="json"))
 
 
 def text(html: str) -> str:
@@ -302,7 +302,7 @@ def parsed(html: str) -> list[tuple[str, dict[str, str | None]]]:
 def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
     built = make()
     assert Report.model_validate_json(built.to_json()) == built
-    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs/envelope.md").read_text()))
+    documented = set(re.findall(r"`([^`]+)`", (ROOT / "docs/report.md").read_text()))
     found = json.loads(built.to_json())
     for key, value in found.items():
         assert any(name.split(".")[0] == key for name in documented), key
@@ -348,8 +348,8 @@ def test_keys_of_the_whole() -> None:
 
 
 def test_schema_file_is_current_and_closed() -> None:
-    written = json.loads((ROOT / "docs/envelope.schema.json").read_text())
-    assert written == envelope.json_schema(), "run: python -m vfl_node.report.envelope > docs/envelope.schema.json"
+    written = json.loads((ROOT / "docs/report.schema.json").read_text())
+    assert written == envelope.json_schema(), "run: python -m vfl_node.report.envelope > docs/report.schema.json"
     sections = [written, *(part for part in written["$defs"].values() if "properties" in part)]
     assert all(section["additionalProperties"] is False for section in sections)
     assert all(
@@ -446,7 +446,7 @@ def test_figures_of_one_algorithm_are_refused_in_another() -> None:
 
 def test_every_keyword_of_the_ledger_is_documented() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "vfl_node").rglob("*.py"))
-    ledger = (ROOT / "docs/envelope.md").read_text().split("## The ledger")[1]
+    ledger = (ROOT / "docs/report.md").read_text().split("## The ledger")[1]
     documented = set(re.findall(r"^\| `([^`]+)` \| [^|`]", ledger, flags=re.M))
     assert set(re.findall(r'Learnt\(\s*"([^"]+)"', sources)) == documented
 
@@ -469,7 +469,7 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
         attributes["content"] for tag, attributes in tags if attributes.get("http-equiv") == "Content-Security-Policy"
     )
     style = re.search(r"<style>(.*?)</style>", html, flags=re.S)[1]
-    assert policy == f"default-src 'none'; style-src {page.csp_source(style)}; base-uri 'none'; form-action 'none'"
+    assert policy == f"default-src 'none'; style-src {page_module.csp_source(style)}; base-uri 'none'; form-action 'none'"
 
 
 def test_hostile_text_stays_text() -> None:
@@ -678,9 +678,9 @@ def test_what_predictions_tell_is_in_the_ledger() -> None:
 
 
 def test_every_strategy_and_attack_has_words() -> None:
-    for strategies, words in ((LabelStrategy, page.LABELS), (FeatureStrategy, page.FEATURES)):
+    for strategies, words in ((LabelStrategy, page_module.LABELS), (FeatureStrategy, page_module.FEATURES)):
         assert set(get_args(strategies)) == set(words)
-    assert set(page.ATTACKS) == set(ATTACKS)
+    assert set(page_module.ATTACKS) == set(ATTACKS)
 
 
 def test_page_warns_before_the_result() -> None:
@@ -813,11 +813,11 @@ def test_page_claims_no_more_than_may_be_said(make) -> None:
 
 def test_write_leaves_two_whole_files_and_nothing_else(tmp_path: Path) -> None:
     envelope.write(build(), tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["envelope.html", "envelope.json"]
-    written = (tmp_path / "out/envelope.json").read_text()
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "report.json"]
+    written = (tmp_path / "out/report.json").read_text()
     assert written == build().to_json()
     assert list(json.loads(written)) == sorted(json.loads(written))
-    assert (tmp_path / "out/envelope.html").read_text() == page(build())
+    assert (tmp_path / "out/report.html").read_text() == page(build())
 
 
 def test_the_json_is_written_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -838,9 +838,9 @@ def test_installed_versions_name_what_can_change_a_result() -> None:
     ("count", "shown"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (2_914_000, "2.91 MB"), (5e9, "5 GB"), (7e12, "7 TB")]
 )
 def test_bytes_for_people(count: float, shown: str) -> None:
-    assert page.human_bytes(count) == shown
+    assert page_module.human_bytes(count) == shown
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0.34, "0.34 s"), (14, "14 s"), (130.2, "2 min 10 s"), (7300, "2 h 1 min")])
 def test_durations_for_people(seconds: float, shown: str) -> None:
-    assert page.human_seconds(seconds) == shown
+    assert page_module.human_seconds(seconds) == shown

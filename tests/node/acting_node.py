@@ -24,6 +24,7 @@ from typing import Any
 from vfl_node.cli import main
 from vfl_node.errors import DataError
 from vfl_node.node import meeting, service, store, work  # noqa: F401 - what a node imports once it runs
+from vfl_node.run import folder as job_folder
 from vfl_node.run import preflight
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
@@ -149,7 +150,7 @@ def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
     act = Act(folder, name)
     if act.told("other-version"):
         preflight.PROTOCOL_VERSION += 1
-    end, destroy = work.Work._end, folder.JobFolder.destroy_secrets
+    end, destroy = work.Work._end, job_folder.JobFolder.destroy_secrets
 
     def ends(of: Any, state: Any, *error: Any) -> None:
         if state == "done":
@@ -161,6 +162,6 @@ def run(folder: Path, name: str, arguments: list[str], log: Path) -> None:
         destroy(of)
 
     work.conversations = act.conversations  # type: ignore[attr-defined]
-    work.Work._end, folder.JobFolder.destroy_secrets = ends, destroys  # type: ignore[method-assign]
+    work.Work._end, job_folder.JobFolder.destroy_secrets = ends, destroys  # type: ignore[method-assign]
     sys.argv = ["vfl-node", *arguments]
     main()

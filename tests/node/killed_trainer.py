@@ -17,6 +17,7 @@ from typing import Any
 
 from vfl_node.cli import main
 from vfl_node.node import service, store  # noqa: F401 - what a node imports once it runs
+from vfl_node.run import folder as job_folder
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.transport.channel import Channel
 
@@ -45,6 +46,6 @@ def run(folder: Path, arguments: list[str], log: Path) -> None:
 
     Channel.send = sends  # type: ignore[method-assign]
     FileCheckpoints.save = saves  # type: ignore[method-assign]
-    folder.secrets = SimpleNamespace(token_bytes=lambda count: folder.name.encode().ljust(count))
+    job_folder.secrets = SimpleNamespace(token_bytes=lambda count: folder.name.encode().ljust(count))
     sys.argv = ["vfl-node", *arguments]
     main()

@@ -6,6 +6,7 @@ import gc
 import weakref
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,13 @@ from vfl_node.node.meeting import Meeting
 from vfl_node.node.service import Node
 from vfl_node.run.live import ALONE, AT_REST, LiveProgress, Stop
 from vfl_node.settings import Settings
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.streams import StreamPipe
+
+
+def channel(pipe: Any, peer: str, job_id: str) -> Channel:
+    """As a node's peers make it."""
+    return Channel(pipe, peer=peer, job_id=job_id)
 
 
 @pytest.fixture
@@ -71,7 +78,7 @@ def test_a_conversation_that_has_ended_is_kept_by_nobody() -> None:
     """A job may have thousands of attempts."""
     stop, attempts = Stop(), []
     for _ in range(3):
-        with Meeting("job", ["lab"], SimpleNamespace(), stop, LiveProgress("job", stop)) as meeting:  # type: ignore[arg-type]
+        with Meeting("job", ["lab"], SimpleNamespace(channel=channel), stop, LiveProgress("job", stop)) as meeting:  # type: ignore[arg-type]
             pipe = StreamPipe("lab")
             pipe.finish()
             meeting.add("lab", pipe)

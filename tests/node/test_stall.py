@@ -21,7 +21,13 @@ from vfl_node.node.meeting import Meeting
 from vfl_node.node.pulse import Pulse, threads_cpu_s
 from vfl_node.run import party
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.streams import StreamPipe
+
+
+def channel(pipe: Any, peer: str, job_id: str) -> Channel:
+    """As a node's peers make it."""
+    return Channel(pipe, peer=peer, job_id=job_id)
 
 
 @pytest.fixture
@@ -70,7 +76,9 @@ def test_a_thread_that_hangs_is_noticed_and_the_job_ends_well_once_it_goes_on(
 def test_a_party_that_works_for_long_or_on_a_slow_line_is_waited_for() -> None:
     """While one of the others computes, or a piece of a message has come, nobody hangs."""
     beats = {"lab": 0.0, "notary": 0.0}
-    met = Meeting("j", [*beats], SimpleNamespace(moved=beats.__getitem__), Stop(), LiveProgress("j", Stop()), stall_s=60)  # type: ignore[arg-type]
+    met = Meeting(
+        "j", [*beats], SimpleNamespace(moved=beats.__getitem__, channel=channel), Stop(), LiveProgress("j", Stop()), stall_s=60
+    )  # type: ignore[arg-type]
     now = time.monotonic()
     for peer in beats:
         met.add(peer, StreamPipe(peer))
@@ -136,7 +144,9 @@ def test_own_work_that_computes_is_waited_for_when_a_peer_is_lost(
         return look if computes else 0
 
     monkeypatch.setattr(meeting, "threads_cpu_s", spent)
-    met = Meeting("j", ["lab"], SimpleNamespace(moved=lambda _: 0.0), Stop(), LiveProgress("j", Stop()), stall_s=0.1)  # type: ignore[arg-type]
+    met = Meeting(
+        "j", ["lab"], SimpleNamespace(moved=lambda _: 0.0, channel=channel), Stop(), LiveProgress("j", Stop()), stall_s=0.1
+    )  # type: ignore[arg-type]
     pipe = StreamPipe("lab")
     met.add("lab", pipe)
 
