@@ -20,7 +20,7 @@ from vfl_node.errors import VflError
 @row(
     "16",
     "a worker process dies in a job",
-    must="R or E_WORKER, and R after `resume`",
+    must="R or E_WORKER, then R after `resume`",
     how="`kill -9` of a worker of the clinic in an iteration",
 )
 def worker_dies(world: World) -> tuple[str, int]:
@@ -59,7 +59,7 @@ def _children(parent: int) -> list[int]:
     return found
 
 
-@row("32", "the port is taken", must="E_PORT, with the port", how="a socket listens there first", bounded=True)
+@row("32", "the port is taken", must="E_PORT, with the port", how="another socket listens on the port first", bounded=True)
 def port_taken(world: World) -> tuple[str, int]:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -84,8 +84,8 @@ def told(said: str, *words: str) -> str:
 
 @row(
     "33",
-    "a wrong address of a peer",
-    must="the peer and the address are named, and why",
+    "the address of a peer is wrong",
+    must="the error names the peer, the address and the cause",
     how="the lab dials a port where nobody listens",
 )
 def wrong_address(world: World) -> tuple[str, int, str]:
@@ -106,7 +106,7 @@ def wrong_address(world: World) -> tuple[str, int, str]:
     return "E_UNREACHABLE", 1, cause.replace(nobody, "HOST:PORT")
 
 
-@row("34", "a peer starts 60 s late", must="waits, then R", how="the lab is started a minute after the job was submitted")
+@row("34", "a peer starts 60 s late", must="waits, then R", how="the lab starts a minute after the job was submitted")
 def late(world: World) -> tuple[str, int]:
     world.clean("split")
     world.federation.kill("lab", signal.SIGTERM)

@@ -83,7 +83,13 @@ def one_place(world: World) -> tuple[str, int]:
     return "R", 1
 
 
-@row("4", "all processes die at once", must="R", how="`kill -9` of all when the first has died at a failpoint", bounded=True)
+@row(
+    "4",
+    "all processes die at once",
+    must="R",
+    how="`kill -9` of all processes when the first one has died at a failpoint",
+    bounded=True,
+)
 def all_at_once(world: World) -> tuple[str, int]:
     tried = [("split", "backward"), ("coordinator", "decrypt")]
     for kind, point in tried:
@@ -126,7 +132,7 @@ def between(world: World) -> tuple[str, int]:
     "8–9",
     "crash inside a checkpoint's write; crash during recovery, twice",
     must="R",
-    how="failpoints, in the second and third life too",
+    how="failpoints, also after the first and second restart",
 )
 def in_recovery(world: World) -> tuple[str, int]:
     tried = [("split", "lab"), ("split", "clinic"), ("coordinator", "clinic")]
@@ -188,8 +194,8 @@ def frozen(world: World) -> tuple[str, int, str]:
 @row(
     "13",
     "a second process with the identity of a running node",
-    must="E_FENCED at the second, the first undisturbed",
-    how="a copy of its folder, started beside it",
+    must="E_FENCED at the second, the first is undisturbed",
+    how="a copy of the node's folder is started beside it",
 )
 def second_life(world: World) -> tuple[str, int]:
     federation = world.federation
@@ -222,7 +228,7 @@ def second_life(world: World) -> tuple[str, int]:
     return _expected(view["error"]["code"], "E_FENCED"), 1
 
 
-@row("14", "restart with a changed table", must="E_INPUT_CHANGED", how="one line fewer between two lives")
+@row("14", "restart with a changed table", must="E_INPUT_CHANGED", how="one line is removed between two runs of the node")
 def changed_table(world: World) -> tuple[str, int]:
     world.clean("split")
     table = world.trial.files["lab"]
@@ -241,9 +247,9 @@ def changed_table(world: World) -> tuple[str, int]:
 
 @row(
     "15",
-    "the job's state is lost between two lives",
+    "the job's state is lost between two runs of the node",
     must="E_STATE_LOST, no silent rerun",
-    how="its seed removed",
+    how="its seed is removed",
     bounded=True,
 )
 def lost_state(world: World) -> tuple[str, int]:

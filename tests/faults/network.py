@@ -33,9 +33,9 @@ def in_training(world: World, job_id: str) -> None:
 
 @row(
     "17",
-    "partition, shorter than the owner's patience",
+    "network partition, shorter than `peer_wait_s`",
     must="R",
-    how="proxy swallows both ways until it is noticed, then passes again",
+    how="the proxy drops everything both ways until this is noticed, then forwards again",
 )
 def short_partition(world: World) -> tuple[str, int, str]:
     return _swallowed(world, frozenset({"to", "from"}))
@@ -43,8 +43,8 @@ def short_partition(world: World) -> tuple[str, int, str]:
 
 @row(
     "18",
-    "partition, longer than the owner's patience",
-    must="E_PEER_LOST at both, state kept, R after `resume`",
+    "network partition, longer than `peer_wait_s`",
+    must="E_PEER_LOST at both, state is kept, R after `resume`",
     how="proxy, `peer_wait_s` of 3",
 )
 def long_partition(world: World) -> tuple[str, int]:
@@ -71,9 +71,9 @@ def long_partition(world: World) -> tuple[str, int]:
 
 @row(
     "19",
-    "one way is swallowed",
+    "one direction is dropped",
     must="noticed within 22 s; R",
-    how="proxy swallows what goes to the clinic, then what comes from it",
+    how="the proxy drops everything sent to the clinic, then everything sent by it",
 )
 def one_way(world: World) -> tuple[str, int, str]:
     _, _, first = _swallowed(world, frozenset({"to"}))
@@ -83,9 +83,9 @@ def one_way(world: World) -> tuple[str, int, str]:
 
 @row(
     "20",
-    "half-open: one machine is gone without a word",
+    "half-open: one machine disappears without closing its connections",
     must="noticed within 22 s; R",
-    how="proxy swallows both ways, and lets new connections pass",
+    how="the proxy drops everything both ways, but forwards new connections",
 )
 def half_open(world: World) -> tuple[str, int, str]:
     return _swallowed(world, frozenset({"to", "from"}))
@@ -109,7 +109,7 @@ def _swallowed(world: World, ways: frozenset[str]) -> tuple[str, int, str]:
     return "R", 1, f"noticed by both after {noticed:.0f} s"
 
 
-@row("21", "TCP reset in the middle of a stream", must="R", how="proxy, three times in a job", bounded=True)
+@row("21", "TCP reset in the middle of a stream", must="R", how="the proxy, three times in a job", bounded=True)
 def resets(world: World) -> tuple[str, int]:
     with between(world) as proxy:
         job_id = world.submit("split")
@@ -123,7 +123,7 @@ def resets(world: World) -> tuple[str, int]:
     return "R", broken
 
 
-@row("22", "a peer at 10 kB/s", must="R, nothing given up", how="proxy")
+@row("22", "a peer at 10 kB/s", must="R, no connection is given up", how="proxy")
 def slow_line(world: World) -> tuple[str, int]:
     return _steady(world, bytes_per_s=10_000)
 
@@ -131,8 +131,8 @@ def slow_line(world: World) -> tuple[str, int]:
 @row(
     "23",
     "300 ms of latency with jitter",
-    must="R, nothing given up",
-    how="proxy, each piece 150 ms late each way and up to 100 ms more",
+    must="R, no connection is given up",
+    how="the proxy delays each piece by 150 ms each way, and by up to 100 ms more",
 )
 def far_away(world: World) -> tuple[str, int]:
     return _steady(world, delay_s=0.15, jitter_s=0.1)
@@ -149,7 +149,7 @@ def _steady(world: World, **line: float) -> tuple[str, int]:
     return "R", 1
 
 
-@row("24", "a middlebox drops an idle connection", must="R", how="proxy resets the link while no job runs")
+@row("24", "a middlebox drops an idle connection", must="R", how="the proxy resets the link while no job runs")
 def idle_link(world: World) -> tuple[str, int]:
     federation = world.federation
     with between(world) as proxy:

@@ -11,12 +11,14 @@ from rows import Outcome
 HEAD = """\
 # Reliability
 
-What happens when things fail: found by `make faults`, which injects every fault below into real nodes on one machine and
-writes this page. **R** is the same result, to the byte, as that of a job that nothing disturbed; `E_…` is that code, at the
-party where it rose ([operations.md](operations.md)). Seconds are those of all places of a row together, starts included.
+This page shows what happens when things fail. `make faults` injects every fault below into real nodes on one machine and
+writes this page. **R** means: the same result, to the byte, as that of an undisturbed job. `E_…` is the error code at the
+party where the error occurred ([operations.md](operations.md)). The column seconds has the time of all places of a row
+together, including the start of the nodes.
 
-Kills are not timed: a process dies where a name in `vfl_node/failpoints.py` says (`VFL_FAILPOINT=NAME=ACTION@N`), and each
-party is killed at every name that it passes. The network's faults are made by a proxy of the project.
+Kills do not depend on timing: a process dies at a named place in the code, a failpoint of `vfl_node/failpoints.py`
+(`VFL_FAILPOINT=NAME=ACTION@N`). Each party is killed at every failpoint that it passes. A proxy of the project injects the
+network's faults.
 
 """
 
@@ -37,7 +39,7 @@ def page(found: list[Shown]) -> str:
         + "\n\n"
     )
     lines = ["| row | fault | must happen | happened | holds | places | seconds |", "|---|---|---|---|---|---|---|"]
-    notes = ["", "## How each was injected, and what else was seen", ""]
+    notes = ["", "## How each fault was injected, and what else was seen", ""]
     for shown in found:
         row, outcome = shown.row, shown.outcome or Outcome("not run", None, 0.0, 0)
         holds = {True: "yes", False: "**no**", None: "not tried"}[outcome.holds]

@@ -54,7 +54,7 @@ def flip(path: Path, place: float = 0.6) -> None:
     "46",
     "state of another release",
     must="E_STATE_VERSION, or R",
-    how="the version in a kept file's head is raised between two lives",
+    how="the version in the head of a stored file is raised between two runs of the node",
 )
 def newer_state(world: World) -> tuple[str, int, str]:
     from vfl_node.files import _MAGIC, VERSION, _digest
@@ -78,14 +78,14 @@ def newer_state(world: World) -> tuple[str, int, str]:
 @row(
     "47",
     "the disk is full, in seven phases, at either party",
-    must="E_DISK_FULL, R after space and `resume`",
+    must="E_DISK_FULL, R after space is freed and `resume`",
     how="`write=enospc` and `align-store=enospc` from a failpoint on",
 )
 def disk_full(world: World) -> tuple[str, int, str]:
     return _refused_everywhere(world, "enospc", {"E_DISK_FULL"})
 
 
-@row("47 (a part)", "the disk is full", must="E_DISK_FULL, R after space and `resume`", how="`write=enospc@N`")
+@row("47 (a part)", "the disk is full", must="E_DISK_FULL, R after space is freed and `resume`", how="`write=enospc@N`")
 def disk_full_once(world: World) -> tuple[str, int, str]:
     return _refused_everywhere(world, "enospc", {"E_DISK_FULL"}, shares=(0.5,), parties=("lab",))
 
@@ -146,7 +146,7 @@ def _ended_and_resumed(world: World, party: str) -> str:
 @row(
     "48",
     "SQLite locked by another program",
-    must="E_STATE_LOCKED or R; R once it lets go",
+    must="E_STATE_LOCKED or R; R when the lock is released",
     how="a write transaction held open on `jobs.sqlite`",
 )
 def index_locked(world: World) -> tuple[str, int, str]:
@@ -175,7 +175,7 @@ def index_locked(world: World) -> tuple[str, int, str]:
     "49",
     "one bit flips in any file of a job, and in the index",
     must="E_STATE_CORRUPT, or R; never another result",
-    how="between two lives, file by file",
+    how="between two runs of the node, file by file",
 )
 def bit_rot(world: World) -> tuple[str, int, str]:
     found: dict[str, str] = {}
@@ -212,7 +212,7 @@ def bit_rot(world: World) -> tuple[str, int, str]:
 
 @row(
     "50",
-    "no descriptors left; a disk that fails; a key that others can read",
+    "no descriptors left; the disk fails; other users can read the key",
     must="E_FILES, E_STATE, E_KEY_MODE, with the path; R after `resume`",
     how="`=emfile` and `=eio` at failpoints; chmod 0644",
 )
@@ -274,7 +274,7 @@ def gpu_memory(world: World) -> tuple[str, int]:
 
 @row(
     "53",
-    "the GPU is gone, or another one, when a job goes on",
+    "the GPU is gone, or is another one, when a job continues",
     must="E_DEVICE",
     how="`device: cuda:7` at the next start; a job that began on a device of another name",
 )
