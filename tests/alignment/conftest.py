@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
 from vfl_node.crypto.randomness import Randomness

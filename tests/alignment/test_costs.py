@@ -10,7 +10,7 @@ import pytest
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import MemoryOfOneRun
-from vfl_node.alignment.cover import announced, covered
+from vfl_node.alignment.lists.cover import announced, covered
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.alignment.apsi import _between, least_size, obfuscated_size
+from vfl_node.alignment.apsi.protocol import _between, least_size, obfuscated_size
 from vfl_node.job import Align
 from vfl_node.settings import Obfuscation
 

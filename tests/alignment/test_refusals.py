@@ -327,7 +327,7 @@ def test_a_set_changed_too_often(run_alignment, protocol):
 
 
 def test_a_disk_that_is_too_small(monkeypatch, run_alignment):
-    monkeypatch.setattr("vfl_node.alignment.columns.Columns.free_bytes", lambda self: 100)
+    monkeypatch.setattr("vfl_node.alignment.lists.columns.Columns.free_bytes", lambda self: 100)
     run = run_alignment("psu", IDS_A, IDS_P)
     assert (run.active.code, run.passive.code) == ("E_DISK_FULL", "E_DISK_FULL")
     assert not run.lists

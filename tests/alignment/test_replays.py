@@ -274,7 +274,7 @@ def test_a_request_with_another_end_is_not_answered_where_the_end_was_lost(
     (folder / f"{ORACLES[protocol, step].replace(' ', '-')}.rows").unlink(missing_ok=True)
     lose = () if pinned == "by the job" else ("pins",)
     if pinned == "nowhere":
-        monkeypatch.setattr("vfl_node.alignment.lists.Lists._first_of_this_mark", lambda self, name, digest: digest)
+        monkeypatch.setattr("vfl_node.alignment.lists.lists.Lists._first_of_this_mark", lambda self, name, digest: digest)
     run = attempt(protocol, lose, change={step: last_replaced(stranger(protocol))})
     assert 4 <= {**run.spies[0].starts, **run.spies[1].starts}[step] < len(run.lists[step])
     if pinned == "by the job":

@@ -19,10 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.alignment import columns
 from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
-from vfl_node.alignment.columns import Column
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.lists import columns
+from vfl_node.alignment.lists.columns import Column
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from vfl_node.alignment.columns import Column, Columns, Source
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.lists.columns import Column, Columns, Source
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.cli import main
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.rows import Rows

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from vfl_node.alignment.columns import Columns
+from vfl_node.alignment.lists.columns import Columns
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.alignment import promises
 from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.lists import promises
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from vfl_node.alignment import apsi, psi, psu
 from vfl_node.alignment.alignment import Alignment, Party
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.apsi import protocol as apsi
+from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.psi import protocol as psi
+from vfl_node.alignment.psu import protocol as psu
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.groups import group as group_named
 from vfl_node.job import Align
@@ -14,7 +16,7 @@ from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
 
 Side = Callable[[Lists], Awaitable[Alignment]]
-"""One party's side of a protocol, as :func:`vfl_node.alignment.psu.active`."""
+"""One party's side of a protocol, as :func:`vfl_node.alignment.psu.protocol.active`."""
 
 PROTOCOLS: dict[str, dict[Role, Side]] = {
     "psu": {"active": psu.active, "passive": psu.passive},

@@ -25,8 +25,8 @@ import numpy as np
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.apsi import obfuscated_size
-from vfl_node.alignment.cover import announced
+from vfl_node.alignment.apsi.protocol import obfuscated_size
+from vfl_node.alignment.lists.cover import announced
 from vfl_node.crypto.groups import Group, group
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vfl_node.alignment import promises
 from vfl_node.alignment.alignment import Memory
+from vfl_node.alignment.lists import promises
 from vfl_node.data.csv_file import read_columns
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough, read_table

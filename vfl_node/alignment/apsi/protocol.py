@@ -44,8 +44,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.alignment.cover import public_bucket
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.lists.cover import public_bucket
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
@@ -58,7 +58,7 @@ _HEAD_BYTES = _STAMP_BYTES + 32
 
 
 async def active(lists: Lists) -> Alignment:
-    """The weak party's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
+    """The weak party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
     Leaks: n_w and Ĩ to s.
 
@@ -122,7 +122,7 @@ async def active(lists: Lists) -> Alignment:
 
 
 async def passive(lists: Lists) -> Alignment:
-    """The strong party's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
+    """The strong party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
     Leaks: n_s to w, which of its own records s holds, and the hashes of the rest of Ĩ.
     """

@@ -27,14 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.columns import Column
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.lists.columns import Column
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.rows import RowIndex, order_rows
 from vfl_node.ledger import Disclosure
 
 
 async def active(lists: Lists) -> Alignment:
-    """A's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
+    """A's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
     Leaks: n_a, and to P which of its own records A holds.
     """
@@ -49,7 +49,7 @@ async def active(lists: Lists) -> Alignment:
 
 
 async def passive(lists: Lists) -> Alignment:
-    """P's side; arguments and errors as :func:`vfl_node.alignment.psu.active`.
+    """P's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
     Leaks: n_p, and to A which of its own records P holds.
     """

@@ -24,10 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node import failpoints
-from vfl_node.alignment import costs, promises
+from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import NOT_MINE, Party
-from vfl_node.alignment.columns import Chosen, Column, Columns, Given, Source
-from vfl_node.alignment.cover import announced, covered
+from vfl_node.alignment.lists import promises
+from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, Source
+from vfl_node.alignment.lists.cover import announced, covered
 from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows

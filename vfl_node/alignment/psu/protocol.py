@@ -26,7 +26,7 @@ step  sent by  list (elements)                               order
 
 Leaks: n_a, n_p and m, the size of U, to both parties; hence also |I|, the size of the
 intersection. The job's ``padding`` hides n_a and n_p, its ``dummies`` |I|
-(:mod:`vfl_node.alignment.cover`); all of the above then counts those in.
+(:mod:`vfl_node.alignment.lists.cover`); all of the above then counts those in.
 
 Cost: 3·n_own + 2·n_theirs + m group operations at each party, and two hashes for each own id.
 
@@ -43,8 +43,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.cover import shared_dummies
-from vfl_node.alignment.lists import Lists
+from vfl_node.alignment.lists.cover import shared_dummies
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure

@@ -14,7 +14,7 @@ import hashlib
 import json
 
 from vfl_node.alignment.alignment import Memory
-from vfl_node.alignment.cover import pads
+from vfl_node.alignment.lists.cover import pads
 from vfl_node.errors import PolicyError
 from vfl_node.job import Align
 from vfl_node.settings import Role

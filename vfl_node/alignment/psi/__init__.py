@@ -1,0 +1,1 @@
+"""Private set intersection: both parties index the records that they share, and learn which these are."""

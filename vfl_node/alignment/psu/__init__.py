@@ -1,0 +1,1 @@
+"""Private set union: both parties index the union; neither learns which records are shared."""
