@@ -151,8 +151,8 @@ def message_page(of: Mapping[str, Message], recorded: Mapping[str, list[list[str
     text = [
         "# Messages, field by field",
         "",
-        "Written by `make docs` from proto/vfl/v1, proto/messages.yaml and one recorded job of each kind "
-        f"({'; '.join(recorded)}). What each message tells is the table of [privacy.md](privacy.md#who-sees-what).",
+        "`make docs` writes this page from proto/vfl/v1, proto/messages.yaml and one recorded job of each kind "
+        f"({'; '.join(recorded)}). The table in [privacy.md](privacy.md#who-sees-what) says what each message reveals.",
     ]
     inside = within()
     for message in of.values():
