@@ -43,7 +43,7 @@ SERVE = Serve(to="both", batch_size=64)
 
 
 def embedded(met: Overheard, job: Job, tables: Tables, strategy: str) -> Tensor:
-    """What a service sends of every shared row, float32[m, d], by the stand-ins of ``strategy``."""
+    """What a service sends of every shared row, float32[m, d], with the synthetic rows of ``strategy``."""
     train = job.train.model_copy(update={"missing": job.train.missing.model_copy(update={"features": strategy})})
     made = met.results[1]
     side = Embedder(ServedModel(train, SERVE, made.weights, made.encoder, made.serving), met.passive, tables[1], CPU)

@@ -34,7 +34,7 @@ def test_defaults_and_single_passive_as_a_name() -> None:
         ("train: {epochs: 0}", "'train.epochs'", ""),
         ("train: {missing: {labels: none}}", "psu trains on the union", ""),
         ("predict: {model: m, to: active, rows: new}", "new needs align.protocol: psi", ""),
-        (APSI.format("private") + "predict: {model: m, to: active, rows: new}", "with apsi something would stand in", ""),
+        (APSI.format("private") + "predict: {model: m, to: active, rows: new}", "would get synthetic rows", ""),
         ("evaluate: {test_fraction: 0, repeats: 3}", "repeats above 1 need a test_fraction", ""),
         ("train: [1]", "'train'", ""),
         ("train: {missing: 3}", "'train.missing'", ""),

@@ -29,9 +29,9 @@ class Data(Frozen):
 
     path: Path = Field(description="CSV file with a header line")
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
-        default="id", description="column that identifies a record; a list where several together do"
+        default="id", description="column that identifies a record; a list if several columns identify it together"
     )
-    label: str | None = Field(default=None, description="column with labels, read where a job needs them (default 'label')")
+    label: str | None = Field(default=None, description="column with labels, read if a job needs them (default 'label')")
     columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
 
     @field_validator("id")
@@ -43,7 +43,7 @@ class Data(Frozen):
 
 
 class Peer(Frozen):
-    """Another party. Without an address it is waited for."""
+    """Another party. Without an address this node waits until it connects."""
 
     address: Address | None = None
 
@@ -57,74 +57,77 @@ class Tls(Frozen):
 
 
 class Limits(Frozen):
-    """What this node's owner allows any alignment."""
+    """What this node's owner allows any job."""
 
     min_set_size: int = Field(
         default=50,
         ge=1,
-        description="fewest ids of either party; an intersection that is empty or whole speaks of every one of them, and where "
-        "one record in ten is shared that of 50 random ids is empty once in 200 jobs (0.9^50), that of 10 in every third",
+        description="smallest number of ids of either party. The size of an intersection that is empty or the whole set "
+        "reveals membership; if one record in ten is shared, the intersection of 50 random ids is empty once in 200 jobs "
+        "(0.9^50), that of 10 in every third",
     )
     protocols: tuple[Protocol, ...] = Field(
         default=("psu", "psi", "apsi"),
         min_length=1,
-        description="alignments that a job may ask for; a peer that may submit jobs chooses among them what is told",
+        description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed",
     )
-    max_set_size: int = Field(default=100_000_000, ge=1, description="most ids that a peer may announce, made-up ones included")
+    max_set_size: int = Field(
+        default=100_000_000, ge=1, description="largest number of ids that a peer may announce, random ones included"
+    )
     inputs_per_peer: int = Field(
         default=20,
         ge=1,
-        description="how many different pairs of sets, this node's and a peer's, may be aligned, ever; "
-        "from two that differ in a few ids either party may learn about those",
+        description="how many different pairs of sets (this node's and a peer's) may ever be aligned; "
+        "from two pairs that differ in a few ids either party may learn about these ids",
     )
     changes_per_peer: int = Field(
         default=4,
         ge=0,
-        description="how often a set, this node's or a peer's, may change between alignments that hide from it how many "
-        "records are shared (dummies, obfuscated sets), ever; c changes leave about 2/(c + 2) of what dummies hide",
+        description="how often a set (this node's or a peer's) may ever change between alignments that hide from the peer "
+        "how many records are shared (dummies, obfuscated sets); c changes leave about 2/(c + 2) of what dummies hide",
     )
     trainings_per_set: int = Field(
         default=20,
         ge=1,
-        description="how many trainings with synthetic rows there may be with a peer over the same records of this node, "
-        "ever; such rows are drawn anew in each, real ones are not, and whoever compares a few trainings tells them apart",
+        description="how many trainings with synthetic rows a peer may ever have over the same records of this node; "
+        "synthetic rows are drawn again in each training, real ones are not, so comparing a few trainings separates them",
     )
     rows_per_model: int = Field(
         default=10_000,
         ge=1,
         le=10_000_000,
-        description="about how many different rows of one model a peer may be told by predictions, ever: rows of whole "
-        "batches, all of which meet the same weights, so that a copy among them is equal to its source",
+        description="about how many different rows of one model a peer may ever learn about by predictions. All rows of a "
+        "batch count. All of them are computed with the same weights, so a copy among them is equal to its source",
     )
     jobs_per_peer: int = Field(
         default=1000,
         ge=1,
         le=1_000_000,
-        description="how many jobs that one peer submitted this node keeps, ended ones included; more are refused until "
+        description="how many jobs submitted by one peer this node stores, ended ones included; more are refused until "
         "some are pruned (keep_days, keep_jobs, vfl-node prune)",
     )
     max_attack_auc: float | None = Field(
         default=None,
         gt=0.5,
         le=1,
-        description="training stops when the attacks that this node runs on what it sends tell its synthetic rows better than "
-        "this (folded: .3 counts as .7), on the average of the last epochs, and predictions before they do; None: they are "
-        "shown only",
+        description="this node attacks what it sends itself. Training stops when the AUC of an attack on its synthetic rows "
+        "exceeds this (folded: .3 counts as .7), on the average of the last epochs; predictions stop before that. None: the "
+        "AUCs are only shown",
     )
 
     allow_matched: bool = Field(
         default=False,
-        description="whether a job may count, under encryption, which held-out rows both own (evaluate.matched); an active "
-        "party that departs from the protocol can read flags of single rows instead, a bit for every 8 rows",
+        description="whether a job may count, under encryption, which held-out rows both parties own (evaluate.matched); an "
+        "active party that departs from the protocol can read flags of single rows instead, a bit for every 8 rows",
     )
     max_model_parameters: int = Field(
         default=20_000_000,
         ge=1,
-        description="most weights that a job's networks may have at this node; each takes about 64 bytes while it is trained",
+        description="largest number of weights of a job's networks at this node; each takes about 64 bytes during training",
     )
-    max_steps: int = Field(default=10_000_000, ge=1, description="most batches, or iterations, that a job may train")
+    max_steps: int = Field(default=10_000_000, ge=1, description="largest number of batches, or iterations, of a job")
     max_memory_mib: int | None = Field(
-        default=None, ge=1, description="most memory that all jobs together may be estimated to need; None: what is free"
+        default=None, ge=1, description="largest estimated memory of all jobs together; None: what is free"
     )
 
     @model_validator(mode="after")
@@ -148,7 +151,8 @@ class Obfuscation(Frozen):
     min_intersection: int = Field(
         default=1,
         ge=0,
-        description="the obfuscated set is sized for at least so many shared records; with fewer this node goes no further",
+        description="the obfuscated set is sized for at least this many shared records; with fewer this node stops after "
+        "the alignment",
     )
 
 
@@ -162,30 +166,34 @@ class Settings(Frozen):
     listen: Address | None = Field(default=None, description="gRPC port; absent: this node only dials out")
     http: Address | None = Field(default="127.0.0.1:8080", description="health, metrics and jobs; keep it on loopback")
     peers: dict[Name, Peer] = {}
-    accept_jobs_from: tuple[Name, ...] = Field(default=(), description="peers whose jobs run without asking; nobody by default")
+    accept_jobs_from: tuple[Name, ...] = Field(
+        default=(), description="peers whose jobs run without asking the owner; nobody by default"
+    )
     tls: Tls | None = None
-    insecure_loopback: bool = Field(default=False, description="plaintext, and only between loopback addresses")
-    state_dir: Path = Field(default=Path("state"), description="jobs, keys of sessions, reports; 0700")
+    insecure_loopback: bool = Field(default=False, description="plaintext, only between loopback addresses")
+    state_dir: Path = Field(default=Path("state"), description="jobs, their secrets, reports; 0700")
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?)$")
     threads: int = Field(default=1, ge=1, le=1024, description="threads for tensors")
     group_threads: int | None = Field(
         default=None, ge=1, le=1024, description="threads for group operations; None: one for every core this process may use"
     )
-    jobs_at_once: int = Field(default=16, ge=1, le=64, description="jobs that run; more of them wait for their turn")
+    jobs_at_once: int = Field(default=16, ge=1, le=64, description="how many jobs run at a time; more jobs wait for their turn")
     peer_wait_s: float = Field(default=3600, ge=0, description="how long a job waits for a lost or absent peer")
     keep_days: float | None = Field(
         default=None,
         ge=0,
-        description="how long a job that has ended stays, its report and model too; None: for ever",
+        description="for how many days an ended job is kept, with its report and model; None: for ever",
     )
-    keep_jobs: int | None = Field(default=None, ge=0, description="how many jobs that have ended stay; None: all")
+    keep_jobs: int | None = Field(default=None, ge=0, description="how many ended jobs are kept; None: all")
     quarantine_after: int = Field(
-        default=2, ge=1, description="how often this node's process may die in a job before it no longer begins it by itself"
+        default=2,
+        ge=1,
+        description="how often this node's process may die during a job; after that it no longer starts the job by itself",
     )
     stall_s: float = Field(
         default=1800,
         gt=0,
-        description="how long a connected peer may get on with nothing, neither compute nor send, while a job waits for it",
+        description="how long a connected peer may make no progress, neither compute nor send, while a job waits for it",
     )
     limits: Limits = Limits()
     obfuscation: Obfuscation = Obfuscation()

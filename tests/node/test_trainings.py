@@ -1,4 +1,4 @@
-"""Trainings over the same records are counted: in each what stands in is drawn anew, and comparing tells which is real."""
+"""Trainings over the same records are counted: each draws synthetic rows again, and comparing tells which rows are real."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_each_job_counts_and_the_report_says_which_it_is(trainings: Trainings) -
             assert trainings.counted(name) == number
             said = trainings.said(job_id, name)
             assert said.count(f"this is training {number} over these records") == (2 if number > 1 else 0)
-            assert ("what stands in was drawn anew, and comparing trainings tells which" in said) == (number > 1)
+            assert ("synthetic rows were drawn again, and comparing trainings tells which they are" in said) == (number > 1)
 
 
 @pytest.mark.parametrize("dies_before", ["TossShare", "Embedding"])

@@ -1,4 +1,4 @@
-"""Trainings over the same records, compared: what stands in is drawn anew in each job and real rows are not.
+"""Trainings over the same records, compared: synthetic rows are drawn again in each job and real rows are not.
 
 It cannot stay the same: a position stands for another record in each job, and whose record it is that a party lacks is blinded.
 """

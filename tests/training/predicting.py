@@ -127,7 +127,7 @@ class World:
         return [(entry.kind, entry.frame.body) for entry in self.entries]
 
     def kept(self, index: int, *, draws: bytes | None = None) -> ServedModel:
-        """What a party kept; ``draws``: with another seed of what stands in than that of training."""
+        """What a party kept; ``draws``: with another seed of synthetic rows than that of training."""
         of = self.results[index]
         serving = of.serving if draws is None else json.dumps({**json.loads(of.serving), "draws": draws.hex()})
         return ServedModel(self.train, self.serve, of.weights, of.encoder, serving)

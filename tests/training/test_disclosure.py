@@ -173,7 +173,7 @@ def test_rows_that_are_not_named_count_once(world: Make) -> None:
 
 
 def test_both_kinds_of_service_send_the_same_rows(world: Make) -> None:
-    """What stands in is drawn once for the model: there is no second draw to compare."""
+    """Synthetic rows are drawn once for the model: there is no second draw to compare."""
     made = world(missing=Missing(features="sampling"), owned=OWNED, epochs=1, serve=Serve(to="both", batch_size=BATCH))
     rows: list[dict[int, bytes]] = []
     for predict, party in ((TO_ACTIVE, "clinic"), (TO_PASSIVE, "lab")):
@@ -187,7 +187,7 @@ def test_both_kinds_of_service_send_the_same_rows(world: Make) -> None:
 
 
 def test_another_strategy_than_that_of_training_would_be_told_by_the_change(world: Make) -> None:
-    """Held-out rows were sent in training under the weights that predictions have: only what stands in would differ."""
+    """Held-out rows were sent in training under the weights that predictions have: only synthetic rows would differ."""
     made = world(missing=Missing(features="sampling"), owned=OWNED, epochs=1)
     view = made.parties.lab_view
     trained = made.sides[1].shared(np.arange(len(view)))

@@ -702,7 +702,7 @@ def test_new_rows_that_a_party_lacks_are_not_made_up(world: Make, predict: Predi
 
 @pytest.mark.parametrize("strategy", ["sampling", "smoothed", "gaussian"])
 def test_why_new_rows_are_intersected(world: Make, strategy: str) -> None:
-    """Of one model, each union job has stand-ins of its own and the same real rows: those that come again are real.
+    """Of one model, each union job has other synthetic rows and the same real rows: those that come again are real.
 
     Against each other and against the known rows of the service alike. Those come again all of them, and tell nothing.
     """

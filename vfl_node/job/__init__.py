@@ -115,8 +115,8 @@ class Job(Frozen):
         if self.predict and self.predict.rows == "new" and self.align.protocol != "psi":
             raise ValueError(
                 "predict.rows: new needs align.protocol: psi, which tells both parties which of these records they share: "
-                f"with {self.align.protocol} something would stand in for those that a party lacks, another thing in each job, "
-                "while the model stays, and whoever compared two jobs would learn the same"
+                f"with {self.align.protocol} records that a party lacks would get synthetic rows, other ones in each job, "
+                "while the model stays the same, and whoever compared two jobs would learn the same"
             )
         if self.serve and not isinstance(self.train, Train):
             raise ValueError("serve keeps a split network for predictions: it needs train with algorithm: split")
@@ -162,12 +162,12 @@ class Job(Frozen):
         if self.align.protocol == "psu" and "none" in (missing.labels, missing.features):
             raise ValueError(
                 "psu trains on the union: train.missing.labels and train.missing.features must say "
-                "what stands in for rows that a party does not own (majority, sampling)"
+                "how synthetic labels and rows are made for rows that a party does not own (majority, sampling)"
             )
         if self.align.protocol == "apsi" and missing.labels == "none":
             raise ValueError(
                 "apsi trains on the obfuscated set, and the active party has no labels for the rows that are not its own: "
-                "train.missing.labels must say what stands in for them (majority)"
+                "train.missing.labels must say how synthetic labels are made (majority)"
             )
         hidden = self._why_intersection_is_hidden()
         if missing.shares and not self.align.dummies:

@@ -30,31 +30,36 @@ class Align(Frozen):
     """How records are matched (see docs/alignment.md)."""
 
     protocol: Protocol = Field(
-        default="psu", description="index the union, the intersection, or an obfuscated set around the intersection"
+        default="psu",
+        description="the shared order is the union, the intersection, or an obfuscated set around the intersection",
     )
-    group: Literal["curve25519", "modp3072", "modp2048"] = Field(default="curve25519", description="where ids are blinded")
+    group: Literal["curve25519", "modp3072", "modp2048"] = Field(
+        default="curve25519", description="the group in which ids are blinded"
+    )
     id_form: IdForm | Annotated[tuple[IdForm, ...], Field(min_length=2, max_length=16)] = Field(
-        default="text", description="how ids are compared; a list where several columns together identify a record"
+        default="text", description="how ids are compared; a list if several columns together identify a record"
     )
     obfuscation: ObfuscatedSet | Literal["private"] | None = Field(
-        default=None, description="apsi only, and required: size of the obfuscated set; private: the active node's settings say"
+        default=None,
+        description="apsi only, and required: size of the obfuscated set; private: as in the active node's settings",
     )
     padding: int = Field(
         default=0,
         ge=0,
         le=16,
-        description="sizes, per doubling, that announced set sizes are rounded up to; 0: exact; apsi: the active party's only",
+        description="announced set sizes are rounded up to one of so many sizes per doubling; 0: exact; apsi: only the active "
+        "party's",
     )
     dummies: int = Field(
         default=0,
         ge=0,
         le=100_000_000,
-        description="psu only: each set grows by twice as many made-up ids, and both see one of dummies + 1 overlaps",
+        description="psu only: each set grows by twice as many dummy ids; dummies + 1 sizes of the intersection stay possible",
     )
     at_most: int | None = Field(
         default=None,
         ge=1,
-        description="a party with more records brings a fixed random part of so many, so that the union stays small",
+        description="a party with more records brings only a fixed random part of this size, so that the union stays small",
     )
 
     @field_validator("obfuscation", mode="before")

@@ -25,16 +25,16 @@ class Serve(Frozen):
 
     to: Literal["active", "passive", "both"] = Field(description="who may ask")
     batch_size: int = Field(
-        default=256, ge=2, le=65_536, description="rows of an agreed batch, among which the wanted one is hidden"
+        default=256, ge=2, le=65_536, description="rows of an agreed batch, among which the wanted row is hidden"
     )
 
 
 class Predict(Frozen):
     """Predictions by the model of an earlier job."""
 
-    model: JobId = Field(description="the job that trained it")
-    to: Literal["active", "passive"] = Field(description="who asks, and gets them")
+    model: JobId = Field(description="the job that trained the model")
+    to: Literal["active", "passive"] = Field(description="who asks, and gets the predictions")
     rows: Literal["known", "new"] = Field(
         default="known",
-        description="known: rows of the model's alignment, asked for one by one; new: all of a new alignment, by psi",
+        description="known: requested rows of the model's alignment; new: all rows of a new alignment, by psi",
     )

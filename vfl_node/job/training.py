@@ -28,10 +28,12 @@ class Missing(Frozen):
     """What stands in for a row that a party does not own (see docs/training.md)."""
 
     labels: LabelStrategy = "majority"
-    draws: int = Field(default=1, ge=1, le=100, description="random-pred only: labels drawn a row and step; their mean is used")
+    draws: int = Field(
+        default=1, ge=1, le=100, description="random-pred only: labels drawn for each row and step; their mean is used"
+    )
     features: FeatureStrategy = "sampling"
     calibration: Literal["none", "train", "test"] = Field(
-        default="none", description="whether and when probabilities are corrected for rows that stand in"
+        default="none", description="whether and when probabilities are corrected for synthetic rows"
     )
     calibrate: Literal["both", "labels", "features"] = Field(default="both", description="what calibration corrects for")
     shares: OwnedShares | None = Field(
@@ -82,32 +84,32 @@ class Logistic(Frozen):
     algorithm: Literal["logistic"]
     flow: Flow = Field(
         default="two-party",
-        description="who decrypts, and whether the active party sees scores: the active party and yes, a coordinator and yes "
-        "(coordinator-clear), or a coordinator and no (coordinator)",
+        description="who decrypts, and whether the active party sees scores. two-party: the active party, and yes; "
+        "coordinator-clear: a coordinator, and yes; coordinator: a coordinator, and no",
     )
     labels: Literal["active", "passive"] = Field(default="active", description="which party has the label column")
-    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model a class")
+    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1; above 2, one model for each class")
     loss: Literal["exact", "taylor"] = Field(default="exact", description="logistic loss, or its second-order polynomial at 0")
     mask: Literal["additive", "multiplicative"] = Field(
         default="additive", description="how a gradient is hidden from the party that decrypts it"
     )
-    scaling: Scaling = Field(default="standard", description="of each party's columns, over its whole table")
+    scaling: Scaling = Field(default="standard", description="how each party scales its columns, over its whole table")
     l2: float = Field(default=0.0, ge=0, le=1e3, allow_inf_nan=False, description="weight decay; the intercept has none")
     learning_rate: float = Field(default=0.5, gt=0, le=1e3, allow_inf_nan=False)
     iterations: int = Field(default=30, ge=1, le=10_000)
     tolerance: float = Field(
         default=0.0, ge=0, lt=1, allow_inf_nan=False, description="end when the loss changes by no more than this; 0: never"
     )
-    batch_size: int | None = Field(default=None, ge=1, le=100_000_000, description="shared rows an iteration; null: all")
+    batch_size: int | None = Field(default=None, ge=1, le=100_000_000, description="shared rows per iteration; null: all")
     least_rows: int = Field(
         default=20,
         ge=0,
-        description="a column in which fewer shared rows differ from the rest is left out, since its gradient would show their "
-        "residuals; 0: all columns stay",
+        description="a column in which fewer shared rows differ from the rest is left out, because its gradient would reveal "
+        "their residuals; 0: all columns stay",
     )
     key_bits: Literal[2048, 3072, 4096] = Field(default=3072, description="size of the Paillier key")
     short_exponents: bool = Field(
-        default=False, description="quicker encryption that rests on a further assumption (see docs/logistic.md)"
+        default=False, description="faster encryption that relies on one more assumption (see docs/logistic.md)"
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
 
@@ -146,10 +148,10 @@ class Evaluate(Frozen):
     repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")
     metrics: tuple[Metric, ...] = Field(default=("auc", "ace", "nll", "accuracy"), min_length=1)
     share_with_passive: bool = Field(
-        default=False, description="tell the passive party loss and metrics; they derive from labels"
+        default=False, description="send loss and metrics, which derive from labels, to the passive party"
     )
     matched: bool = Field(
-        default=False, description="psu only: measure also on the held-out rows that both own, by histograms under encryption"
+        default=False, description="psu only: metrics also on the held-out rows that both own, by histograms under encryption"
     )
 
     @model_validator(mode="after")

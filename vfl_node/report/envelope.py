@@ -35,8 +35,8 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Attacks = Annotated[
     dict[str, Share | None],
     Field(
-        description="attack → AUC with which this party's own audit tells its synthetic rows from real ones: 0.5 is chance, "
-        "both 0 and 1 tell all; null where not defined, empty where no row of this party is synthetic"
+        description="attack → AUC with which this party's own audit separates its synthetic rows from real ones: 0.5 is "
+        "chance, both 0 and 1 separate all; null if not defined, empty if no row of this party is synthetic"
     ),
 ]
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
@@ -53,7 +53,7 @@ class Section(Frozen):
 class JobRun(Section):
     """Which job this was."""
 
-    id: str = Field(description="of this run; the job's name and a random part")
+    id: str = Field(description="id of this run: the job's name and a random part")
     name: Name
     manifest_digest: str = Field(description="SHA-256 of spec in canonical JSON, hexadecimal")
     spec: dict[str, JsonValue] = Field(description="the job as all parties agreed on it, defaults included")
@@ -64,14 +64,14 @@ class AlignmentSizes(Section):
 
     protocol: Literal["psu", "psi", "apsi"]
     group: str
-    records: Count = Field(description="in this party's table")
-    ours: Count = Field(description="this party's records that took part; align.at_most may let fewer than all")
+    records: Count = Field(description="number of records in this party's table")
+    ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")
     theirs: Count = Field(description="the peer's records, as announced")
-    padded: bool = Field(description="whether announced numbers are rounded up, so that they are the most there can be")
-    rows: Count = Field(description="length of the shared order, rows that stand for no record included")
-    union: Count | None = Field(description="null where it is hidden, by the protocol, padding or dummies")
-    intersection: Count | None = Field(description="null where it is hidden from this party")
-    seconds: float = Field(ge=0, description="wall time, waiting for the peer included")
+    padded: bool = Field(description="whether the peer rounds its number up, so that theirs is an upper bound")
+    rows: Count = Field(description="length of the shared order, including rows that belong to no record")
+    union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
+    intersection: Count | None = Field(description="null if it is hidden from this party")
+    seconds: float = Field(ge=0, description="wall time, including waiting for the peer")
     bytes_sent: Count
     bytes_received: Count
 
@@ -80,12 +80,12 @@ class EpochFigures(Section):
     """One epoch of the first repeat, or one iteration of a logistic regression."""
 
     loss: float | None = Field(
-        description="mean over its rows, synthetic labels taken as true; null if not known to this party; of a logistic "
-        "regression over those of its rows that the active party owns"
+        description="mean over the epoch's rows, with synthetic labels taken as true (for a logistic regression over those "
+        "rows that the active party owns); null if not known to this party"
     )
     auc: float | None = Field(
-        description="of the federated model on the training rows that the active party owns, as they were met during the "
-        "epoch; null if not asked for, not defined or not known to this party"
+        description="of the federated model on the training rows that the active party owns, each scored when it was trained "
+        "on; null if not in evaluate.metrics, not defined or not known to this party"
     )
     seconds: float = Field(ge=0)
     bytes: Count = Field(description="sent and received")
@@ -101,11 +101,11 @@ class HeldOut(Section):
 
 
 class Strategies(Section):
-    """What stood in where a row was not real at both parties."""
+    """The missing-row strategies of a training."""
 
-    labels: LabelStrategy | None = Field(description="for a label that the active party lacks; null where it lacks none")
-    features: FeatureStrategy | None = Field(description="for columns that a party lacks; null where none are lacking")
-    calibration: Literal["none", "train", "test"] = Field(description="whether and when probabilities were corrected for it")
+    labels: LabelStrategy | None = Field(description="for labels that the active party lacks; null if it lacks none")
+    features: FeatureStrategy | None = Field(description="for rows whose columns a party lacks; null if there are none")
+    calibration: Literal["none", "train", "test"] = Field(description="whether and when probabilities were corrected for them")
 
 
 class TrainingFigures(Section):
@@ -116,27 +116,27 @@ class TrainingFigures(Section):
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
     device: str
-    strategies: Strategies | None = Field(default=None, description="split: what stood in for rows that are not real")
+    strategies: Strategies | None = Field(default=None, description="split: the missing-row strategies")
     audit: Attacks = Field(
-        description="moving averages over the epochs of the last repeat, at its end; its twins are those of all repeats"
+        description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"
     )
     held_out: HeldOut | None = Field(
-        description="the attacks on the embeddings of the rows held out in the first repeat; null where this party sent none"
+        description="the attacks on the embeddings of the rows held out in the first repeat; null if this party sent none"
     )
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
-    flow: Flow | None = Field(default=None, description="logistic: who decrypts, and what the active party sees of scores")
+    flow: Flow | None = Field(default=None, description="logistic: who decrypts, and whether the active party sees scores")
     rows: Count | None = Field(default=None, description="logistic: shared rows trained on; null if not known to this party")
     features: dict[Name, Count | None] | None = Field(
-        default=None, description="logistic: party → encoded columns; null for a party of which this one does not know it"
+        default=None, description="logistic: party → number of its encoded columns; null if this party does not know it"
     )
     rounds: Count | None = Field(default=None, description="logistic: gradients computed under encryption")
     decryptions: dict[Name, Count] | None = Field(
-        default=None, description="logistic: party → values decrypted for it, as far as this party knows"
+        default=None, description="logistic: party → number of values decrypted for it, as far as this party knows"
     )
     decrypted_bits: dict[Name, Count] | None = Field(
-        default=None, description="logistic: party → bits it was told of these, whatever they were of"
+        default=None, description="logistic: party → bits of these values that were revealed to it, whatever the values were"
     )
-    dropped: tuple[str, ...] | None = Field(default=None, description="logistic: this party's own columns left out")
+    dropped: tuple[str, ...] | None = Field(default=None, description="logistic: this party's own columns that were left out")
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
 
     @model_validator(mode="after")
@@ -162,26 +162,26 @@ class Interval(Section):
 
 
 class Metrics(Section):
-    """A model measured; a metric is null where it was not asked for or is not defined."""
+    """Metrics of a model; a metric is null if it was not asked for or is not defined."""
 
     auc: float | None = None
     ace: float | None = None
     nll: float | None = None
     accuracy: float | None = None
-    rows: Count | None = Field(description="rows it was measured on (first repeat)")
+    rows: Count | None = Field(description="number of rows on which it was measured (first repeat)")
     population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
     real_share: Share | None = Field(
         description="share of the active party's shared rows with real passive features: intersection / those rows"
     )
-    held_out: bool = Field(description="false if these rows were trained on (test_fraction: 0)")
+    held_out: bool = Field(description="false if these rows were also trained on (test_fraction: 0)")
     intervals: dict[str, Interval] | None = Field(description="by metric, over repeats; null for a single repeat")
     calibration: tuple[tuple[Share, Share, Count], ...] = Field(
-        description="(mean prediction, share of positives, rows) of groups of equal size, first repeat"
+        description="(mean prediction, share of positives, rows) for groups of equal size, first repeat"
     )
 
 
 class MatchedMetrics(Section):
-    """The federated model on the held-out rows that both parties own; null throughout where they are too few to count."""
+    """The federated model on the held-out matched rows (rows that both parties own); all null if there are too few to count."""
 
     auc: float | None = None
     ace: float | None = None
@@ -191,27 +191,31 @@ class MatchedMetrics(Section):
 
 
 class Predictions(Section):
-    """Predictions by the model of an earlier job. Of a service they are counted over all attempts."""
+    """Predictions with the model of an earlier job. For a service the counts are over all attempts."""
 
-    model: str = Field(description="the job that trained it")
-    to: Name = Field(description="the party that asked, and got them")
+    model: str = Field(description="the job that trained the model")
+    to: Name = Field(description="the party that asked, and got the predictions")
     rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
-    requests: Count | None = Field(description="known: answered to this party; null at the other one, and for new rows")
+    requests: Count | None = Field(
+        description="known: answered requests of this party; null at the other party, and for new rows"
+    )
     batches: Count | None = Field(description="known: batches exchanged; null for new rows")
     told: Count | None = Field(
-        description="known: different rows of the model that this party has told the other about, in all services over it; "
-        "null for new rows"
+        description="known: different rows of the model that the other party has learnt about from this one, in all services "
+        "of the model; null for new rows"
     )
-    audit: Attacks = Field(description="known: on all that this party has sent of the model; empty for new rows")
+    audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
-    records: Count | None = Field(description="new: this party's records that were predicted; null at the other one")
+    records: Count | None = Field(
+        description="new: this party's records that were predicted; null at the other party, and for known rows"
+    )
 
 
 class LedgerEntry(Section):
     """One thing that a party learnt, as :class:`vfl_node.ledger.Disclosure`."""
 
     what: str = Field(description="a stable keyword")
-    count: Count | None = Field(description="how many, or how large; null where that is hidden from this report's party")
+    count: Count | None = Field(description="how many, or how large; null if this is hidden from the party of this report")
     text: str = Field(description="in plain words")
 
 
@@ -227,7 +231,7 @@ class PhaseTraffic(Section):
 class Report(Section):
     """``report.json``."""
 
-    format: Literal[4] = Field(default=4, description="changes when a key changes its meaning")
+    format: Literal[4] = Field(default=4, description="changes when the meaning of a key changes")
     job: JobRun
     manifest_digest: str = Field(description="as in job")
     party: Name = Field(description="whose report this is")
@@ -240,11 +244,11 @@ class Report(Section):
     metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
     local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
     matched_metrics: MatchedMetrics | None = Field(
-        description="over the held-out rows that both own, counted under encryption, first repeat; null where the job does not "
-        "ask, and at the passive party"
+        description="over the held-out rows that both own, counted under encryption, first repeat; null if the job does not "
+        "ask for it, and at the passive party"
     )
     gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
-    predictions: Predictions | None = Field(description="null for a job that makes none")
+    predictions: Predictions | None = Field(description="null for a job without predictions")
     phases: dict[str, PhaseTraffic]
     learnt: dict[Name, tuple[LedgerEntry, ...]] = Field(description="party → what it learnt from the protocols")
     versions: dict[str, str]

@@ -197,7 +197,7 @@ def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
 
 
 def _strategies(report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """What stood in where a row was not real: (what for, strategy, in words)."""
+    """The missing-row strategies: (for what, strategy, in words)."""
     used = (report["training"] or {}).get("strategies") or {}
     draws = report["job"]["spec"]["train"]["missing"]["draws"] if used else 1
     several = f"; the mean of {draws} draws" if draws > 1 else ""

@@ -1,4 +1,4 @@
-"""One party's linear model, and the decoys that stand in for rows it does not own."""
+"""One party's linear model, and the decoys for rows it does not own."""
 
 from __future__ import annotations
 

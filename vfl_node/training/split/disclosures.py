@@ -93,5 +93,9 @@ def _compared(training: int, *, drawn: bool = True) -> str:
     """What comes on top from the second training over the same records on; ``drawn``: what is seen of a row is drawn anew."""
     if training == 1:
         return ""
-    what = "what stands in was drawn anew, and comparing trainings tells which" if drawn else "comparing trainings tells more"
+    what = (
+        "synthetic rows were drawn again, and comparing trainings tells which they are"
+        if drawn
+        else "comparing trainings tells more"
+    )
     return f"; this is training {training} over these records: {what}"
