@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import typer
 
-from vfl_node.cli import jobs, node, predictions, trial  # noqa: F401 - their commands
+from vfl_node.cli import jobs, node, predictions, trial  # noqa: F401 - they register their commands
 from vfl_node.cli.shared import app, err
 from vfl_node.errors import VflError
 from vfl_node.logs import configure_logs
@@ -22,7 +22,7 @@ INTERRUPTED = 130
 
 
 def main() -> NoReturn:
-    """Entry point: runs the command; a person's mistake ends in one clear message, never a traceback."""
+    """Entry point: runs the command. A mistake of the user ends in one clear message, never in a traceback."""
     configure_logs()
     try:
         status = app(standalone_mode=False)

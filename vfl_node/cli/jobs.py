@@ -26,7 +26,7 @@ from vfl_node.job import load_job
 from vfl_node.settings import load_settings
 
 UNCUT = 10_000
-"""Columns of a table that is not shown on a terminal."""
+"""Width of a table that is not shown on a terminal."""
 
 
 @app.command()
@@ -56,7 +56,7 @@ def submit(
 def open_board(
     config: ConfigOption = None, node: NodeOption = "", token_file: TokenOption = None, board: BoardOption = ""
 ) -> None:
-    """Print a link that opens a running node's board in a browser, once and within the hour."""
+    """Print a link that opens a running node's board in a browser; it works once, within an hour."""
     out.print(client_at(config, node, token_file).link(board=board))
 
 
@@ -77,7 +77,7 @@ def jobs(
         done = f" {view['done']}/{view['total']}" if view["total"] and view["state"] == "running" else ""
         done = f" (place {view['place']})" if view.get("place") else done
         table.add_row(view["id"], view["state"], f"{view['phase']}{done}", ", ".join(view["parties"]), view["submitted"])
-    whole = out if out.is_terminal else Console(highlight=False, width=UNCUT)  # a program that reads it needs all of an id
+    whole = out if out.is_terminal else Console(highlight=False, width=UNCUT)  # a program that reads the table needs whole ids
     whole.print(table if views else "no jobs yet")
 
 
@@ -95,13 +95,13 @@ def watch(
 
 @app.command()
 def cancel(job_id: JobArgument, config: ConfigOption = None, node: NodeOption = "", token_file: TokenOption = None) -> None:
-    """End a job at this node and its peers."""
+    """Cancel a job at this node and its peers."""
     client_at(config, node, token_file).cancel(job_id)
     out.print(f"{job_id} is being cancelled")
 
 
 @app.command()
 def resume(job_id: JobArgument, config: ConfigOption = None, node: NodeOption = "", token_file: TokenOption = None) -> None:
-    """Go on with a job that failed because its peer was lost."""
+    """Continue a job that failed but can be resumed, for example because its peer was lost."""
     client_at(config, node, token_file).resume(job_id)
     out.print(f"{job_id} goes on")

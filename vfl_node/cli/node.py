@@ -1,4 +1,4 @@
-"""Commands of a node and its owner: run it, set it up, clear what it keeps."""
+"""Commands for a node and its owner: set it up, run it, prune its jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def service(
     context: typer.Context,
     role: Annotated[Optional[RoleName], typer.Option(help="Run a node in this role.")] = None,  # noqa: UP045
     config: ConfigOption = None,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and end.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
 ) -> None:
     """Run a node until it is stopped: vfl-node --role active --config clinic.yaml."""
     if version:
@@ -37,10 +37,10 @@ def service(
         raise UsageError(
             f"{config} says role: {settings.role}, the command says --role {role.value}", hint="they must agree", code="E_ROLE"
         )
-    from vfl_node.node.service import serve  # torch and grpc take seconds to import; other commands do without
+    from vfl_node.node.service import serve  # torch and grpc take seconds to import; other commands do not need them
 
     serve(settings)
-    # All is closed and on disk. Tearing down torch's and grpc's threads takes seconds more, and could hang.
+    # Everything is closed and on disk. Ending torch's and grpc's threads would take seconds more, and could hang.
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
@@ -67,7 +67,7 @@ def init(
 @app.command()
 def certify(
     folders: Annotated[list[Path], typer.Argument(help="Folders written by `vfl-node init`.")],
-    authority: Annotated[Path, typer.Option(help="Folder of the trial authority; made if absent.")] = Path("authority"),
+    authority: Annotated[Path, typer.Option(help="Folder of the trial authority; created if absent.")] = Path("authority"),
 ) -> None:
     """Sign nodes' certificate requests with a trial authority on this machine."""
     from vfl_node.node.setup import certify as sign
@@ -79,12 +79,12 @@ def certify(
 @app.command()
 def prune(
     config: Annotated[Path, typer.Option(help="The node's configuration file.")],
-    days: Annotated[Optional[float], typer.Option(min=0, help="Remove what ended more days ago.")] = None,  # noqa: UP045
-    keep: Annotated[Optional[int], typer.Option(min=0, help="Remove all but so many, the newest.")] = None,  # noqa: UP045
-    models: Annotated[bool, typer.Option("--models", help="Also jobs whose model is kept for predictions.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell which.")] = False,
+    days: Annotated[Optional[float], typer.Option(min=0, help="Remove jobs that ended more days ago than this.")] = None,  # noqa: UP045
+    keep: Annotated[Optional[int], typer.Option(min=0, help="Remove all but this number of the newest jobs.")] = None,  # noqa: UP045
+    models: Annotated[bool, typer.Option("--models", help="Also remove jobs whose model is kept for predictions.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the jobs.")] = False,
 ) -> None:
-    """Remove jobs that have ended, with their reports and models; the node may run or not."""
+    """Remove jobs that have ended, with their reports and models. The node may be running."""
     settings = load_settings(config)
     if days is None and keep is None:
         days, keep = settings.keep_days, settings.keep_jobs
@@ -110,10 +110,10 @@ def prune(
 
 @app.command("accept-loss")
 def accept_loss(
-    peer: Annotated[str, typer.Argument(metavar="PEER", help="Whom this node remembers less of than it should.")],
+    peer: Annotated[str, typer.Argument(metavar="PEER", help="The peer whose memory at this node is lost or too old.")],
     config: Annotated[Path, typer.Option("--config", help="The node's configuration file.")],
 ) -> None:
-    """Work with a peer again though what this node remembered of it is lost, as with an old backup (E_STATE_OLDER)."""
+    """Work with a peer again after this node's memory of it was lost, for example by an old backup (E_STATE_OLDER)."""
     from vfl_node.node.partners import accept_loss as accept
 
     _checked_name(peer)

@@ -1,4 +1,4 @@
-"""The command that gets predictions of a model, from this node and its peer together."""
+"""The command that gets predictions from a model of this node and its peer."""
 
 from __future__ import annotations
 
@@ -18,30 +18,31 @@ from vfl_node.files import write_whole
 from vfl_node.settings import Settings, load_settings
 
 RESTART_S = 60.0
-"""How long a node may stay away that is restarted while it predicts."""
+"""How long the command waits for a node that is restarted during a prediction."""
 
 
 @app.command()
 def predict(
     job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job that trained the model, with `serve`.")],
-    data: Annotated[Path, typer.Option(help="CSV file with the ids of the records, and their columns where they are new.")],
+    data: Annotated[Path, typer.Option(help="CSV file with the ids of the records; with --align also their columns.")],
     target: Annotated[Path, typer.Option("--out", help="CSV file to write: ids and probabilities.")],
     config: Annotated[Path, typer.Option(help="The node's configuration file.")],
     align: Annotated[
         bool,
         typer.Option(
-            "--align", help="The records are new: intersect them with the other party's first. Both learn which they share."
+            "--align",
+            help="The records are new: intersect them with the other party's first. Both learn which records they share.",
         ),
     ] = False,
 ) -> None:
-    """Get predictions by the model of a job, from this node and its peer together."""
+    """Get predictions from the model of a job, which this node and its peer compute together."""
     try:
         request = data.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {data}: {error.strerror}", code="E_FILE") from None
     _check_writable(target)
     settings = load_settings(config)
-    client_of(settings).job(job_id)  # a node that does not run is not waited for, nor an unknown job
+    client_of(settings).job(job_id)  # fail at once if the node does not run, or does not know the job
     answer = _predicted_new(settings, job_id, request) if align else _predicted(settings, job_id, request)
     try:
         write_whole(target, answer)
@@ -51,7 +52,7 @@ def predict(
 
 
 def _check_writable(target: Path) -> None:
-    """Raises UsageError (``E_FILE``) where no file can be written: before the work, not after it."""
+    """Raises UsageError (``E_FILE``) if the file cannot be written: before the work, not after it."""
     if not target.parent.is_dir():
         raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint="make it, or name another --out")
     try:
@@ -68,7 +69,7 @@ def _unwritable(target: Path, error: OSError) -> UsageError:
 
 
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
-    """Predictions of known records; to ask again gives the same ones."""
+    """Predictions of known records; the same request gets the same answer again."""
     from vfl_node.node.store import UNFINISHED
     from vfl_node.terminal import ShownProgress
 
@@ -87,7 +88,7 @@ def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
 
 
 def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
-    """Predictions of new records, by a job of their own."""
+    """Predictions of new records, which are a separate job."""
     err.print("aligning by psi: both parties learn which of these records the other one has")
     try:
         job_id = client_of(settings).predict_new(model, request)["id"]
@@ -105,7 +106,7 @@ def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
 
 
 def _patiently(settings: Settings, ask: Callable[[Any], bytes]) -> bytes:
-    """What ``ask`` gets of the node; where that is started again meanwhile, it is asked again."""
+    """What ``ask`` gets from the node; if the node is restarted in between, ``ask`` is called again."""
     while True:
         try:
             return ask(client_of(settings))

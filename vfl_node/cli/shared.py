@@ -1,4 +1,4 @@
-"""What the commands share: the program itself, where it prints, options, and how a running node is reached."""
+"""What the commands share: the program itself, its consoles, options, and the client of a running node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.console import Console
 from vfl_node.errors import UsageError, VflError
 from vfl_node.settings import Settings, load_settings
 
-if TYPE_CHECKING:  # at run time it takes seconds to import; most commands do without
+if TYPE_CHECKING:  # importing it takes seconds; most commands do not need it
     from vfl_node.node.client import Client
 
 app = typer.Typer(
@@ -30,7 +30,7 @@ out = Console(highlight=False, soft_wrap=True)
 
 
 class RoleName(str, Enum):
-    """A party's part in the federation."""
+    """A party's role."""
 
     active = "active"
     passive = "passive"
@@ -45,14 +45,14 @@ BoardOption = Annotated[str, typer.Option("--board", help="http://HOST:PORT at w
 
 
 def client_of(settings: Settings) -> Client:
-    """What speaks with the running node of ``settings``."""
+    """A client of the running node of ``settings``."""
     from vfl_node.node.client import Client
 
     return Client.of(settings)
 
 
 def client_at(config: Path | None, node: str, token_file: Path | None) -> Client:
-    """What speaks with the node that the options name. Raises UsageError where they name none."""
+    """A client of the node that the options name. Raises UsageError if they name none."""
     from vfl_node.node.client import Client
 
     if config is not None:
@@ -68,7 +68,7 @@ def client_at(config: Path | None, node: str, token_file: Path | None) -> Client
 
 
 def follow(client: Client, job_id: str, board: str = "") -> None:
-    """Show a job until it ends. Raises VflError where it ends otherwise than done."""
+    """Show a job until it ends. Raises VflError if it does not end as done."""
     from vfl_node.terminal import ShownProgress
 
     view: dict[str, Any] = {}

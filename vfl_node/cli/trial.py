@@ -1,4 +1,4 @@
-"""Commands to try a job before nodes run it: a whole federation on this machine, and what it will cost."""
+"""Commands to try a job before nodes run it: run a whole federation on this machine, and estimate the cost."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from vfl_node.settings import load_settings
 @app.command()
 def run(
     job: Annotated[Path, typer.Argument(help="The job file.")],
-    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or a party's name. Repeat per data party.")],
-    folder: Annotated[Path, typer.Option("--out", help="Where reports and models go.")],
+    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or name. Repeat for each data party.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder for reports and models.")],
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
 ) -> None:
-    """Run a whole federation on this machine, to try a job on one's own files."""
+    """Run a whole federation on this machine, to try a job on your own files."""
     configure_logs(quiet=True)
     spec = load_job(job)
     if spec.predict:
@@ -47,7 +47,7 @@ def run(
             f"--out {folder}: {error.strerror}", code="E_FILE", hint="name a folder of your own, and no symbolic link"
         ) from None
     columns = {"id": id_column, "label": label_column}
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where the shell had SIGINT ignored, as for a background command
+    for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     from vfl_node.estimate import estimate as estimates
     from vfl_node.terminal import ShownProgress
@@ -76,12 +76,12 @@ def estimate(
     config: ConfigOption = None,
     active: Annotated[Optional[int], typer.Option(min=1, help="Records of the active party.")] = None,  # noqa: UP045
     passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the passive party.")] = None,  # noqa: UP045
-    shared: Annotated[Optional[int], typer.Option(min=0, help="Records of both; unknown: any number.")] = None,  # noqa: UP045
+    shared: Annotated[Optional[int], typer.Option(min=0, help="Records that both have; default: unknown.")] = None,  # noqa: UP045
     rate: Annotated[float, typer.Option(min=0.001, help="Mbit/s between the parties.")] = 100,
-    rtt: Annotated[float, typer.Option(min=0, help="Milliseconds there and back.")] = 20,
+    rtt: Annotated[float, typer.Option(min=0, help="Round trip in milliseconds.")] = 20,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """Tell what aligning by each protocol will cost, and how many rows training would have."""
+    """Estimate what alignment by each protocol will cost, and how many rows training would have."""
     from vfl_node.estimate import estimate as estimates
 
     spec, settings = load_job(job), load_settings(config) if config else None
