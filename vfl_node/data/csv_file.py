@@ -1,6 +1,6 @@
-"""A CSV file as columns of text, each row with its line, so that every error can say where.
+"""A CSV file as columns of text, with the line number of each row, so that every error can name its place.
 
-Rows are taken in blocks, and a block of a column is kept as one string: memory stays near the
+Rows are read in blocks, and a block of a column is stored as one string. So memory stays near the
 size of the file, whatever the number of cells.
 """
 
@@ -63,9 +63,9 @@ def read_columns(path: Path, *, party: str) -> TextColumns:
 
     Raises:
         DataError: it cannot be read (``E_FILE``), is not CSV in UTF-8 with a name for every
-            column and one cell a column in every row (``E_CSV``), or has no rows (``E_EMPTY``).
-            The text names file and line, and never holds a cell.
-        StateError: the machine refuses, not the file (:func:`vfl_node.files.fault`).
+            column and one cell for each column in every row (``E_CSV``), or has no rows (``E_EMPTY``).
+            The text names file and line, and never contains a cell.
+        StateError: the machine has a problem, not the file (:func:`vfl_node.files.fault`).
     """
     source = f"{party}: {path}"
     try:
@@ -120,7 +120,7 @@ def _columns(text: Iterator[str], source: str) -> TextColumns:
                     _pack(block, packed)
             first = reader.line_num + 1
     except csv.Error as error:
-        reason = str(error).split(" - ")[0]  # what follows is advice for programmers
+        reason = str(error).split(" - ")[0]  # the rest is advice for programmers
         raise DataError(
             f"{source}:{first}: is not valid CSV ({reason})",
             code="E_CSV",
@@ -140,7 +140,7 @@ def _pack(block: list[list[str]], packed: list[list[str]]) -> None:
 
 
 def _names(header: list[str], where: str) -> tuple[str, ...]:
-    """The column names; errors count columns instead of naming them, lest the first line be a record."""
+    """The column names. Errors number columns instead of naming them, because the first line may be a record."""
     names = tuple(map(str.strip, header))
     seen: dict[str, int] = {}
     for number, name in enumerate(names, start=1):

@@ -1,12 +1,12 @@
 """A table's columns as the design matrix of a linear model: whole numbers, and a step for each column.
 
 Why integers: under encryption a row enters the gradient as the exponent of a ciphertext. The
-model is trained on exactly ``integers * steps``, so that a regression in plaintext on
-:attr:`Design.values` is the reference to the last bit of its input; nothing is rounded later.
+model is trained on exactly ``integers * steps``. So a plaintext regression on
+:attr:`Design.values` has the same input, to the last bit; nothing is rounded later.
 
-Why over the party's whole table: means and peaks of the shared rows alone would need to know
-which rows are shared, and a party that holds an obfuscated set must not know. So the design
-depends on nothing but the party's own table, and is the same whatever the intersection.
+Why over the party's whole table: to use means and peaks of the shared rows, a party would have to know
+which rows are shared, and a party that holds an obfuscated set must not know this. So the design
+depends only on the party's own table, and is the same for every intersection.
 
 =============  ===================================================================================
 scaling        a numeric column x becomes
@@ -18,12 +18,12 @@ scaling        a numeric column x becomes
 ``none``       x, in steps of 2^−16; at most ±16
 =============  ===================================================================================
 
-A missing number becomes 0 and is marked in a column of its own. A category becomes one column
-of 0 and 1 for each level, and for none where some rows have none, but the most frequent of
-these: with a column for every one, those of two categories would add up to the same, and a
-rare level left out elsewhere would follow from the others. An unknown level is 0 in all.
-Columns that carry nothing are left out: zeros, and under ``standard`` constants, which the
-label holder's intercept does as well.
+A missing number becomes 0 and is marked in a separate column. A category becomes one column
+of 0 and 1 for each level, and one for "missing" if some rows have no level; the most frequent of
+these has no column. With a column for every level, the columns of two categories would have the same sum, and a
+rare level that is left out elsewhere would follow from the others. A level that was not in the table is 0 in all columns.
+Columns without information are left out: columns of zeros, and under ``standard`` constants, whose effect the
+intercept of the party with the labels has as well.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ from vfl_node.job import Scaling
 
 MOST_BITS = 20
 MOST = 1 << MOST_BITS
-"""No integer of a design is larger; public, since overflow under encryption is ruled out with it."""
+"""No integer of a design is larger. It is public, because the proof against overflow under encryption uses it."""
 
 RESOLUTION = 1 << 16
-"""Steps a unit, where the table's own integers are not kept."""
+"""Steps per unit, if the table's own integers are not kept."""
 
 _CONSTANT = 1e-12
 """A standard deviation below this share of the largest absolute value is rounding, not variation."""
@@ -60,7 +60,7 @@ class Design:
     Attributes:
         integers: int64[n, d], within ±:data:`MOST`.
         steps: float64[d], positive.
-        names: of the columns, d; those of categories hold their levels, so they stay with the party.
+        names: of the d columns; names of category columns contain levels, so they stay with the party.
     """
 
     integers: NDArray[np.int64]
@@ -91,13 +91,13 @@ class LinearScale(Frozen):
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Integers int64[n]; missing: 0."""
-        with np.errstate(over="ignore"):  # what overflows is cut off
+        with np.errstate(over="ignore"):  # values that overflow are cut off
             scaled = np.rint((values - self.centre) / self.unit * self.resolution)
         return np.where(np.isnan(values), 0.0, np.clip(scaled, -self.most, self.most)).astype(np.int64)
 
 
 class MissingCells(Frozen):
-    """One more column says where a numeric one has no value."""
+    """One more column marks the rows in which a numeric column has no value."""
 
     kind: Literal["missing"] = "missing"
     name: str
@@ -116,12 +116,12 @@ class Categories(Levels):
 class LinearEncoder(Frozen):
     """How each column of a table enters a linear model.
 
-    It holds means, peaks and levels of the party's own data and stays with it, as part of
+    It contains means, peaks and levels of the party's own data. It stays at the party, as part of
     its half of the model.
 
     Attributes:
         columns: in the order of the design.
-        dropped: columns of the table of which nothing is in the design, since they carry nothing.
+        dropped: columns of the table that are not in the design, because they have no information.
     """
 
     columns: tuple[Annotated[LinearScale | MissingCells | Categories, Field(discriminator="kind")], ...]
@@ -132,7 +132,7 @@ class LinearEncoder(Frozen):
         """Learn from all rows of ``table`` (see the module for why).
 
         Raises:
-            DataError: a column holds numbers too large to be left as they are (``E_OVERFLOW``).
+            DataError: a column has numbers too large for ``scaling: none`` (``E_OVERFLOW``).
         """
         common = _common_unit(table)
         columns: list[LinearScale | MissingCells | Categories] = []
@@ -147,11 +147,11 @@ class LinearEncoder(Frozen):
     def transform(self, table: Table) -> Design:
         """The design of all rows of ``table``; columns that the encoder does not know are left out.
 
-        Another table than the fitted one may hold numbers beyond it: they are cut off, at ±10
+        Another table than the fitted one may have numbers beyond its range. They are cut off, at ±10
         standard deviations, at the peak or at ±16, and no integer exceeds :data:`MOST`.
 
-        Cost: under 1 s for 60,000 rows of 392 pixels, :meth:`fit` included (one core of a small
-        server), and no memory but the matrix, 8·n·d bytes.
+        Cost: less than 1 s for 60,000 rows of 392 pixels, including :meth:`fit` (one core of a small
+        server), and no memory besides the matrix, 8·n·d bytes.
 
         Raises:
             DataError: a column is missing or of another kind (``E_COLUMN``).
@@ -199,7 +199,7 @@ class LinearEncoder(Frozen):
 
 
 def _layout(encoding: LinearScale | MissingCells | Categories) -> Iterator[tuple[str, float]]:
-    """Name and step of each column of the design that comes of one encoding."""
+    """Name and step of each column of the design that one encoding makes."""
     if isinstance(encoding, LinearScale):
         yield encoding.name, 1 / encoding.resolution
     elif isinstance(encoding, MissingCells):
@@ -210,7 +210,7 @@ def _layout(encoding: LinearScale | MissingCells | Categories) -> Iterator[tuple
 
 
 def _common_unit(table: Table) -> tuple[float, int]:
-    """Largest absolute value of all numeric columns, 1 if there is none, and the steps it is cut into."""
+    """Largest absolute value of all numeric columns (1 if there is none), and the number of steps in it."""
     peak, whole = 0.0, True
     for column in table.columns.values():
         if isinstance(column, NumericColumn):
@@ -239,7 +239,7 @@ def _numeric(
 
 
 def _standard(name: str, present: NDArray[np.float64]) -> LinearScale | None:
-    """By mean and standard deviation; None where the numbers do not vary."""
+    """Scaling by mean and standard deviation; None if the numbers do not vary."""
     peak = float(np.abs(present).max(initial=0.0)) or 1.0
     shares = present / peak  # within ±1: squares of huge values would overflow
     mean, sd = (float(shares.mean()), float(shares.std())) if len(present) else (0.0, 0.0)
@@ -260,7 +260,7 @@ def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
 
 
 def _levels(name: str, column: CategoricalColumn) -> Iterator[Categories]:
-    """Nothing where every row is of one level, or of none."""
+    """None if every row has the same level, or no level."""
     codes, counts = np.unique(column.codes, return_counts=True)
     levels = tuple(sorted(column.levels[code] for code in codes if code >= 0))
     place = {level: code for code, level in enumerate(levels, start=1)}

@@ -1,14 +1,14 @@
-"""A table's columns as the numbers a model reads. Fitted and applied at each party alone.
+"""A table's columns as the numbers that a model reads. Each party fits and applies its encoder alone.
 
 numeric
-    standardised on the fitted rows and clipped to ±10 standard deviations, so that one wild
-    cell cannot dominate a batch; a column that is constant there becomes 0. A missing value
-    becomes 0, the mean; where the fitted rows have any, an indicator column says which.
+    standardised on the fitted rows and clipped to ±10 standard deviations, so that one extreme
+    cell cannot dominate a batch; a column that is constant in the fitted rows becomes 0. A missing value
+    becomes 0, the mean; if values are missing in the fitted rows, an indicator column marks them.
 categorical
-    levels of the fitted rows are numbered from 1 in sorted order; 0 is missing or never seen.
+    levels of the fitted rows are numbered from 1 in sorted order; 0 is a missing or unknown level.
 
-The encoder is part of the party's half of the model: it holds means and levels of the
-party's own data and stays with it.
+The encoder is part of the party's half of the model: it contains means and levels of the
+party's own data and stays at the party.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from vfl_node.errors import DataError, StateError
 Number = TypeVar("Number", np.float32, np.int64)
 
 CLIP = 10.0
-"""Standardised values beyond this many standard deviations are brought back to it."""
+"""Standardised values beyond this number of standard deviations are clipped to it."""
 
 _CONSTANT = 1e-12
 """A standard deviation below this share of the largest absolute value is rounding, not variation."""
@@ -60,11 +60,11 @@ class Features:
         return self.numeric.shape[1] + self.categorical.shape[1]
 
     def take(self, rows: NDArray[np.int64]) -> Features:
-        """The rows ``rows``, int64[k], in that order, with repetition where asked."""
+        """The rows ``rows``, int64[k], in that order; a row may come several times."""
         return Features(self.numeric[rows], self.categorical[rows], self.cardinalities)
 
     def followed_by(self, *others: Features) -> Features:
-        """These rows, and behind them those of ``others``, encoded alike."""
+        """These rows, followed by those of ``others``, which have the same encoding."""
         parts = (self, *others)
         return Features(
             np.concatenate([part.numeric for part in parts]),
@@ -74,7 +74,7 @@ class Features:
 
 
 class Scale(Frozen):
-    """How one numeric column is encoded; ``indicator``: one more column says where it is missing."""
+    """How one numeric column is encoded; ``indicator``: one more column marks missing values."""
 
     kind: Literal["numeric"] = "numeric"
     name: str
@@ -84,12 +84,12 @@ class Scale(Frozen):
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Standardised and clipped float64[n]; missing: 0."""
-        with np.errstate(over="ignore"):  # what overflows is clipped
+        with np.errstate(over="ignore"):  # values that overflow are clipped
             scaled = np.clip((values - self.mean) / self.sd, -CLIP, CLIP)
         return np.where(np.isnan(values), 0.0, scaled)
 
     def undo(self, scaled: NDArray[np.float32], known: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values float64[n] that are encoded as ``scaled``; where a cell of ``known`` is, that cell."""
+        """Values float64[n] that are encoded as ``scaled``; a cell of ``known`` if one is encoded so."""
         with np.errstate(over="ignore"):  # as in apply
             values = scaled.astype(np.float64) * self.sd + self.mean
         known = known[~np.isnan(known)]
@@ -111,7 +111,7 @@ class Levels(Frozen):
         """Codes int64[n]."""
         code_of = {level: code for code, level in enumerate(self.levels, start=1)}
         codes = [code_of.get(level, 0) for level in column.levels]
-        return np.array([*codes, 0], dtype=np.int64)[column.codes]  # −1, missing, finds the last
+        return np.array([*codes, 0], dtype=np.int64)[column.codes]  # −1, missing, takes the last element
 
 
 class Encoder(Frozen):
@@ -138,18 +138,18 @@ class Encoder(Frozen):
         return self._encode(table.columns, len(table))
 
     def translate(self, features: Features, other: Encoder, table: Table) -> Features:
-        """``features``, which this encoder made or may have made, as ``other`` encodes the same rows.
+        """``features``, in the encoding of this encoder, as ``other`` encodes the same rows.
 
-        A number that stands for a cell of ``table`` becomes what ``other`` makes of that cell, to
-        the last bit, the first of those that this encoder cannot tell apart: rounded on the way,
-        a copied cell would be known from the real ones. Other numbers are scaled and clipped
-        anew. What is missing stays so, if this encoder indicates it; a level that ``other`` has
-        not seen becomes 0.
+        A number that encodes a cell of ``table`` becomes the value that ``other`` has for this cell, to
+        the last bit; if this encoder gives several cells the same number, the first of them is used. With rounding
+        errors a copied cell could be told from the real ones. Other numbers are scaled and clipped
+        again. A missing value stays missing, if this encoder has an indicator for it; a level that is unknown to
+        ``other`` becomes 0.
 
         Args:
             features: n rows in this encoder's columns.
             other: its columns are among this encoder's.
-            table: that this encoder was fitted on, or another one of its columns.
+            table: the table on which this encoder was fitted, or another one with its columns.
 
         Cost: a sort of the table's cells for each numeric column; 8 bytes a cell of memory.
 
@@ -185,7 +185,7 @@ class Encoder(Frozen):
         )
 
     def _decode(self, features: Features, table: Table) -> dict[str, Column]:
-        """The columns behind ``features``; cells of ``table`` where they are encoded so."""
+        """The columns that ``features`` encodes; cells of ``table`` if they are encoded so."""
         scaled = iter(features.numeric.T)
         indicators = iter(features.numeric.T[sum(isinstance(encoding, Scale) for encoding in self.columns) :])
         codes = iter(features.categorical.T)

@@ -1,8 +1,8 @@
-"""One canonical form of an identifier, so that two parties' spellings of one record meet; and millions of them.
+"""One canonical form of an identifier, so that two parties' spellings of one record are equal; and large sets of them.
 
 Alignment compares bytes. The same identifier may be written with composed or decomposed
-accents, full-width digits, invisible characters, another case or leading zeros; what counts
-as a difference is the job's ``id_form``, which both parties agree on.
+accents, full-width digits, invisible characters, another case or leading zeros. The job's
+``id_form``, on which both parties agree, decides what counts as a difference.
 
 Source: Unicode Standard Annex 15 (NFKC, and its stability for assigned characters); section
 3.13, definition 146 of the standard (caseless matching).
@@ -27,27 +27,27 @@ from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 
 ZERO_WIDTH = dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF))
-"""Characters without any width, which an export may leave in a cell; for ``str.translate``."""
+"""Zero-width characters, which an export may leave in a cell; for ``str.translate``."""
 
 _INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
-_BATCH = 1 << 14  # ids that are objects of their own at a time
+_BATCH = 1 << 14  # ids that exist as Python objects at a time
 _DIGEST_BYTES = 16
 
 
 def canonical(value: str, form: IdForm) -> bytes:
-    """The bytes that stand for ``value``: UTF-8 behind the name of the form, so that forms never collide.
+    """The canonical bytes of ``value``: the name of the form, then UTF-8, so that different forms are never equal.
 
     ``text`` keeps case; ``nocase`` folds it; ``integer`` compares as numbers: ``007`` is ``7``.
     Zero-width characters and white space at the ends are dropped and compatibility variants
-    are unified (NFKC). Idempotent, and the same in every version of Unicode: its forms are
-    stable for assigned characters, and others are refused.
+    are unified (NFKC). Idempotent, and the same in every version of Unicode: the normal forms are
+    stable for assigned characters, and other characters are refused.
 
-    Cost: 0.2 µs an id, 0.5 µs for ``integer``, 1 to 2 µs where it is not ASCII (one core).
+    Cost: 0.2 µs per id, 0.5 µs for ``integer``, 1 to 2 µs if it is not ASCII (one core).
 
     Raises:
         DataError: nothing is left, it is no integer though the form is ``integer``, a
             character is not assigned, or it is not valid Unicode (``E_ID``). The text never
-            holds the value.
+            contains the value.
     """
     text = value if value.isascii() else _normal(value)
     if form == "nocase":
@@ -59,21 +59,21 @@ def canonical(value: str, form: IdForm) -> bytes:
         text = _integer(text)
     try:
         return f"{form}:{text}".encode()
-    except UnicodeEncodeError:  # its own text would show the identifier
+    except UnicodeEncodeError:  # the text of the original error would show the identifier
         raise DataError("the identifier is not valid Unicode", code="E_ID", hint="save the file as UTF-8") from None
 
 
 def composite(parts: Sequence[bytes]) -> bytes:
-    """One identifier of several canonical ones; equal only if each of them is, and never equal to a single one.
+    """One identifier made of several canonical ones: equal only if all parts are equal, and never equal to a single one.
 
-    Each part is behind its length, so that ``("ab", "c")`` is not ``("a", "bc")``.
+    Each part comes after its length, so that ``("ab", "c")`` is not ``("a", "bc")``.
     """
     return b"composite:" + b"".join([b"%d:%b" % (len(part), part) for part in parts])
 
 
 def _normal(value: str) -> str:
-    """NFKC of ``value`` without zero-width characters, if this Python knows all the characters."""
-    if not value.isprintable() and "Cn" in map(category, value):  # what is unassigned is not printable: a quick test first
+    """NFKC of ``value`` without zero-width characters; an error if this Python does not know a character."""
+    if not value.isprintable() and "Cn" in map(category, value):  # unassigned characters are not printable: a quick test first
         raise DataError(
             "the identifier holds a character that Unicode has not assigned",
             code="E_ID",
@@ -83,13 +83,13 @@ def _normal(value: str) -> str:
 
 
 def _fold(text: str) -> str:
-    """Unicode's compatibility caseless form; one round is not enough, as folding and NFKC feed each other."""
+    """Unicode's compatibility caseless form. One pass is not enough, because folding and NFKC affect each other."""
     once = normalize("NFKC", normalize("NFD", text).casefold())
     return normalize("NFKC", once.casefold())
 
 
 def _integer(text: str) -> str:
-    """Decimal digits without leading zeros, behind a minus sign if negative; of any length."""
+    """Decimal digits without leading zeros, after a minus sign if negative; of any length."""
     match = _INTEGER.fullmatch(text)
     if not match:
         raise DataError(
@@ -102,23 +102,23 @@ def _integer(text: str) -> str:
 
 
 class Identifiers(Sequence[bytes]):
-    """n canonical ids, immutable: one buffer and where each begins, not an object each.
+    """n canonical ids, immutable: one buffer and the start of each id, not one object for each.
 
-    It reads as a list of bytes. The first use of the order, the repeats or the digest makes all
-    three; they do not change after.
+    It can be used like a list of bytes. The first use of the order, the repeats or the digest computes all
+    three; they do not change afterwards.
 
-    Memory: the text and 8 bytes an id; 16 once ordered. Ordering: 1 s for a million ids and
-    14 s for ten million, with 45 bytes an id at its peak (one core of a small server).
+    Memory: the text and 8 bytes per id; 16 bytes after ordering. Ordering: 1 s for a million ids and
+    14 s for ten million, with 45 bytes per id at its peak (one core of a small server).
     """
 
     def __init__(self, text: bytes, offsets: NDArray[np.int64]) -> None:
-        """``text`` holds the ids one behind the other; id i lies from ``offsets[i]``, int64[n + 1], to the next."""
+        """``text`` has the ids one after the other; id i is from ``offsets[i]``, int64[n + 1], to the next offset."""
         self._text, self._offsets = text, offsets
         offsets.flags.writeable = False
 
     @classmethod
     def of(cls, items: Iterable[bytes]) -> Identifiers:
-        """Take the ids one by one, in their order; ``items`` is never held as a whole."""
+        """Take the ids one by one, in their order; ``items`` is never in memory as a whole."""
         text, lengths, rest = BytesIO(), array("q"), iter(items)
         while batch := list(islice(rest, _BATCH)):
             text.write(b"".join(batch))
@@ -161,7 +161,7 @@ class Identifiers(Sequence[bytes]):
         return f"Identifiers({len(self)})"
 
     def take(self, places: NDArray[np.int64]) -> list[bytes]:
-        """The ids at ``places``, int64[k], in that order: a batch, as each becomes an object.
+        """The ids at ``places``, int64[k], in that order. Each becomes a Python object, so take a batch at a time.
 
         Raises:
             IndexError: a place is negative or beyond the last.
@@ -177,8 +177,8 @@ class Identifiers(Sequence[bytes]):
 
         The ids in this order do not depend on the file's order; equal ids keep theirs.
 
-        Leaks: whoever sees something listed in this order can tell the rank of an id from a
-        guess of it. Shuffle what a peer shall not place.
+        Leaks: a party that sees something listed in this order can compute from a guessed id where it would be.
+        Shuffle what a peer must not locate.
         """
         return self._ordered[0]
 
@@ -189,13 +189,13 @@ class Identifiers(Sequence[bytes]):
     def digest(self) -> bytes:
         """32 bytes, the same for the same ids in any order: SHA-256 of their 128-bit digests in canonical order.
 
-        Leaks: it confirms a guess of the whole set; keep it at the node.
+        Leaks: it confirms a guess of the whole set; it must stay at the node.
         """
         return self._ordered[2]
 
     @cached_property
     def _ordered(self) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
-        """Canonical order, repeats and digest: what one pass of hashing and one sort give."""
+        """Canonical order, repeats and digest, computed with one pass of hashing and one sort."""
         digests = np.empty((len(self), _DIGEST_BYTES), dtype=np.uint8)
         start = 0
         for batch in self._batches():

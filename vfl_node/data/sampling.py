@@ -1,9 +1,10 @@
-"""A fixed part of a party's records, where the job sets how many may take part (``align.at_most``).
+"""A fixed part of a party's records, if the job limits how many may take part (``align.at_most``).
 
-Training on a union costs every row of either party. The larger one may take part with fewer.
-Those records take part whose keyed hashes are the smallest, of identifiers in the form ``text``, whichever the
-job names. So the part is the same in every job with that partner, and a table with one record more differs in one member
-at most: it joins and another leaves, or neither. Parts drawn anew would tell other records in each job.
+The cost of training on a union depends on every row of both parties. The larger party may take part with fewer records:
+those whose keyed hashes are the smallest. The hashes are of identifiers in the form ``text``, whatever form the
+job names. So the part is the same in every job with that partner. With one record more in the table the part differs in
+at most one member: the record joins and another one leaves, or nothing changes. If parts were drawn again, each job would
+reveal other records.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError
 
-_BATCH = 1 << 14  # ids that are objects of their own at a time
+_BATCH = 1 << 14  # ids that exist as Python objects at a time
 
 
 def at_most(table: Table, most: int | None, key: bytes) -> Table:
-    """``table`` itself if it has no more than ``most`` records, else a part of so many, in the table's order.
+    """``table`` itself if it has at most ``most`` records, otherwise a part of this size, in the table's order.
 
     Args:
         table: n records.
@@ -29,11 +30,11 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         key: a secret of this node for the partner, the same in every job.
 
     Raises:
-        DataError: the part has labels of one class only (``E_ONE_CLASS``).
+        DataError: all labels of the part are of one class (``E_ONE_CLASS``).
 
     Cost: n HMAC-SHA-256 and a sort, about 2 s for a million records (one core of a small server).
 
-    Leaks: nothing by itself. The peer sees ``most`` as the number of records, and so that there are at least as many.
+    Leaks: nothing by itself. The peer sees ``most`` as the number of records, so it knows that there are at least as many.
     """
     if most is None or len(table) <= most:
         return table
@@ -63,7 +64,7 @@ def _marks(ids: Identifiers, key: bytes) -> NDArray[np.uint64]:
 
 
 def _part(column: Column, rows: NDArray[np.int64]) -> Column:
-    """The column of the records ``rows`` alone; its levels stay, those that no longer occur included."""
+    """The column for the records ``rows`` only. All its levels stay, including those that no longer occur."""
     if isinstance(column, NumericColumn):
         return NumericColumn(column.values[rows])
     return CategoricalColumn(column.codes[rows], column.levels)

@@ -1,7 +1,7 @@
 """One party's records: identifiers, columns and, at the active party, labels. They never leave the node.
 
-Errors name file, line and column for the party's owner. They never hold an identifier, a
-label or any other cell, since errors end up in logs.
+Errors name file, line and column for the party's owner. They never contain an identifier, a
+label or any other cell, because errors are logged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from vfl_node.job import IdForm
 from vfl_node.settings import Data, Kind
 
 MISSING = frozenset({"", "NA", "N/A", "nan", "NaN", "null", "None", "?"})
-"""Cells that hold no value."""
+"""Cells without a value."""
 
 NUMERIC_SHARE = 0.95
 """A column that is not declared is numeric if at least this share of its values are finite numbers."""
@@ -62,7 +62,7 @@ class Table:
             :func:`~vfl_node.data.identifiers.composite` of several columns), distinct.
         columns: name → column, in the order of the file.
         labels: float32[n] of 0 and 1, or of 0 to classes − 1; None where they are not needed.
-        plain: the same identifiers in the form ``text``, whichever the job names; None where ``ids`` are those.
+        plain: the same identifiers in the form ``text``, whatever form the job names; None if ``ids`` already are.
     """
 
     ids: Identifiers
@@ -86,14 +86,14 @@ class Table:
 
     @property
     def identity(self) -> bytes:
-        """32 bytes that stand for the set of records, in whatever form a job compares their identifiers; not for other columns.
+        """32 bytes that identify the set of records, whatever form of identifiers a job uses; other columns do not matter.
 
         Leaks: as :meth:`~vfl_node.data.identifiers.Identifiers.digest`.
         """
         return (self.plain or self.ids).digest()
 
     def digest(self) -> bytes:
-        """SHA-256 over all of it, in order: what a restarted job must find unchanged."""
+        """SHA-256 over the whole table, in order; a restarted job must find it unchanged."""
         state = hashlib.sha256()
 
         def add(part: bytes) -> None:
@@ -118,10 +118,10 @@ class Table:
 
 
 def check_enough(records: int, least: int, party: str) -> None:
-    """Refuse a set of so few records: before anything else of the table is looked at, so that a refusal tells nothing of it.
+    """Refuse a set that is too small, before anything else of the table is read, so that a refusal reveals nothing about it.
 
     Raises:
-        PolicyError: fewer than ``least`` (``E_TOO_FEW``); the peer is told the same as of a table that cannot be used.
+        PolicyError: fewer than ``least`` (``E_TOO_FEW``); the peer gets the same text as for a table that cannot be used.
     """
     if records < least:
         raise PolicyError(
@@ -145,17 +145,17 @@ def read_table(
     """Read this party's table (see docs/data.md).
 
     Args:
-        data: where it lies and what its columns are.
+        data: its path and its columns.
         id_form: how the job compares identifiers; several forms, one for each column of
             ``data.id``, make composite ones.
-        needs_label: whether labels are read, from ``data.label`` or else ``label``. Where they
-            are not, a column named by ``data.label`` is left out: it is no feature either.
+        needs_label: whether labels are read, from ``data.label`` or else ``label``. If they
+            are not, a column named by ``data.label`` is left out; it is not a feature either.
         party: this party's name, for errors.
-        classes: labels are 0 to ``classes`` − 1, of which two at least occur.
-        at_least: fewer records are refused before their labels and columns are looked at.
+        classes: labels are 0 to ``classes`` − 1; at least two of them must occur.
+        at_least: fewer records are refused before their labels and columns are read.
 
-    Cost: 5 s and 131 MB at the peak for a million rows of five columns, 33 MB; 1 s of it orders
-    the ids, once for all (one core of a small server).
+    Cost: 5 s and 131 MB at the peak for a million rows of five columns (33 MB). 1 s of this is for ordering
+    the ids, which is done only once (one core of a small server).
 
     Raises:
         DataError: ``E_FILE``, ``E_CSV``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
@@ -188,7 +188,7 @@ def read_table(
 def _check_names(
     text: TextColumns, data: Data, id_columns: tuple[str, ...], label: str | None, set_apart: Mapping[str, str]
 ) -> None:
-    """Every column that the settings name exists, and has one part to play."""
+    """Check that every column named in the settings exists, and is named for one purpose only."""
     wanted = (
         dict.fromkeys(id_columns, "data.id")
         | ({label: "data.label"} if label else {})
@@ -213,7 +213,7 @@ def _check_names(
 
 
 def _names_hint(text: TextColumns, name: str, wanted: Mapping[str, str]) -> str:
-    """The columns there are; nothing of a first line that may be a record."""
+    """The existing columns, for an error; nothing from a first line that may be a record."""
     above_numbers = any(math.isinf(_number(column)) and math.isfinite(_number(text.cell(column, 0))) for column in text.names)
     if not above_numbers and not set(wanted) & set(text.names):
         return "the first line must name the columns, separated by commas"
@@ -275,7 +275,7 @@ def _labels(text: TextColumns, name: str, classes: int) -> NDArray[np.float32]:
 
 
 def _column(text: TextColumns, name: str, kind: Kind | None) -> Column:
-    """The column as its kind says; as its values suggest where none is declared."""
+    """The column in its declared kind; if none is declared, in the kind that its values suggest."""
     if kind == "categorical":
         return _categorical(text, name)
     values = np.concatenate([_numbers(cells) for cells in text.blocks(name)])
@@ -307,7 +307,7 @@ def _numbers(cells: list[str]) -> NDArray[np.float64]:
 
 
 def _number(cell: str) -> float:
-    """The number in a cell; NaN: missing, infinity: none that is finite."""
+    """The number in a cell; NaN: missing, infinity: not a finite number."""
     if cell in MISSING:
         return math.nan
     try:

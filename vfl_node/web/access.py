@@ -1,8 +1,8 @@
-"""Who may look at a node and who may act: the node's token, its owner's socket, and links that let a browser in once.
+"""Who may read at a node and who may act: the node's token, its owner's socket, and links that let a browser in once.
 
-A link carries a ticket behind ``#``, which a browser sends to nobody; the page posts it, once, and gets a cookie by which
-it may look, and nothing else, until the cookie ends. The cookie is a moment and its HMAC under the token: nothing is stored,
-and a new token ends them all.
+A link has a ticket after ``#``, a part that a browser never sends. The page posts the ticket once and gets a cookie, which
+allows reading, and nothing else, until it expires. The cookie is its time of expiry and the HMAC of that under the token. So
+nothing is stored, and a new token makes all cookies invalid.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ TICKET_S = 3600
 """How long a ticket can be used."""
 
 COOKIE_S = 12 * 3600
-"""How long a browser may look."""
+"""How long a browser may read."""
 
 MOST_TICKETS = 32
-"""Unused tickets; the oldest make room."""
+"""Number of unused tickets; beyond it the oldest are deleted."""
 
 
 class Access:
     """The keys of one node; safe to use from several threads.
 
     Args:
-        token: what programs show; None lets nobody in.
-        party: the node's name: boards of several nodes at one host share a browser's cookies.
+        token: the secret that programs send; None: nobody has access.
+        party: the node's name; it keeps the cookies of several nodes at one host apart.
         clock: seconds since the epoch.
     """
 
@@ -40,11 +40,11 @@ class Access:
         self._token = token.encode() if token else b""
         self._clock = clock
         self._lock = threading.Lock()
-        self._tickets: dict[bytes, float] = {}  # digest → when it ends
+        self._tickets: dict[bytes, float] = {}  # digest → time of expiry
 
     @property
     def closed(self) -> bool:
-        """Whether nobody is let in."""
+        """Whether nobody has access."""
         return not self._token
 
     def ticket(self) -> str:
@@ -57,7 +57,7 @@ class Access:
         return made
 
     def redeem(self, ticket: str) -> str | None:
-        """The cookie for a ticket, which is used up by that; None for one that is none, was used or is too old."""
+        """The cookie for a ticket, which can be used only once; None if the ticket is invalid, used or too old."""
         with self._lock:
             ends = self._tickets.pop(_digest(ticket), 0.0)
         if self.closed or self._clock() > ends:
@@ -66,13 +66,13 @@ class Access:
         return f"{until}.{self._proof(until)}"
 
     def may_act(self, request: Request) -> bool:
-        """Whether the request shows the token."""
+        """Whether the request has the token."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         right = hmac.compare_digest(given.strip().encode(), self._token)
         return right and scheme.lower() == "bearer" and not self.closed
 
     def may_look(self, request: Request) -> bool:
-        """Whether it shows the token or a cookie that has not ended."""
+        """Whether the request has the token, or a cookie that has not expired."""
         until, _, proof = request.cookies.get(self.cookie, "").partition(".")
         right = hmac.compare_digest(proof.encode(), self._proof(until).encode())
         return self.may_act(request) or (right and not self.closed and self._clock() < int(until))
@@ -82,10 +82,10 @@ class Access:
 
 
 class OwnersSocket(Access):
-    """That of the owner's socket, which the operating system lets nobody else open: all may be done.
+    """Access over the owner's socket. The operating system lets only the owner open it, so everything is allowed.
 
     Args:
-        of: the node's keys, whose tickets it gives.
+        of: the node's access over the port, which issues tickets.
     """
 
     def __init__(self, of: Access) -> None:

@@ -1,7 +1,7 @@
 """The routes of a node's HTTP port: JSON for programs, plain pages for people.
 
-Whoever reaches the port learns that the node lives, and nothing else. To look needs the node's token, or the cookie that a
-browser gets for a link (:mod:`vfl_node.web.access`); submitting, cancelling and predictions need the token. The owner's socket
+Anyone who reaches the port learns that the node runs, and nothing else. Reading needs the node's token, or the cookie that a
+browser gets for a link (:mod:`vfl_node.web.access`). Submitting, cancelling and predictions need the token. The owner's socket
 needs neither. A page never shows anything that its JSON does not.
 """
 
@@ -34,11 +34,11 @@ from vfl_node.web.server import Server
 log = structlog.get_logger()
 
 JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
-MAX_JOB_BYTES = 1 << 16  # as many as a peer takes
+MAX_JOB_BYTES = 1 << 16  # as many as a peer accepts
 MAX_REQUEST_BYTES = 64 << 20
 MAX_TICKET_BYTES = 100
 LOGIN_S = 5.0
-"""How long a ticket may be on its way: whoever sends one has shown nothing yet."""
+"""How long sending a ticket may take: the sender has no credentials yet."""
 
 CSV = "text/csv; charset=utf-8"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -59,23 +59,23 @@ class PredictionView(Protocol):
     """A request for predictions."""
 
     def ready(self) -> bytes | None:
-        """The predictions as CSV, or None before they are there. Raises VflError where there will be none."""
+        """The predictions as CSV, or None if they are not ready. Raises VflError if there will be none."""
 
     def withdraw(self) -> None:
-        """Nobody waits for them any more."""
+        """Withdraw the request: nobody waits for it any more."""
 
 
 class NodeView(Protocol):
     """What a node shows; its methods may be called from several threads."""
 
     def health(self) -> dict[str, Any]:
-        """Alive, who it is (party, role, version), and peers: name → {online, cause}."""
+        """Status, the node's party, role and version, and peers: name → {online, cause}."""
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first.
 
         Each has id, name, state, phase, done, total, unit, loss, attacks (attack → AUC or None), judged (attack → rows),
-        remark and note (lines for people, one that stays and one of the moment), parties, submitted, finished, error
+        remark and note (lines for people: a permanent one and a current one), parties, submitted, finished, error
         ({code, message, hint} or None) and report (whether there is one).
         """
 
@@ -86,22 +86,22 @@ class NodeView(Protocol):
         """Register a job. Raises VflError."""
 
     def cancel(self, job_id: str) -> dict[str, Any]:
-        """End a job. Raises VflError."""
+        """Cancel a job. Raises VflError."""
 
     def resume(self, job_id: str) -> dict[str, Any]:
-        """Go on with a job whose peer was lost. Raises VflError."""
+        """Continue a job that failed and can be resumed. Raises VflError."""
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
-        """Remove jobs that ended more than ``days`` ago, and all but ``keep`` of them; their ids. Raises VflError."""
+        """Remove jobs that ended more than ``days`` ago, and all but ``keep`` of them; returns their ids. Raises VflError."""
 
     def predict(self, model: str, request: bytes) -> PredictionView:
-        """Ask for predictions of known records, a CSV file, by the model of a job. Raises VflError."""
+        """Request predictions of known records (a CSV file) from the model of a job. Raises VflError."""
 
     def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
-        """Register a job that aligns and predicts new records, a CSV file. Raises VflError."""
+        """Register a job that aligns and predicts new records (a CSV file). Raises VflError."""
 
     def artefact(self, job_id: str, name: str) -> Path | None:
-        """A file that a job left, or None."""
+        """A file that a job wrote, or None."""
 
     def metrics_text(self) -> bytes:
         """Figures in Prometheus' text format."""
@@ -112,7 +112,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
 
     Args:
         view: the node.
-        token: what everything but the bare health needs; None allows nobody anything else.
+        token: needed for everything except the plain health status; None: nothing else is allowed.
         names: host names it answers to, besides IP addresses.
     """
     board = _Board(view, token if isinstance(token, Access) else Access(token))
@@ -140,7 +140,7 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
         middleware=[Middleware(SecurityHeaders), Middleware(HostGuard, names=names)],
         exception_handlers={VflError: _refused, HTTPException: board.no_such, Exception: _defect},
     )
-    app.router.redirect_slashes = False  # one address for each thing
+    app.router.redirect_slashes = False  # one address for each page
     return app
 
 
@@ -170,7 +170,7 @@ class _Board:
         self._policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
 
     def health(self, request: Request) -> Response:
-        """To a stranger it says that the node lives, and no more."""
+        """Without credentials the answer is only that the node runs."""
         health = self._view.health()
         return JSONResponse(health if self._access.may_look(request) else {"status": health["status"]})
 
@@ -236,7 +236,7 @@ class _Board:
         return JSONResponse({"jobs": self._view.prune(days=days, keep=keep, models="models" in asked, dry="dry" in asked)})
 
     async def predict(self, request: Request) -> Response:
-        """Known records are answered when they are predicted; new ones make a job of their own."""
+        """Known records are answered when they are predicted; new records become a separate job."""
         self._authorise(request)
         model = (await run_in_threadpool(self._job, request))["id"]
         body = await _body(request, MAX_REQUEST_BYTES)
@@ -301,19 +301,19 @@ class _Board:
         return HTMLResponse(html, headers={"Content-Security-Policy": self._policy})
 
     def _authorise(self, request: Request) -> None:
-        """Raises HTTPException unless the request may do something."""
+        """Raises HTTPException unless the request may act."""
         if self._access.closed:
             raise HTTPException(403)
         if not self._access.may_act(request):
             raise HTTPException(401)
 
     def _look(self, request: Request) -> None:
-        """Raises HTTPException unless the request may see what the node does."""
+        """Raises HTTPException unless the request may read."""
         if not self._access.may_look(request):
             raise HTTPException(401)
 
     def _door(self, status: int) -> Response:
-        """The page of a browser that was not let in yet: it posts the ticket behind ``#``, if there is one."""
+        """The page for a browser without access: it posts the ticket after ``#``, if there is one."""
         script = Markup(self._templates.get_template("login.js.j2").render())  # noqa: S704 - our own file
         html = self._templates.get_template("login.html.j2").render(style=self._shared["style"], script=script)
         policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
@@ -339,7 +339,7 @@ class _Board:
 
 
 async def _body(request: Request, most: int) -> bytes | None:
-    """What the request carries; None if it has more than ``most`` bytes."""
+    """The body of the request; None if it has more than ``most`` bytes."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
@@ -349,7 +349,7 @@ async def _body(request: Request, most: int) -> bytes | None:
 
 
 def _refused(request: Request, error: Exception) -> Response:
-    """An error of the tree, with the status of its kind."""
+    """The answer for an error of :mod:`vfl_node.errors`, with the status of its kind."""
     assert isinstance(error, VflError)  # registered for this type
     of_kind = (STATUS_OF_KIND[kind] for kind in type(error).__mro__ if kind in STATUS_OF_KIND)
     status = STATUS_OF_CODE.get(error.code) or next(of_kind, 500)
@@ -357,7 +357,7 @@ def _refused(request: Request, error: Exception) -> Response:
 
 
 def _defect(request: Request, error: Exception) -> Response:
-    """A defect of ours: the log has it, the answer does not."""
+    """A bug: the log has the details, the answer does not."""
     log.error("internal error", path=request.url.path, exc_info=error)
     return problem(500, "E_INTERNAL", "internal error", "see the node's log")
 

@@ -1,7 +1,7 @@
-"""What one may cost the HTTP port before it has asked for anything: bounded connections that cannot stay half open.
+"""Limits for connections to the HTTP port that have not sent a request: their number, and how long they may stay open.
 
-A connection that has not sent the whole head of a request in time is closed. Where there are too many, the oldest
-without a request under way makes room for the newest, so that a request sent at once is answered however many wait.
+A connection that has not sent the whole head of a request in time is closed. If there are too many connections, the oldest
+one without a running request is closed for the newest. So a request that is sent at once is answered, however many wait.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ HEAD_S = 10.0
 """How long the head of a request may take."""
 
 MOST = 256
-"""Connections in all."""
+"""Number of connections in all."""
 
 MOST_PER_ADDRESS = 64
-"""Connections of one address."""
+"""Number of connections of one address."""
 
 _numbers = count()
 
 
 class BoundedProtocol(H11Protocol):
-    """HTTP/1.1 on one connection of a bounded number."""
+    """HTTP/1.1 on one connection, of which there is a bounded number."""
 
     _number = 0
     _timer: asyncio.TimerHandle | None = None
@@ -36,7 +36,7 @@ class BoundedProtocol(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
-        """Take the connection; where there is no room, an idle one ends, or this one if there is none."""
+        """Accept the connection. If there are too many, close an idle one, or this one if none is idle."""
         self._number = next(_numbers)
         super().connection_made(transport)
         everybody = [other for other in self.connections if isinstance(other, BoundedProtocol)]
@@ -52,7 +52,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """The next request may come, in time."""
+        """A request was answered; the next one must come in time."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self._await_head()

@@ -1,4 +1,4 @@
-"""What stands between a browser and the node: whose name the port answers to, and headers on every answer."""
+"""Protection against browsers of other sites: the host names that the port answers to, and headers on every answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECURITY = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""On every answer that does not set them itself. There is no CORS header: no other site may read anything."""
+"""Headers of every answer that does not set them itself. There is no CORS header: no other site may read anything."""
 
 
 def problem(status: int, code: str, message: str, hint: str = "", headers: dict[str, str] | None = None) -> JSONResponse:
@@ -31,11 +31,11 @@ HOST = re.compile(r"([^:\[\]]+|\[[^\[\]]+\])(?::[0-9]{1,5})?")
 
 
 class HostGuard:
-    """Refuses requests that were not addressed to this machine by a name it knows.
+    """Refuses requests that were not addressed to this machine by a known name.
 
-    DNS rebinding makes a foreign site's name resolve to this machine, so that its scripts
-    count as of the same origin. Such a request names the foreign site in ``Host``; an IP
-    address cannot be rebound, so all addresses are let through.
+    DNS rebinding makes the name of another site resolve to this machine, so that its scripts
+    count as the same origin. Such a request has the other site's name in ``Host``. An IP
+    address cannot be rebound, so all addresses are allowed.
     """
 
     def __init__(self, app: ASGIApp, *, names: Collection[str]) -> None:

@@ -1,4 +1,4 @@
-"""uvicorn in a thread of the node, with a start that can fail and a stop that ends: on a port, or the owner's socket."""
+"""uvicorn in a thread of the node, on a port or the owner's socket; its start reports failure, its stop takes bounded time."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Server:
     """The HTTP port of a node, or its owner's socket. Not started yet.
 
     Args:
-        app: what it serves.
-        host: address to listen on, or the path of the socket (0600, its folder is private), which is made anew.
-        port: 0 lets the system choose, see :attr:`port`; of no meaning for a socket.
+        app: the application to serve.
+        host: address to listen on, or the path of the socket (0600, in a private folder), which is created again.
+        port: 0 lets the system choose, see :attr:`port`; not used for a socket.
     """
 
     def __init__(self, app: ASGIApp, host: str | Path, port: int = 0) -> None:
@@ -42,7 +42,7 @@ class Server:
             proxy_headers=False,
             timeout_graceful_shutdown=1,
         )
-        self._server = uvicorn.Server(config)  # outside the main thread it leaves signals alone
+        self._server = uvicorn.Server(config)  # outside the main thread it does not handle signals
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class Server:
             raise UsageError(f"the HTTP port {self._host}:{self.port} does not start", code="E_PORT")
 
     def stop(self) -> None:
-        """End within 2 s, with a second's grace for requests under way. Idempotent."""
+        """Stop within 2 s; running requests have one second to finish. Idempotent."""
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(STOP_S)
@@ -77,7 +77,7 @@ class Server:
         family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         listener = socket.socket(family, socket.SOCK_STREAM)
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port just left can be taken again
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # so that a port can be used again at once
             listener.bind((self._host, self.port))
             listener.listen(128)
         except (OSError, OverflowError) as error:
@@ -95,10 +95,10 @@ def _owners(path: Path) -> socket.socket:
     """A Unix socket that only this user can connect to."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        path.unlink(missing_ok=True)  # of a node that was killed
+        path.unlink(missing_ok=True)  # left by a node that was killed
         with short_name(path) as name:
             listener.bind(name)
-        path.chmod(0o600)  # nobody else enters its folder
+        path.chmod(0o600)  # nobody else can enter its folder
         listener.listen(128)
     except OSError as error:
         listener.close()
