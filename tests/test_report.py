@@ -16,7 +16,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.job import FeatureStrategy, Job, LabelStrategy
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.report import envelope
+from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
 from vfl_node.training.split.serving import Predicted, Served
@@ -678,9 +678,9 @@ def test_what_predictions_tell_is_in_the_ledger() -> None:
 
 
 def test_every_strategy_and_attack_has_words() -> None:
-    for strategies, words in ((LabelStrategy, page_module.LABELS), (FeatureStrategy, page_module.FEATURES)):
-        assert set(get_args(strategies)) == set(words)
-    assert set(page_module.ATTACKS) == set(ATTACKS)
+    for strategies, described in ((LabelStrategy, page_module.LABELS), (FeatureStrategy, page_module.FEATURES)):
+        assert set(get_args(strategies)) == set(described)
+    assert set(words.ATTACKS) == set(ATTACKS)
 
 
 def test_page_warns_before_the_result() -> None:
@@ -838,9 +838,9 @@ def test_installed_versions_name_what_can_change_a_result() -> None:
     ("count", "shown"), [(0, "0 B"), (999, "999 B"), (1000, "1 kB"), (2_914_000, "2.91 MB"), (5e9, "5 GB"), (7e12, "7 TB")]
 )
 def test_bytes_for_people(count: float, shown: str) -> None:
-    assert page_module.human_bytes(count) == shown
+    assert words.human_bytes(count) == shown
 
 
 @pytest.mark.parametrize(("seconds", "shown"), [(0.34, "0.34 s"), (14, "14 s"), (130.2, "2 min 10 s"), (7300, "2 h 1 min")])
 def test_durations_for_people(seconds: float, shown: str) -> None:
-    assert page_module.human_seconds(seconds) == shown
+    assert words.human_seconds(seconds) == shown

@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from vfl_node.report import page
+from vfl_node.report.words import attack_figures
 
 
 class _Bars(Progress):
@@ -77,6 +77,6 @@ class ShownProgress:
                 self._bars.update(task, completed=self._bars.tasks[task].total)
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
-        self._bars.below = page.attacks_told(view["attacks"], view["judged"])
+        self._bars.below = attack_figures(view["attacks"], view["judged"])
         loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
         self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=loss)

@@ -15,7 +15,9 @@ import typer
 from vfl_node.cli.shared import app, client_of, err, follow, out
 from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
+from vfl_node.node.states import UNFINISHED
 from vfl_node.settings import Settings, load_settings
+from vfl_node.terminal import ShownProgress
 
 RESTART_S = 60.0
 """How long the command waits for a node that is restarted during a prediction."""
@@ -70,9 +72,6 @@ def _unwritable(target: Path, error: OSError) -> UsageError:
 
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of known records; the same request gets the same answer again."""
-    from vfl_node.node.store import UNFINISHED
-    from vfl_node.terminal import ShownProgress
-
     wanted = {"model": model, "to": settings.role, "rows": "known"}
     with ShownProgress(model) as shown:
 

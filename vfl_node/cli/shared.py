@@ -5,16 +5,15 @@ from __future__ import annotations
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 from rich.console import Console
 
 from vfl_node.errors import UsageError, VflError
+from vfl_node.node.client import Client
 from vfl_node.settings import Settings, load_settings
-
-if TYPE_CHECKING:  # importing it takes seconds; most commands do not need it
-    from vfl_node.node.client import Client
+from vfl_node.terminal import ShownProgress
 
 app = typer.Typer(
     name="vfl-node",
@@ -46,15 +45,11 @@ BoardOption = Annotated[str, typer.Option("--board", help="http://HOST:PORT at w
 
 def client_of(settings: Settings) -> Client:
     """A client of the running node of ``settings``."""
-    from vfl_node.node.client import Client
-
     return Client.of(settings)
 
 
 def client_at(config: Path | None, node: str, token_file: Path | None) -> Client:
     """A client of the node that the options name. Raises UsageError if they name none."""
-    from vfl_node.node.client import Client
-
     if config is not None:
         return client_of(load_settings(config))
     if node:
@@ -69,8 +64,6 @@ def client_at(config: Path | None, node: str, token_file: Path | None) -> Client
 
 def follow(client: Client, job_id: str, board: str = "") -> None:
     """Show a job until it ends. Raises VflError if it does not end as done."""
-    from vfl_node.terminal import ShownProgress
-
     view: dict[str, Any] = {}
     with ShownProgress(job_id) as shown:
         for view in client.watch(job_id):

@@ -19,6 +19,7 @@ from vfl_node.files import private_folder
 from vfl_node.job import Job, load_job
 from vfl_node.logs import configure_logs
 from vfl_node.settings import load_settings
+from vfl_node.terminal import ShownProgress
 
 
 @app.command()
@@ -50,7 +51,6 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     from vfl_node.estimate import estimate as estimates
-    from vfl_node.terminal import ShownProgress
 
     started = time.monotonic()
     for line in estimates.of_files(spec, files, id_column):
@@ -82,11 +82,11 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Estimate what alignment by each protocol will cost, and how many rows training would have."""
-    from vfl_node.estimate import estimate as estimates
-
     spec, settings = load_job(job), load_settings(config) if config else None
     if settings and settings.role == "coordinator":
         raise UsageError("a coordinator takes no part in aligning", hint="leave --config out, or give another node's")
+    from vfl_node.estimate import estimate as estimates
+
     plan = estimates.plan(spec, settings, active=active, passive=passive, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     found = estimates.estimate(plan)
     if as_json:

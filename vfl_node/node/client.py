@@ -14,7 +14,8 @@ from urllib.parse import urlencode
 
 from vfl_node.errors import UsageError, VflError
 from vfl_node.files import short_name
-from vfl_node.node.store import UNFINISHED
+from vfl_node.node.running import OWNERS_SOCKET, running
+from vfl_node.node.states import UNFINISHED
 from vfl_node.settings import Settings
 
 ANSWER_S = 10.0
@@ -41,8 +42,6 @@ class Client:
     @classmethod
     def of(cls, settings: Settings) -> Client:
         """The client of the running node with these settings. Raises UsageError (``E_NOT_RUNNING``)."""
-        from vfl_node.node.service import OWNERS_SOCKET, running
-
         return cls(running(settings)["http"] or "", owners=settings.state_dir / OWNERS_SOCKET)
 
     def health(self) -> dict[str, Any]:

@@ -26,7 +26,8 @@ from vfl_node.node import predictions
 from vfl_node.node.admission import check_allowed, check_room
 from vfl_node.node.faults import explain
 from vfl_node.node.peers import Peers
-from vfl_node.node.store import UNFINISHED, Record, State, Store
+from vfl_node.node.states import UNFINISHED, State
+from vfl_node.node.store import Record, Store
 from vfl_node.node.turns import Turns
 from vfl_node.node.work import OWN_WISH, Work, conclude, peers_of
 from vfl_node.run.live import AT_REST

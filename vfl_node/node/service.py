@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
@@ -17,12 +16,12 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 import vfl_node
 from vfl_node import failpoints
 from vfl_node.configuration import parse
-from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.peers import Peers
+from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
 from vfl_node.run.folder import ARTEFACTS
 from vfl_node.run.party import choose_device
@@ -42,9 +41,6 @@ STOP_S = 5.0
 
 SIGNALS_S = 0.5
 """How late a request to stop may be seen: any thread may take the signal, and Python acts on it in the main one."""
-
-OWNERS_SOCKET = "owner.sock"
-"""In the state folder: whoever can open it is the owner, and needs no token."""
 
 
 class Node:
@@ -214,29 +210,11 @@ def serve(settings: Settings) -> None:
             servers.append(board)
         for server in servers:
             server.start()
-        running = {"pid": os.getpid(), "listen": bound, "http": f"{host}:{board.port}" if board else None}
-        write_whole(settings.state_dir / "running.json", json.dumps(running).encode())
+        announce(settings.state_dir, listen=bound, http=f"{host}:{board.port}" if board else None)
         while not stopping.wait(SIGNALS_S):
             pass
     finally:
         for server in servers:
             server.stop()
         node.stop()
-        (settings.state_dir / "running.json").unlink(missing_ok=True)
-
-
-def running(settings: Settings) -> dict[str, Any]:
-    """Where the node of these settings listens.
-
-    Raises:
-        UsageError: it is not running (``E_NOT_RUNNING``).
-    """
-    path = settings.state_dir / "running.json"
-    try:
-        return json.loads(path.read_text())
-    except OSError:
-        raise UsageError(
-            f"node {settings.name} is not running (no {path})",
-            code="E_NOT_RUNNING",
-            hint=f"start it: vfl-node --role {settings.role} --config FILE",
-        ) from None
+        withdraw(settings.state_dir)

@@ -30,12 +30,10 @@ from vfl_node.machine import now
 from vfl_node.node.faults import RESUMABLE, explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.partners import Partner
+from vfl_node.node.states import UNFINISHED, State
 from vfl_node.run.folder import SUMS, JobFolder
 
 log = structlog.get_logger()
-
-State = Literal["waiting", "running", "paused", "done", "failed", "cancelled"]
-UNFINISHED: tuple[State, ...] = ("waiting", "running", "paused")
 
 
 @dataclass(frozen=True)

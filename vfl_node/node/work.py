@@ -27,7 +27,8 @@ from vfl_node.node.faults import NOT_NOW, explain
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
 from vfl_node.node.predictions import account, prepare
-from vfl_node.node.store import UNFINISHED, Record, State, Store
+from vfl_node.node.states import UNFINISHED, State
+from vfl_node.node.store import Record, Store
 from vfl_node.node.turns import Turn, Turns
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop

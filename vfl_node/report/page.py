@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,16 @@ from markupsafe import Markup
 
 from vfl_node.report import charts
 from vfl_node.report.charts import Bar, CalibrationChart, LineChart, Mark, Row
+from vfl_node.report.words import (
+    ATTACKS,
+    attack_figures,
+    attack_name,
+    human_bytes,
+    human_count,
+    human_seconds,
+    human_time,
+    signed,
+)
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -72,17 +82,6 @@ CALIBRATIONS = {
 }
 """Strategy of the job → what it does, in words."""
 
-ATTACKS = {
-    "collinear": ("collinear", "how nearly a row lies between two others of the batch", "fourth"),
-    "distance_ratio": ("distance ratio", "how near the nearest row is, for so dense a place", "fifth"),
-    "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
-    "near_duplicate": ("near duplicate", "how near the nearest row of the epoch is", "alone"),
-    "row_loss": ("row loss", "how large a row's gradient is", "second"),
-    "same_step_twin": ("same-step twin", "in how many batches an equal row stands", "first"),
-    "spectral": ("spectral", "how a row lies along the batch's main direction", "third"),
-}
-"""Attack → (name, what it goes by, class of the style sheet)."""
-
 
 def render(report: dict[str, Any]) -> str:
     """The page of ``report``, the JSON form of a :class:`vfl_node.report.envelope.Report`."""
@@ -123,7 +122,7 @@ def _environment() -> tuple[Environment, str]:
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
     environment.filters |= {
-        "attacks": attacks_told,
+        "attacks": attack_figures,
         "bytes": human_bytes,
         "count": human_count,
         "duration": human_seconds,
@@ -136,53 +135,6 @@ def _environment() -> tuple[Environment, str]:
 def csp_source(text: str) -> str:
     """How a content security policy names the inline style or script ``text``, and so allows no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def attack_name(attack: str) -> str:
-    """An attack's name for people."""
-    return ATTACKS[attack][0] if attack in ATTACKS else attack.replace("_", " ")
-
-
-def attacks_told(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
-    """The newest AUC of each attack, and of how many rows, in one line; empty where there is none."""
-    told = [
-        f"{attack_name(name)} {auc:.2f}" + (f" ({judged[name]:,} rows)" if name in judged else "")
-        for name, auc in attacks.items()
-        if auc is not None
-    ]
-    return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(told)}" if told else ""
-
-
-def human_bytes(count: float) -> str:
-    """A number of bytes for people, in powers of 1000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:.3g} TB"
-
-
-def human_count(count: int | None) -> str:
-    """A number of things for people."""
-    return "hidden" if count is None else f"{count:,}"
-
-
-def human_seconds(seconds: float) -> str:
-    """A duration for people."""
-    if seconds < 120:
-        return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def human_time(moment: str) -> str:
-    """An ISO 8601 moment in UTC for people."""
-    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def signed(value: float) -> str:
-    """A difference to three places, with its sign."""
-    return f"{value:+.3f}".replace("-", "−")
 
 
 def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
@@ -233,7 +185,7 @@ def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
             (*ATTACKS[name], epochs[-1]["attacks"].get(name), means.get(name), epochs[-1].get("judged", {}).get(name))
             for name in names
         ],
-        "held_out": held_out and attacks_told(held_out["attacks"], held_out["judged"]).partition(": ")[2],
+        "held_out": held_out and attack_figures(held_out["attacks"], held_out["judged"]).partition(": ")[2],
         "strongest": strongest and (attack_name(strongest), round(100 * folded(means[strongest]))),
         "limit": most,
     }

@@ -26,7 +26,7 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Redire
 from starlette.routing import Route
 
 from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
-from vfl_node.report import page
+from vfl_node.report import page, words
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
 from vfl_node.web.server import Server
@@ -162,7 +162,7 @@ class _Board:
             lstrip_blocks=True,
             undefined=StrictUndefined,
         )
-        self._templates.filters |= {"attacks": page.attacks_told, "time": page.human_time}
+        self._templates.filters |= {"attacks": words.attack_figures, "time": words.human_time}
         style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
         script = self._templates.get_template("refresh.js.j2").render()
         self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files

@@ -1,0 +1,146 @@
+"""Commands that only talk to a node start within a fraction of a second: they import nothing of what the node computes with."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from socketserver import UnixStreamServer
+from typing import Any
+
+import pytest
+
+from vfl_node.node.running import OWNERS_SOCKET, announce
+from vfl_node.run.live import AT_REST
+
+JOB = "name: trial\nparties: {active: clinic, passive: lab}\ntrain: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
+
+HEAVY = {"torch", "grpc", "google", "uvicorn", "starlette", "jinja2", "numpy", "scipy", "sklearn", "safetensors", "nacl"}
+"""What no command imports that only talks to a node."""
+
+CHILD = """
+import sys
+modules = sys.argv.pop(1)
+try:
+    from vfl_node.cli import main
+    main()
+finally:
+    with open(modules, "w") as file:
+        file.write("\\n".join(sys.modules))
+"""
+
+
+class Answers(BaseHTTPRequestHandler):
+    """A node that has trained one job, as far as the commands ask."""
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self._answer()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _answer(self) -> None:
+        view = AT_REST | {"id": "trial-1", "state": "done", "parties": ["clinic", "lab"], "submitted": "", "predict": None}
+        answers: dict[str, Any] = {
+            "/health": {"status": "ok"},
+            "/api/tickets": {"ticket": "t"},
+            "/api/jobs": {"jobs": [view]} if self.command == "GET" else view,
+            "/api/prune": {"jobs": []},
+        }
+        body = json.dumps(answers.get(self.path.partition("?")[0], view)).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class OverSocket(UnixStreamServer):
+    """Serves over a Unix socket, whose clients have no address."""
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, _ = super().get_request()
+        return connection, ("", 0)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Iterator[Path]:
+    """Of a node that seems to run: its socket and its HTTP port answer."""
+    state = tmp_path / "state"
+    state.mkdir()
+    file = tmp_path / "clinic.yaml"
+    file.write_text("name: clinic\nrole: active\nlisten: 127.0.0.1:0\npeers: {lab: {}}\ninsecure_loopback: true\n")
+    servers = [HTTPServer(("127.0.0.1", 0), Answers), OverSocket(str(state / OWNERS_SOCKET), Answers)]
+    threads = [threading.Thread(target=server.serve_forever) for server in servers]
+    for thread in threads:
+        thread.start()
+    announce(state, listen="127.0.0.1:9", http=f"127.0.0.1:{servers[0].server_address[1]}")
+    yield file
+    for server, thread in zip(servers, threads, strict=True):
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def imported(folder: Path, *arguments: object, status: int = 0) -> set[str]:
+    """Top-level names of the modules that a command imports in a process of its own."""
+    listed = folder / "modules"
+    command = [sys.executable, "-c", CHILD, str(listed), *map(str, arguments)]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=os.environ, check=False)
+    assert ended.returncode == status, ended.stderr
+    return {name.partition(".")[0] for name in listed.read_text().split()}
+
+
+@pytest.mark.parametrize("wanted", ["--help", "--version", "submit --help", "predict --help", "run --help"])
+def test_help_is_light(tmp_path: Path, wanted: str) -> None:
+    assert HEAVY.isdisjoint(imported(tmp_path, *wanted.split()))
+
+
+@pytest.mark.parametrize("command", ["jobs", "watch trial-1", "cancel trial-1", "resume trial-1", "board", "prune --days 1"])
+def test_commands_to_a_node_are_light(tmp_path: Path, config: Path, command: str) -> None:
+    modules = imported(tmp_path, *command.split(), "--config", config)
+    assert "vfl_node" in modules
+    assert HEAVY.isdisjoint(modules)
+
+
+def test_predict_is_light(tmp_path: Path, config: Path) -> None:
+    records = tmp_path / "records.csv"
+    records.write_text("id\na\n")
+    wanted = ["predict", "trial-1", "--data", records, "--out", tmp_path / "out.csv", "--config", config]
+    assert HEAVY.isdisjoint(imported(tmp_path, *wanted))
+    assert HEAVY.isdisjoint(imported(tmp_path, *wanted, "--align"))
+
+
+def test_submit_is_light(tmp_path: Path, config: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB)
+    http = json.loads((tmp_path / "state" / "running.json").read_text())["http"]
+    assert HEAVY.isdisjoint(imported(tmp_path, "submit", job, "--node", http, "--wait"))
+
+
+@pytest.mark.parametrize("command", ["submit", "estimate", "run --data active=a.csv --out out"])
+def test_an_invalid_job_is_refused_before_anything_heavy(tmp_path: Path, command: str) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("name: trial\ntrain: {epochs: never}\n")
+    name, *options = command.split()
+    assert HEAVY.isdisjoint(imported(tmp_path, name, job, *options, status=2))
+
+
+def test_the_package_itself_is_light(tmp_path: Path) -> None:
+    listed = "import sys, vfl_node; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True, env=os.environ)
+    assert HEAVY.isdisjoint(shown.stdout.split())
+
+
+def test_control_the_node_itself_is_not_light(tmp_path: Path) -> None:
+    listed = "import sys, vfl_node.node.service; print(*sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", listed], capture_output=True, text=True, check=True, env=os.environ)
+    assert {"torch", "grpc"} <= set(shown.stdout.split())

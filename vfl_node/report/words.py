@@ -1,0 +1,67 @@
+"""Figures and names in words: for the report, the board and the terminal.
+
+The terminal shows a job within a fraction of a second, so nothing here imports more than the standard library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+ATTACKS = {
+    "collinear": ("collinear", "how nearly a row lies between two others of the batch", "fourth"),
+    "distance_ratio": ("distance ratio", "how near the nearest row is, for so dense a place", "fifth"),
+    "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
+    "near_duplicate": ("near duplicate", "how near the nearest row of the epoch is", "alone"),
+    "row_loss": ("row loss", "how large a row's gradient is", "second"),
+    "same_step_twin": ("same-step twin", "in how many batches an equal row stands", "first"),
+    "spectral": ("spectral", "how a row lies along the batch's main direction", "third"),
+}
+"""Attack → (name, what it goes by, class of the style sheet)."""
+
+
+def attack_name(attack: str) -> str:
+    """An attack's name for people."""
+    return ATTACKS[attack][0] if attack in ATTACKS else attack.replace("_", " ")
+
+
+def attack_figures(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
+    """The newest AUC of each attack, and of how many rows, in one line; empty where there is none."""
+    figures = [
+        f"{attack_name(name)} {auc:.2f}" + (f" ({judged[name]:,} rows)" if name in judged else "")
+        for name, auc in attacks.items()
+        if auc is not None
+    ]
+    return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(figures)}" if figures else ""
+
+
+def human_bytes(count: float) -> str:
+    """A number of bytes for people, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} TB"
+
+
+def human_count(count: int | None) -> str:
+    """A number of things for people."""
+    return "hidden" if count is None else f"{count:,}"
+
+
+def human_seconds(seconds: float) -> str:
+    """A duration for people."""
+    if seconds < 120:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def human_time(moment: str) -> str:
+    """An ISO 8601 moment in UTC for people."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def signed(value: float) -> str:
+    """A difference to three places, with its sign."""
+    return f"{value:+.3f}".replace("-", "−")
