@@ -1,9 +1,10 @@
 """How large each message may be, checked on its bytes before they are parsed.
 
-A parser takes memory for what a message says, not for what it weighs: two bytes make an empty submessage of tens, and a
-packed number of one byte becomes eight. So bytes from a peer are walked through first, without taking any memory: no
-message is larger than its type may be, no field comes more often than it may, nested ones included. What this version
-does not know is stepped over, within limits; groups, which nobody uses, are refused, and with them any nesting without end.
+A parser may take more memory than a message has bytes: two bytes make an empty submessage of some tens of bytes, and a
+packed number of one byte becomes eight. So bytes from a peer are scanned first, without taking any memory. The scan checks
+that no message is larger than its type allows, and that no field comes more often than allowed, also in submessages. Fields
+that this version does not know are skipped, within limits. Groups, which no message uses, are refused; so nothing can be
+nested without end.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ MOST_JOB_BYTES = 1 << 16
 """Largest job a peer may offer."""
 
 MOST_UNKNOWN = 16
-"""Fields of a message that this version does not know: room for a later one to say more."""
+"""Number of unknown fields that a message may have, so that a later version can add some."""
 
 
 @dataclass(frozen=True)
 class FieldBound:
-    """What a message of one type may be.
+    """The bounds of a message of one type.
 
     Attributes:
-        most_bytes: of the whole message.
-        repeated: repeated field → how many there may be.
+        most_bytes: size of the whole message.
+        repeated: repeated field → largest number of its elements.
     """
 
     most_bytes: int
@@ -53,7 +54,7 @@ BULK = FieldBound(MAX_FRAME_BYTES)
 
 BOUNDS: dict[type[Message], FieldBound] = {
     # The standing link.
-    session_pb2.Notice: FieldBound(2 * MOST_JOB_BYTES),  # somewhat too large a job is refused in words
+    session_pb2.Notice: FieldBound(2 * MOST_JOB_BYTES),  # so that a job a little too large is refused with a text
     session_pb2.Hello: FieldBound(512),
     session_pb2.Offer: FieldBound(2 * MOST_JOB_BYTES),
     session_pb2.OfferReply: FieldBound(4 << 10),
@@ -84,7 +85,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     training_pb2.Features: FieldBound(256),
     training_pb2.Encrypted: FieldBound(128),
     training_pb2.IterationEnd: FieldBound(64),
-    # Who decrypts.
+    # Decryption.
     decryption_pb2.PaillierKey: FieldBound(64 << 10),
     decryption_pb2.DecryptionPlan: FieldBound(4 << 10, {"tensors": 16, "theirs": 16}),
     decryption_pb2.MaskedTensor: FieldBound(128),
@@ -96,11 +97,11 @@ BOUNDS: dict[type[Message], FieldBound] = {
     prediction_pb2.PredictionAsk: FieldBound(512, {"batches": 64}),
     prediction_pb2.Probabilities: BULK,
 }
-"""Every message type that may arrive, and its bounds; what is not here cannot be received."""
+"""Every message type that may arrive, and its bounds; other types cannot be received."""
 
 
 def bound(kind: type[Message]) -> FieldBound:
-    """The bounds of a message type. Raises TypeError for one that has none."""
+    """The bounds of a message type. Raises TypeError if it has none."""
     try:
         return BOUNDS[kind]
     except KeyError:
@@ -108,24 +109,24 @@ def bound(kind: type[Message]) -> FieldBound:
 
 
 def check(data: bytes, kind: type[Message]) -> None:
-    """Refuse bytes that are no message of type ``kind`` within its bounds.
+    """Refuse bytes that are not a message of type ``kind`` within its bounds.
 
-    Cost: about a microsecond, and half of one for each field.
+    Cost: about one microsecond, and half a microsecond for each field.
 
     Raises:
-        ProtocolError: they are not (``E_SIZE``; told before any memory is taken), or no message at all.
+        ProtocolError: they exceed the bounds (``E_SIZE``; raised before any memory is taken), or are no message at all.
     """
     if missing(data, kind):
         raise _no_message(_layout(kind.DESCRIPTOR))
 
 
 def missing(data: bytes, kind: type[Message], most_bytes: int | None = None) -> int:
-    """As :func:`check` for bytes that may be the beginning of a message only, cut within its last field.
+    """As :func:`check`, for bytes that may be only the beginning of a message, cut within its last field.
 
     Args:
         data: the whole message, or its beginning.
         kind: its type.
-        most_bytes: of the whole message, if less than the type's bound.
+        most_bytes: size of the whole message, if smaller than the bound of the type.
 
     Returns:
         How many bytes must follow; 0 if the message is whole.
@@ -143,10 +144,10 @@ _Field = tuple[str, int, "int | None", "_Layout | None"]
 
 @dataclass(frozen=True)
 class _Layout:
-    """What :func:`_scan` needs to know of a message type.
+    """What :func:`_scan` needs to know about a message type.
 
     Attributes:
-        fields: number → name, how often at most, the bytes of an element of a packed field (0: as many as it takes;
+        fields: number → name, how often it may come, the bytes of an element of a packed field (0: of variable length;
             None: the field is not packed), and the layout of a submessage.
     """
 
@@ -177,7 +178,7 @@ def _layout(message: Descriptor) -> _Layout:
 
 
 def _scan(data: bytes, at: int, end: int, layout: _Layout) -> int:
-    """Where a message that begins at ``at`` ends: at ``end``, or behind it if its last field says so."""
+    """Where a message that begins at ``at`` ends: at ``end``, or after it if its last field says so."""
     outermost, fields, counts = at == 0, layout.fields, dict[int, int]()
     try:
         while at < end:
@@ -233,7 +234,7 @@ def _scan(data: bytes, at: int, end: int, layout: _Layout) -> int:
 
 
 def _packed(some: bytes, size: int, width: int) -> int:
-    """How many numbers a packed field of ``size`` bytes holds, of which ``some`` are given: all where they may be allowed."""
+    """How many numbers a packed field of ``size`` bytes has, if only the bytes ``some`` are given."""
     if width:
         return size // width
     return sum(byte < 0x80 for byte in some) if len(some) == size else size
@@ -243,7 +244,7 @@ _UNKNOWN: _Field = ("fields that this version does not know", MOST_UNKNOWN, None
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at ``at``, and where it ends. Raises IndexError where it does not."""
+    """The number at ``at``, and where it ends. Raises IndexError if it does not end."""
     value = shift = 0
     while True:
         byte = data[at]

@@ -1,12 +1,12 @@
 """The contract every protocol is written against: an ordered, typed conversation with one peer.
 
-Protocols are coroutines. Over gRPC a thread steps one with :func:`run` and every await
-simply blocks; in memory :func:`vfl_node.transport.memory.run_together` steps all parties in turn on one thread,
-deterministically. Protocol code cannot tell which.
+Protocols are coroutines. Over gRPC a thread steps a protocol with :func:`run`, and every await
+blocks. In memory :func:`vfl_node.transport.memory.run_together` steps all parties in turn on one thread,
+deterministically. Protocol code does not know which of the two it is.
 
 On the wire each message is a ``Frame`` bound to (job, attempt, phase, sequence, type). A
-phase ends with an explicit record from each side, its count of messages and a digest over
-them: an end of stream alone never counts as an end.
+phase ends with an explicit record from each side: its number of messages and a digest over
+them. The end of a stream alone never ends a phase.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ Rows = NDArray[np.uint8]
 
 
 class Digest(Protocol):
-    """A running SHA-256, as :func:`hashlib.sha256` makes."""
+    """A SHA-256 in progress, as :func:`hashlib.sha256` makes."""
 
     def copy(self) -> Digest:
-        """An independent one over the same bytes so far."""
+        """An independent copy with the same bytes so far."""
 
     def update(self, data: bytes, /) -> None:
         """Add bytes."""
 
     def digest(self) -> bytes:
-        """Over all of them."""
+        """The digest of all bytes."""
 
 
 class Pipe(Protocol):
     """What a transport provides: frames in order, each way."""
 
     async def put(self, frame: session_pb2.Frame) -> None:
-        """Hand over one frame; waits while too much is under way. Raises PeerLost."""
+        """Send one frame; waits while too many bytes are queued. Raises PeerLost."""
 
     async def get(self) -> session_pb2.Frame:
         """The next frame. Raises PeerLost when the peer is gone."""
 
     async def pause(self) -> None:
-        """Let others go on for a moment. Raises PeerLost when the peer is gone."""
+        """Let other parties run for a moment. Raises PeerLost when the peer is gone."""
 
     def close(self) -> None:
         """Free the transport. Idempotent."""
@@ -95,7 +95,7 @@ class Channel:
 
     @property
     def phase_name(self) -> str:
-        """The phase under way."""
+        """The current phase."""
         return self._phase
 
     async def send(self, message: Message) -> None:
@@ -108,8 +108,8 @@ class Channel:
         """The next message, which must be of type ``expected``.
 
         Raises:
-            ProtocolError: another type, phase or place (``E_ORDER``), another job or
-                attempt (``E_REPLAY``), more than such a message may be (``E_SIZE``), or bytes that do not parse.
+            ProtocolError: another type, phase or sequence number (``E_ORDER``), another job or
+                attempt (``E_REPLAY``), a message larger than its type allows (``E_SIZE``), or bytes that do not parse.
             PeerError: the peer stopped the job.
             PeerLost: the conversation broke off.
         """
@@ -122,7 +122,7 @@ class Channel:
         return message
 
     def _parse(self, kind: type[M], body: bytes) -> M:
-        """The message of a body, which is within its bounds before any memory is taken for it."""
+        """The message in a body; its bounds are checked before any memory is taken for it."""
         try:
             bounds.check(body, kind)
             message = kind()
@@ -137,11 +137,11 @@ class Channel:
         """Send a column of ``count`` elements of ``width`` bytes in chunks.
 
         Args:
-            rows: one array, or arrays in order (an iterable lets computing overlap with sending);
+            rows: one array, or arrays in order (with an iterable, computing overlaps with sending);
                 always from the first element on.
-            count: how many elements all of them are.
-            width: bytes an element.
-            start: elements that the receiver holds from an earlier attempt; they are hashed, not sent.
+            count: number of all elements.
+            width: bytes per element.
+            start: number of elements that the receiver has from an earlier attempt; they are hashed, not sent.
         """
         digest, offset = hashlib.sha256(), 0
         per_chunk = max(1, CHUNK_BYTES // max(1, width))
@@ -172,19 +172,19 @@ class Channel:
         start: int = 0,
         digest: Digest | None = None,
     ) -> AsyncIterator[Rows]:
-        """The elements of one column that are not held yet, chunk by chunk, uint8[k, width].
+        """The elements of one column that have not arrived yet, chunk by chunk, uint8[k, width].
 
         Args:
-            width: required bytes an element.
+            width: required bytes per element.
             count: required number of elements, if known.
-            max_count: most elements accepted if ``count`` is not known.
-            start: elements held from an earlier attempt; the peer has been told, and goes on behind them.
-            digest: SHA-256 over those.
+            max_count: largest accepted number of elements if ``count`` is not known.
+            start: number of elements from an earlier attempt; the peer knows it, and continues after them.
+            digest: SHA-256 over these.
 
         Raises:
             ProtocolError: another width or count (``E_COUNT``), a chunk out of place,
                 or a final record that does not match (``E_TRUNCATED``).
-            StateError: the peer's column begins otherwise than the elements held (``E_REPLAY``).
+            StateError: the peer's column does not begin with the elements of the earlier attempt (``E_REPLAY``).
         """
         digest = digest.copy() if digest else hashlib.sha256()
         head = await self.receive(session_pb2.Rows)
@@ -213,7 +213,7 @@ class Channel:
             raise ProtocolError(f"{self._where()}: the column's final record does not match its rows", code="E_TRUNCATED")
 
     async def receive_rows(self, *, width: int, count: int | None = None, max_count: int = 1 << 31) -> Rows:
-        """As :meth:`receive_chunks`, gathered into uint8[n, width]."""
+        """As :meth:`receive_chunks`, joined into uint8[n, width]."""
         chunks = [chunk async for chunk in self.receive_chunks(width=width, count=count, max_count=max_count)]
         return np.concatenate(chunks) if chunks else np.empty((0, width), dtype=np.uint8)
 
@@ -222,7 +222,7 @@ class Channel:
 
     @asynccontextmanager
     async def phase(self, name: str) -> AsyncIterator[Traffic]:
-        """Bind everything inside to phase ``name`` and end it with the explicit record of both sides.
+        """Bind everything inside to phase ``name``, and end the phase with the explicit record of both sides.
 
         Raises:
             ProtocolError: the peer's record does not match what arrived (``E_TRUNCATED``).
@@ -239,7 +239,7 @@ class Channel:
             raise ProtocolError(f"{self._where()}: the phase's final record does not match", code="E_TRUNCATED")
 
     async def pause(self) -> None:
-        """Let others go on for a moment: what a party does that waits for its own other conversation.
+        """Let other parties run for a moment, while this party waits for its other conversation.
 
         Raises:
             PeerLost: the conversation broke off.
@@ -247,7 +247,7 @@ class Channel:
         await self._pipe.pause()
 
     async def abort(self, error: VflError, *, resumable: bool = False) -> None:
-        """Tell the peer that this party stops, in words made for it. Never raises."""
+        """Tell the peer that this party stops, with a text written for peers. Never raises."""
         try:
             notice = session_pb2.Abort(code=error.peer_code, reason=error.for_peer, resumable=resumable)
             await self._put(notice.DESCRIPTOR.full_name, notice.SerializeToString())
@@ -285,7 +285,7 @@ class Channel:
             raise
 
     async def _tell_why(self) -> None:
-        """Of a peer that has gone: raise what it said last, if it gave a reason. Raises PeerError, PeerLost."""
+        """For a peer that is gone: raise the reason that it sent last, if there is one. Raises PeerError, PeerLost."""
         while True:
             frame = await self._pipe.get()
             if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
@@ -316,7 +316,7 @@ class Channel:
 
 
 def run(protocol: Coroutine[Any, Any, T]) -> T:
-    """Step a protocol to its end on this thread; its channel must be one that blocks."""
+    """Step a protocol to its end on this thread; its channel must be a blocking one."""
     try:
         protocol.send(None)
     except StopIteration as stop:
@@ -326,9 +326,9 @@ def run(protocol: Coroutine[Any, Any, T]) -> T:
 
 
 def _size(frame: session_pb2.Frame, body: int) -> int:
-    """Bytes of the serialised frame; ``frame.ByteSize()`` would serialise it to count them, megabytes of body included."""
+    """Bytes of the serialised frame. ``frame.ByteSize()`` would serialise the whole frame to count them."""
     head = session_pb2.Frame(
         job_id=frame.job_id, attempt=frame.attempt, phase=frame.phase, sequence=frame.sequence, type=frame.type
     )
-    varint = max(1, -(-body.bit_length() // 7))  # of the length, behind the tag
+    varint = max(1, -(-body.bit_length() // 7))  # the bytes of the length, after the tag
     return head.ByteSize() + (1 + varint + body if body else 0)

@@ -12,7 +12,7 @@ from vfl_node.errors import ProtocolError
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 _WIRE = {torch.float32: "<f4", torch.float64: "<f8", torch.int64: "<i8", torch.bfloat16: "<i2"}
-"""dtype → layout on the wire; bfloat16, which numpy lacks, travels as its 16-bit patterns."""
+"""dtype → layout on the wire; bfloat16, which numpy does not have, is sent as 16-bit patterns."""
 
 
 def encode(tensor: torch.Tensor, into: training_pb2.Tensor | None = None) -> training_pb2.Tensor:
@@ -20,7 +20,7 @@ def encode(tensor: torch.Tensor, into: training_pb2.Tensor | None = None) -> tra
 
     Args:
         tensor: float32, float64, int64 or bfloat16, any shape.
-        into: an empty message to fill, the field of a larger one; a new one would be copied into that.
+        into: an empty message to fill, a field of a larger message; a new message would be copied into it.
     """
     if tensor.dtype not in _WIRE:
         raise TypeError(f"tensors of {tensor.dtype} do not travel")
@@ -35,7 +35,7 @@ def encode(tensor: torch.Tensor, into: training_pb2.Tensor | None = None) -> tra
 
 
 def is_finite(tensor: torch.Tensor) -> bool:
-    """Whether no value is infinite or NaN. Either makes the sum so, too, and one sum is read ten times faster than a mask."""
+    """Whether no value is infinite or NaN. Such a value makes the sum so, too, and a sum is ten times faster than a mask."""
     return bool(torch.isfinite(tensor.sum())) or bool(torch.isfinite(tensor).all())
 
 
@@ -44,11 +44,11 @@ def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[
 
     Args:
         message: as received.
-        dtype: what it must be.
-        shape: what it must be, every dimension.
+        dtype: the required dtype.
+        shape: the required shape, every dimension.
 
     Raises:
-        ProtocolError: another dtype or shape, or a payload of another length (``E_SHAPE``; told
+        ProtocolError: another dtype or shape, or a payload of another length (``E_SHAPE``; raised
             before any memory is taken), or a value that is not finite (``E_NAN``).
     """
     wanted = f"{_name(dtype)}{list(shape)}"
@@ -56,7 +56,7 @@ def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[
         found = f"{message.dtype[:20]}{list(message.shape[:8])}"
         raise ProtocolError(f"a tensor {found} where {wanted} was expected", code="E_SHAPE")
     expected_bytes = math.prod(shape) * dtype.itemsize
-    data = message.data  # once: each access is a copy
+    data = message.data  # once: each access makes a copy
     if len(data) != expected_bytes:
         raise ProtocolError(
             f"a tensor {wanted} with {len(data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"

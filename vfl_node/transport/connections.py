@@ -1,13 +1,13 @@
-"""Connections that have proven nothing yet: how many there may be, of one address and in all, and for how long.
+"""Limits for connections without a known caller: how many there may be, of one address and in all, and for how long.
 
-gRPC accepts whoever connects, and a connection takes a descriptor before it shows a certificate. A flood of them would leave
-none for the jobs that run. So gRPC takes no more than a number of connections that leaves half of the process's descriptors
-free, and a thread looks at those that it has taken: one over which no caller of ours has opened a stream is closed when it
-grows old, or when there are too many like it, the oldest first, so that there is always room for somebody who has a
-certificate. What carries a stream is never touched.
+gRPC accepts every connection, and a connection takes a descriptor before it shows a certificate. A flood of connections would
+leave no descriptors for the jobs that run. So gRPC accepts only a number of connections that leaves half of the process's
+descriptors free, and a thread checks the accepted ones. A connection over which no known caller has opened a stream is closed
+when it is too old, or when there are too many of them; the oldest are closed first, so that a caller with a certificate can
+always connect. A connection with a stream of a known caller is never closed.
 
-The sockets are gRPC's, which has no way to ask for them: they are found among the process's descriptors by the port that they
-came to, and are shut down, which gRPC sees as a caller that has left.
+The sockets belong to gRPC, which does not give access to them. They are found among the process's descriptors by their local
+port, and are shut down; for gRPC this looks like a caller that has left.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from urllib.parse import unquote
 UNPROVEN_IN_ALL = 64
 UNPROVEN_OF_ADDRESS = 16
 UNPROVEN_S = 10.0
-"""Connections without a stream of a known caller: how many, how many of one address, and how long each."""
+"""Connections without a stream of a known caller: how many in all, how many of one address, and for how long."""
 
 LOOK_S = 0.1
-"""How often they are looked at; takes a tenth of a millisecond with a hundred open descriptors."""
+"""How often they are checked; a check takes a tenth of a millisecond with a hundred open descriptors."""
 
 
 def most_connections(streams: int) -> int:
-    """How many connections a server may take that serves so many ``streams``: half of the process's descriptors at most."""
+    """How many connections a server of ``streams`` streams may accept: at most half of the process's descriptors."""
     return min(streams + UNPROVEN_IN_ALL, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
 
 @dataclass(frozen=True)
 class _Connection:
-    """One that came to the port. ``inode`` names its socket as long as it is open."""
+    """A connection to the port. ``inode`` identifies its socket as long as it is open."""
 
     inode: int
     address: str
@@ -52,29 +52,29 @@ class Connections:
     """Watches the connections to one port.
 
     Args:
-        port: bound by gRPC.
-        most: connections that gRPC takes.
+        port: the port bound by gRPC.
+        most: number of connections that gRPC accepts.
     """
 
     def __init__(self, port: int, most: int) -> None:
         self._port = port
         self._in_all = min(UNPROVEN_IN_ALL, max(1, most // 2))
         self._proven: Counter[tuple[str, int]] = Counter()
-        self._seen: dict[int, _Connection | None] = {}  # by inode; None: not of this port
+        self._seen: dict[int, _Connection | None] = {}  # by inode; None: not to this port
         self._lock = threading.Lock()
         self._over = threading.Event()
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         threading.Thread(target=self._watch, name="connections", daemon=True).start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop watching."""
         self._over.set()
 
     @contextmanager
     def proven(self, peer: str) -> Iterator[None]:
-        """Leave the connection of ``peer``, in gRPC's words, alone: it carries the stream of a known caller."""
+        """Never close the connection of ``peer`` (as gRPC spells it): it has a stream of a known caller."""
         key = _place(peer)
         with self._lock:
             self._proven[key] += 1
@@ -88,11 +88,11 @@ class Connections:
 
     def _watch(self) -> None:
         while not self._over.wait(LOOK_S):
-            with suppress(OSError):  # no descriptor free to look at others with: the next time
+            with suppress(OSError):  # no free descriptor to check others with: try the next time
                 self.look()
 
     def look(self) -> None:
-        """Close what has been without a stream for too long, or is too much."""
+        """Close connections that have been without a stream for too long, or are too many."""
         found = self._found()
         with self._lock:
             unproven = [each for each in found if (each.address, each.port) not in self._proven]
@@ -108,16 +108,16 @@ class Connections:
         """Every open connection to the port."""
         seen, now = dict[int, _Connection | None](), time.monotonic()
         for inode, descriptor in _sockets():
-            with suppress(OSError):  # no descriptor free to look at it with, or it is closed by now: the next time
+            with suppress(OSError):  # no free descriptor to check it with, or it is closed already: try the next time
                 seen[inode] = self._seen[inode] if inode in self._seen else self._connection(inode, descriptor, now)
         self._seen = seen
         return [each for each in seen.values() if each]
 
     def _connection(self, inode: int, descriptor: int, now: float) -> _Connection | None:
-        """That of a socket; None where it did not come to the port. Raises OSError where it cannot be looked at."""
+        """The connection of a socket; None if it is not to the port. Raises OSError if it cannot be checked."""
         with _held(descriptor, inode) as held:
             if held.family in (socket.AF_INET, socket.AF_INET6) and held.getsockname()[1] == self._port:
-                with suppress(OSError):  # one that listens has no peer
+                with suppress(OSError):  # a listening socket has no peer
                     address, port = held.getpeername()[:2]
                     return _Connection(inode, _plain(address), port, now)
         return None
@@ -134,7 +134,7 @@ def _sockets() -> Iterator[tuple[int, int]]:
 
 @contextmanager
 def _held(descriptor: int, inode: int) -> Iterator[socket.socket]:
-    """The socket, by a descriptor of our own: gRPC may close its one at any moment. Raises OSError where it has."""
+    """The socket, with a duplicated descriptor, because gRPC may close its own at any moment. Raises OSError if it has."""
     own = os.dup(descriptor)
     if os.fstat(own).st_ino != inode:
         os.close(own)
@@ -158,5 +158,5 @@ def _place(peer: str) -> tuple[str, int]:
 
 
 def _plain(address: str) -> str:
-    """An address as both gRPC and the socket spell it."""
+    """An address in the form that both gRPC and the socket use."""
     return address.removeprefix("::ffff:").partition("%")[0]

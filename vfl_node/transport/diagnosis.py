@@ -1,4 +1,4 @@
-"""Why a peer cannot be reached: gRPC says "Socket closed", a handshake of our own tells the reason."""
+"""Why a peer cannot be reached: gRPC only says "Socket closed", so a separate handshake finds the reason."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _EXPIRED, _NOT_YET_VALID, _OTHER_NAME = 10, 9, 62  # OpenSSL's X509_V_ERR_ numbe
 
 
 def diagnose(address: str, *, peer: str, federation: str, credentials: Credentials | None, timeout_s: float = 3.0) -> str:
-    """What stands between this node and ``peer`` at ``address``, in plain words; empty if nothing does.
+    """Why this node cannot reach ``peer`` at ``address``, in plain words; empty if it can.
 
     Args:
         address: ``host:port``.
         peer: the party that should answer there.
         federation: its federation.
-        credentials: own TLS material; None where the link is plaintext.
+        credentials: own TLS material; None for plaintext.
         timeout_s: limit of each step.
     """
     host, _, port = address.rpartition(":")
@@ -43,12 +43,12 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
                 plain.sendall(_HTTP2_PREFACE)
                 return "" if plain.recv(9)[3:4] == _SETTINGS else "it speaks no plaintext HTTP/2 (does that node use TLS?)"
             with _context(credentials).wrap_socket(plain, server_hostname=dns_of(peer, federation)) as secure:
-                # A server that refuses this node's certificate breaks off only after the handshake.
+                # A server that refuses this node's certificate closes the connection only after the handshake.
                 return "" if secure.recv(9) else _refused(credentials)
     except ssl.SSLCertVerificationError as error:
         try:
             return _about(_certificate_at(host, port, timeout_s), error, peer, federation)
-        except MALFORMED:  # in a field that is read only now
+        except MALFORMED:  # an error in a field that is read only now
             return "its certificate cannot be read"
     except ssl.SSLError as error:
         return _about_alert(error)
@@ -59,7 +59,7 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
 
 
 def _refused(credentials: Credentials) -> str:
-    """The server broke off after seeing this node's certificate; what this node itself finds wrong with it."""
+    """The server closed the connection after it got this node's certificate: what this node itself finds wrong with it."""
     try:
         load(credentials.files, name=credentials.name, federation=credentials.federation)
     except UsageError as error:
@@ -72,13 +72,13 @@ def _context(credentials: Credentials) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.set_alpn_protocols(["h2"])
     context.load_verify_locations(cadata=credentials.authority.decode("ascii", errors="ignore"))
-    with contextlib.suppress(OSError):  # files in the middle of a replacement: the rest can still be examined
+    with contextlib.suppress(OSError):  # the files are being replaced: the rest can still be examined
         context.load_cert_chain(credentials.files.certificate, credentials.files.key)
     return context
 
 
 def _certificate_at(host: str, port: str, timeout_s: float) -> x509.Certificate | None:
-    """The certificate shown there, unverified: for the text of an error only."""
+    """The certificate that the server shows, unverified; only for the text of an error."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
@@ -92,7 +92,7 @@ def _certificate_at(host: str, port: str, timeout_s: float) -> x509.Certificate 
 
 
 def _about(shown: x509.Certificate | None, error: ssl.SSLCertVerificationError, peer: str, federation: str) -> str:
-    """A certificate of the peer's that did not verify."""
+    """The reason why the peer's certificate was not accepted."""
     if error.verify_code == _EXPIRED:
         return "its certificate has expired" + (f" on {shown.not_valid_after_utc:%Y-%m-%d %H:%M} UTC" if shown else "")
     if error.verify_code == _NOT_YET_VALID:
@@ -114,7 +114,7 @@ def _party(shown: x509.Certificate | None, federation: str) -> str:
 
 
 def _about_alert(error: ssl.SSLError) -> str:
-    """What the other side answered to the handshake, or that it speaks no TLS."""
+    """What the other side answered to the handshake, or that it does not use TLS."""
     reason = (error.reason or "").upper()
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER" in reason:
         return "it does not speak TLS (is it set to insecure_loopback, or another program?)"

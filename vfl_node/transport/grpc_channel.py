@@ -1,9 +1,9 @@
 """Conversations and links over gRPC: a server that authorises its callers, and a dialer.
 
-Both ends use the synchronous API, a thread per stream: with messages of megabytes it moved
-more than asyncio in every case measured. Every dialled stream has a connection of its own, so
-that a restarted peer is reached at once, a renewed certificate is used by the next call, and
-one job's full window never holds up another's.
+Both ends use the synchronous API with a thread per stream: with messages of megabytes it was
+faster than asyncio in every measured case. Every dialled stream has its own connection. So
+a restarted peer is reached at once, a renewed certificate is used by the next call, and
+a full window of one job never delays another job.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # causes reach the owner as errors, not as the library's own lines
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the owner gets causes as errors, not as log lines of the library
 
 import grpc
 
@@ -36,30 +36,30 @@ from vfl_node.transport.tls import Credentials, dns_of, party_of, uri_of
 SERVICE = "vfl.v1.Node"
 
 STREAMS_PER_PARTY = 32
-"""Streams that one party may hold open at a server that is not asked for another number: its link, and its conversations."""
+"""Default number of streams that one party may have open at a server: its link and its conversations."""
 
 REFUSED_FREELY, REFUSED_WITHIN_S, REFUSED_PAUSE_S = 8, 10.0, 1.0
-"""Calls of one party that are refused at once within so many seconds; each one more is answered later.
+"""How many calls of one party are refused at once within how many seconds; each further refusal is delayed.
 
-A refused call costs this node three threads, and its caller nothing. While it is held up it has one of its party's places,
-so that others never wait for it. Strangers, whose certificate is of no peer, share the places of one party.
+A refused call costs this node three threads, and its caller nothing. During the delay it occupies one of its party's streams,
+so that other parties never wait for it. All callers that are not peers share the streams of one party.
 """
 
 STOP_S = 10.0
-"""How much longer than its streams' time limit a server may take to end; one of which a thread was refused never does."""
+"""How much longer than its streams' time limit a server may take to stop; if a thread could not start it never stops."""
 
 METADATA_BYTES = 4 << 10
-"""Headers of a call; those of ours have some hundred bytes."""
+"""Largest size of the headers of a call; this product's have some hundred bytes."""
 
 LOST_S = 20
-"""A connection whose other machine acknowledges nothing for so long is lost; an idle one is tried every 10 s."""
+"""A connection is lost if the other machine acknowledges nothing for this time; an idle one is tested every 10 s."""
 
 FROZEN_S = 600
-"""A conversation whose other process answers no ping for so long is lost.
+"""A conversation is lost if the other process answers no ping for this time.
 
-On a slow line the answer waits behind the bulk: with 5 s, a link of 10 kB/s (50 ms, queue of
-3 s) broke off every conversation of more than 64 KiB; LOST_S follows progress and did not. A
-link carries little and needs no such patience: it notices a frozen process after LOST_S.
+On a slow line the answer waits behind the data. With 5 s, a line of 10 kB/s (50 ms, queue of
+3 s) broke off every conversation of more than 64 KiB. LOST_S depends on progress and did not. A
+link carries few bytes and needs no such limit: it notices a frozen process after LOST_S.
 """
 
 _OPTIONS = (
@@ -67,25 +67,25 @@ _OPTIONS = (
     ("grpc.max_send_message_length", PIECE_BYTES),
     ("grpc.max_metadata_size", METADATA_BYTES),
     ("grpc.absolute_max_metadata_size", METADATA_BYTES),
-    ("grpc.compression_enabled_algorithms_bitset", 1),  # none: slower than the wire, and a bomb when hostile
+    ("grpc.compression_enabled_algorithms_bitset", 1),  # slower than the wire, and allows decompression bombs
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", LOST_S * 1000),  # gRPC makes it TCP_USER_TIMEOUT: how long the peer's machine may be silent
+    ("grpc.keepalive_timeout_ms", LOST_S * 1000),  # gRPC uses it as TCP_USER_TIMEOUT: how long the peer's machine may be silent
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
 )
-_PING_TIMEOUT = "grpc.http2.ping_timeout_ms"  # how long the peer's process may be silent while its machine is not
+_PING_TIMEOUT = "grpc.http2.ping_timeout_ms"  # how long the peer's process may be silent while its machine answers
 _SERVER_OPTIONS = (
     *_OPTIONS,
     (_PING_TIMEOUT, FROZEN_S * 1000),
-    ("grpc.so_reuseport", 0),  # else two nodes bind one port, and neither knows
-    ("grpc.max_concurrent_streams", 4),  # per connection; a dialer opens one
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # must lie below the dialer's keepalive time
+    ("grpc.so_reuseport", 0),  # otherwise two nodes could bind one port without noticing
+    ("grpc.max_concurrent_streams", 4),  # per connection; a dialer opens one stream
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # must be below the dialer's keepalive time
     ("grpc.server_handshake_timeout_ms", 10_000),
 )
 _DIALER_OPTIONS = (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
 STRANGERS = ""
-"""In place of a name: whoever is no peer."""
+"""In place of a name: all callers that are not peers."""
 
 _JOB, _PARTY, _INSTANCE, _CODE = "vfl-job", "vfl-party", "vfl-instance", "vfl-code"  # metadata
 _INSTANCE_CHARACTERS = 64
@@ -102,15 +102,15 @@ class NodeServer:
         address: ``host:port`` to bind; port 0 lets the system choose.
         own: this party's name.
         federation: its federation.
-        credentials: TLS material; None for plaintext, which is bound and spoken on loopback only.
+        credentials: TLS material; None for plaintext, which is allowed on loopback only.
         peers: names of the parties that may call.
-        on_converse: called with (party, job, pipe) for each conversation; by returning it accepts
-            it (and the pipe lives until closed), by raising a VflError it refuses: the caller is
-            told the error's code and ``for_peer`` text.
+        on_converse: called with (party, job, pipe) for each conversation. If it returns, the conversation is
+            accepted, and the pipe lives until it is closed. If it raises a VflError, the conversation is refused, and the
+            caller gets the error's code and ``for_peer`` text.
         on_link: called with (party, link) for each link; may serve it before it returns. Its
             first notice accepts the link.
-        instance: names this process, so that a peer tells two nodes of one identity from each other.
-        streams_per_party: how many one party may hold open; each takes a thread, and two more until it ends.
+        instance: id of this process, so that a peer can distinguish two nodes with one identity.
+        streams_per_party: how many streams one party may have open; each takes three threads until it ends.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class NodeServer:
         self._on_converse = on_converse
         self._on_link = on_link
         self._streams: Counter[str] = Counter()
-        self._refused: dict[str, deque[float]] = {}  # party → when its last calls were
+        self._refused: dict[str, deque[float]] = {}  # party → times of its last calls
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._server: Any = None
@@ -146,7 +146,7 @@ class NodeServer:
         """Bind and serve; returns ``host:port`` as bound.
 
         Raises:
-            UsageError: the port cannot be bound (``E_PORT``), or plaintext was asked for off
+            UsageError: the port cannot be bound (``E_PORT``), or plaintext was configured beyond
                 loopback (``E_PLAINTEXT``).
         """
         if self._credentials is None and not is_loopback(self._address):
@@ -155,7 +155,7 @@ class NodeServer:
             "Converse": grpc.stream_stream_rpc_method_handler(self._converse),
             "Link": grpc.stream_stream_rpc_method_handler(self._link),
         }
-        workers = self._streams_per_party * (len(self._peers) + 1)  # one is held by each open stream; they start on demand
+        workers = self._streams_per_party * (len(self._peers) + 1)  # each open stream has one; they start on demand
         most = most_connections(workers)
         server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="grpc"),
@@ -176,7 +176,7 @@ class NodeServer:
         return f"{self._address.rpartition(':')[0]}:{port}"
 
     def stop(self, timeout_s: float = 2.0) -> None:
-        """Take no more calls, and end what is still open after ``timeout_s``."""
+        """Accept no more calls, and end streams that are still open after ``timeout_s``."""
         self._stopping.set()
         if self._server is not None:
             self._server.stop(timeout_s).wait(timeout_s + STOP_S)
@@ -199,7 +199,7 @@ class NodeServer:
     def _serve(
         self, kind: Callable[[str], S], hand_over: Callable[[str, S], None], incoming: Iterator[bytes], context: Any
     ) -> Iterator[bytes]:
-        """One stream: its answers are drained by this thread, its messages taken in and its owner run by two others."""
+        """One stream: this thread sends its answers; two others receive its messages and run its owner."""
         try:
             party = self._caller_or_slowly(context)
             assert self._connections is not None
@@ -218,13 +218,13 @@ class NodeServer:
                 self._slow_down(party)
                 refusal = stream.ended or VflError("the stream ended before it was accepted")
         except VflError as error:
-            refusal = error.with_traceback(None)  # which would keep the call alive, and so one of its connection's few
+            refusal = error.with_traceback(None)  # which would keep the call alive, and a connection has room for few calls
         context.set_trailing_metadata(((_CODE, refusal.code),))
         denied = refusal.code == "E_IDENTITY"
         context.abort(grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.FAILED_PRECONDITION, refusal.for_peer)
 
     def _caller_or_slowly(self, context: Any) -> str:
-        """As :meth:`_caller`; strangers are refused slowly where they call often."""
+        """As :meth:`_caller`; refusals of unknown callers are delayed if they call often."""
         try:
             return self._caller(context)
         except PolicyError as error:
@@ -233,7 +233,7 @@ class NodeServer:
             raise error from None
 
     def _slow_down(self, party: str) -> None:
-        """Hold up the refusal of a party's call, where enough others were refused lately."""
+        """Delay the refusal of a party's call, if many of its calls were refused recently."""
         now = time.monotonic()
         with self._lock:
             lately = self._refused.setdefault(party, deque(maxlen=REFUSED_FREELY))
@@ -243,7 +243,7 @@ class NodeServer:
             self._stopping.wait(REFUSED_PAUSE_S)
 
     def _caller(self, context: Any) -> str:
-        """Who calls: by certificate, or by its own word on loopback. Raises PolicyError (``E_IDENTITY``)."""
+        """The name of the caller: by its certificate, or by its claim on loopback. Raises PolicyError (``E_IDENTITY``)."""
         if self._credentials is None:
             if not _is_loopback_caller(context.peer()):
                 raise _refused("plaintext is accepted from this machine only")
@@ -260,7 +260,7 @@ class NodeServer:
 
     @contextmanager
     def _place(self, party: str) -> Iterator[None]:
-        """Hold one of the streams that ``party`` may have. Raises PolicyError (``E_BUSY``)."""
+        """Take one of the streams that ``party`` may have. Raises PolicyError (``E_BUSY``)."""
         with self._lock:
             if self._streams[party] >= self._streams_per_party:
                 reason = f"{party} holds {self._streams_per_party} streams open already"
@@ -273,7 +273,7 @@ class NodeServer:
                 self._streams[party] -= 1
 
     def _server_credentials(self, held: Credentials) -> Any:
-        """Credentials that follow the files: a renewed certificate is shown from the next handshake on."""
+        """Credentials that follow the files: a renewed certificate is used from the next handshake on."""
 
         def configuration(credentials: Credentials) -> Any:
             return grpc.ssl_server_certificate_configuration(
@@ -300,10 +300,10 @@ class Dialer:
         peer: the party that must answer there.
         federation: the federation of both.
         credentials: TLS material; None for plaintext, on loopback only.
-        instance: as of :class:`NodeServer`.
+        instance: as for :class:`NodeServer`.
 
     Raises:
-        UsageError: plaintext was asked for off loopback (``E_PLAINTEXT``).
+        UsageError: plaintext was configured beyond loopback (``E_PLAINTEXT``).
     """
 
     def __init__(
@@ -323,9 +323,9 @@ class Dialer:
         """Open the conversation about a job; returns once the peer has accepted it.
 
         Raises:
-            PeerError: it refused, with the code it gave; or it does not know this node or is
+            PeerError: the peer refused, with its code; or it does not know this node or is
                 another party (``E_IDENTITY``).
-            PeerLost: it cannot be reached, and why (``E_UNREACHABLE``).
+            PeerLost: the peer cannot be reached, with the cause (``E_UNREACHABLE``).
         """
         return self._dial("Converse", StreamPipe(self._peer), [(_JOB, job_id)], timeout_s)
 
@@ -334,7 +334,7 @@ class Dialer:
         return self._dial("Link", LinkStream(self._peer), [], timeout_s)
 
     def close(self) -> None:
-        """Break whatever is still open."""
+        """Close everything that is still open."""
         for channel in list(self._channels):
             channel.close()
 
@@ -371,7 +371,7 @@ class Dialer:
         )
 
     def _follow(self, stream: Stream[Any], call: Any) -> None:
-        """Take in what the peer sends until the stream ends."""
+        """Receive what the peer sends until the stream ends."""
         accepted = False
         try:
             answer = _metadata(call.initial_metadata())
@@ -410,7 +410,7 @@ class Dialer:
 
 
 def _read(stream: Stream[Any], incoming: Iterable[bytes]) -> None:
-    """Take in what a caller sends, once it is wanted. A caller that was killed looks here as one that ended."""
+    """Receive what a caller sends, after its stream is accepted. Here a killed caller looks like one that ended."""
     if not stream.wait_accepted():
         return
     try:
@@ -423,7 +423,7 @@ def _read(stream: Stream[Any], incoming: Iterable[bytes]) -> None:
 
 
 def _offer(stream: S, hand_over: Callable[[str, S], None]) -> None:
-    """Run the owner of an accepted stream; what it raises ends (or refuses) the stream."""
+    """Run the owner of an accepted stream; an exception ends (or refuses) the stream."""
     try:
         hand_over(stream.peer, stream)
     except VflError as error:
@@ -440,7 +440,7 @@ def _metadata(pairs: Any) -> dict[str, str]:
 
 
 def _is_loopback_caller(peer: str) -> bool:
-    """Whether gRPC's ``ipv4:host:port`` or ``ipv6:[host]:port`` lies on the loopback interface."""
+    """Whether gRPC's ``ipv4:host:port`` or ``ipv6:[host]:port`` is on the loopback interface."""
     _, _, address = unquote(peer).partition(":")
     try:
         host = ipaddress.ip_address(address.rpartition(":")[0].strip("[]"))
@@ -458,7 +458,7 @@ def _plaintext_error(address: str) -> UsageError:
 
 
 def _bind_error(address: str) -> UsageError:
-    """Why an address cannot be bound, found by binding it."""
+    """Why an address cannot be bound; tries to bind it."""
     host, _, port = address.rpartition(":")
     try:
         family, _, _, _, place = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]

@@ -23,7 +23,7 @@ class _MemoryPipe:
     async def put(self, frame: session_pb2.Frame) -> None:
         if self.other.closed:
             raise PeerLost("the peer has ended its conversation")
-        self.other.inbox.append(frame)  # nobody changes it; its body is serialised
+        self.other.inbox.append(frame)  # it is never changed; its body is serialised
 
     async def get(self) -> session_pb2.Frame:
         while not self.inbox:
@@ -43,19 +43,19 @@ class _MemoryPipe:
 
 @types.coroutine
 def suspend() -> Generator[None, None, None]:
-    """Let the other parties of this thread go on."""
+    """Let the other parties of this thread run."""
     yield
 
 
 def memory_channels(first: str, second: str, *, job_id: str = "memory") -> tuple[Channel, Channel]:
-    """Two connected in-memory channels: the one ``first`` holds (its peer is ``second``), and the other."""
+    """Two connected in-memory channels: that of ``first`` (its peer is ``second``), and that of ``second``."""
     a, b = _MemoryPipe(), _MemoryPipe()
     a.other, b.other = b, a
     return Channel(a, peer=second, job_id=job_id), Channel(b, peer=first, job_id=job_id)
 
 
 def memory_network(*names: str, job_id: str = "memory") -> dict[str, dict[str, Channel]]:
-    """In-memory channels between each two of several parties: party → peer → the channel it holds, in the order given."""
+    """In-memory channels between each pair of several parties: party → peer → the party's channel, in the given order."""
     held: dict[str, dict[str, Channel]] = {name: {} for name in names}
     for first, second in combinations(names, 2):
         held[first][second], held[second][first] = memory_channels(first, second, job_id=job_id)
@@ -65,11 +65,11 @@ def memory_network(*names: str, job_id: str = "memory") -> dict[str, dict[str, C
 def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collection[Channel]]) -> list[Any]:
     """Step protocols in turn on this thread until all have ended; deterministic.
 
-    Each is given with its channel, or with all of its channels, which are closed when it ends, so
-    that its peers see the end. Returns results in order; a protocol that failed yields its exception.
+    Each protocol comes with its channel, or with all of its channels. They are closed when it ends, so
+    that its peers see the end. Returns results in order; for a protocol that failed the result is its exception.
 
     Raises:
-        RuntimeError: all of them wait for a message (a deadlock).
+        RuntimeError: all protocols wait for a message (a deadlock).
     """
     results: list[Any] = [None] * len(protocols)
     held = [[channels] if isinstance(channels, Channel) else list(channels) for _, channels in protocols]
@@ -83,7 +83,7 @@ def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collectio
                 continue
             except StopIteration as stop:
                 results[index] = stop.value
-            except Exception as error:  # noqa: BLE001 - the peers must see the end whatever happened
+            except Exception as error:  # noqa: BLE001 - the peers must see the end, whatever the error
                 results[index] = error
             for channel in held[index]:
                 channel.close()

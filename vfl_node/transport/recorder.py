@@ -1,4 +1,4 @@
-"""What passes through a conversation, in order: for golden transcripts, for tests of what a peer sees, and for experiments.
+"""Records the messages of a conversation, in order: for golden transcripts, tests of what a peer sees, and experiments.
 
 Nothing else in the project records messages.
 """
@@ -29,7 +29,7 @@ class Entry:
     Attributes:
         sender: the party that sent it.
         receiver: the party it was sent to.
-        frame: as it left: with its place in the conversation, and the serialised message as ``body``.
+        frame: as it was sent: with its sequence number, and the serialised message as ``body``.
     """
 
     sender: str
@@ -43,20 +43,20 @@ class Entry:
 
     @cached_property
     def message(self) -> Message:
-        """The message itself; parsed once, so that nobody may change it."""
+        """The message itself; it is parsed only once, so it must not be changed."""
         kind: type[Message] = symbol_database.Default().GetSymbol(self.frame.type)
         return kind.FromString(self.frame.body)
 
 
 class Recorder:
-    """Keeps what the channels send that it wraps. To hear a whole conversation, wrap both of its ends.
+    """Stores what the channels that it wraps send. To record a whole conversation, wrap both its ends.
 
     Args:
-        edit: called with (sender, receiver, message) before a message is serialised, and may change it or raise: so a test
-            plays a dishonest peer whose phases still add up.
+        edit: called with (sender, receiver, message) before a message is serialised; it may change the message or raise. With
+            it a test can play a dishonest peer whose phases still have the right counts and digests.
 
     Attributes:
-        entries: everything sent so far, in order; of several threads, in the order in which they sent.
+        entries: everything sent so far, in order; with several threads in the order of sending.
     """
 
     def __init__(self, edit: Edit | None = None) -> None:
@@ -65,33 +65,33 @@ class Recorder:
         self._one = threading.Lock()
 
     def wrap(self, owner: str, channel: Channel) -> Channel:
-        """``channel`` of the party ``owner``, recorded from now on; use only what is returned."""
+        """``channel`` of the party ``owner``, recorded from now on; use only the returned channel."""
         return _RecordedChannel(channel, owner, self)
 
     def messages(self, kind: type[M], *, sender: str | None = None, receiver: str | None = None) -> Iterator[M]:
-        """The messages of one type in order, of all parties or of those named."""
+        """The messages of one type in order, of all parties or of the named ones."""
         for entry in self.entries:
             of_them = sender in (None, entry.sender) and receiver in (None, entry.receiver)
             if of_them and entry.frame.type == kind.DESCRIPTOR.full_name:
                 yield kind.FromString(entry.frame.body)
 
     def notice(self, sender: str, receiver: str, notice: session_pb2.Notice) -> None:
-        """Keep a notice of the standing link between two nodes, as a message of the phase ``link`` of no job."""
+        """Store a notice of the standing link between two nodes, as a message of phase ``link`` that belongs to no job."""
         body = notice.SerializeToString(deterministic=True)
         self.add(Entry(sender, receiver, session_pb2.Frame(phase="link", type=notice.DESCRIPTOR.full_name, body=body)))
 
     def edit(self, sender: str, receiver: str, message: Message) -> None:
-        """What is done to a message before it is serialised."""
+        """Call ``edit`` for a message before it is serialised."""
         self._edit(sender, receiver, message)
 
     def add(self, entry: Entry) -> None:
-        """Keep one message."""
+        """Store one message."""
         with self._one:
             self.entries.append(entry)
 
 
 class _RecordedChannel(Channel):
-    """Takes a conversation over from another channel, and tells the recorder what leaves."""
+    """Takes over a conversation from another channel, and gives the recorder what is sent."""
 
     def __init__(self, channel: Channel, owner: str, recorder: Recorder) -> None:
         vars(self).update(vars(channel))

@@ -1,14 +1,14 @@
 """One end of a stream of messages: two queues bounded in bytes, between a party's thread and a transport.
 
-The owner's thread blocks in :meth:`StreamPipe.put` and :meth:`StreamPipe.get`; the transport
-drains what is to be sent and fills what has arrived on threads of its own, so that computing
-overlaps with the wire while memory stays bounded. Nothing here knows gRPC.
+The owner's thread blocks in :meth:`StreamPipe.put` and :meth:`StreamPipe.get`. The transport
+sends and receives on its own threads, so that computing
+overlaps with the wire while memory stays bounded. This module does not depend on gRPC.
 
-A message larger than :data:`PIECE_BYTES` travels in pieces of that size, and the first says by the length of its last
-field how many bytes follow: so a transport never holds more than a piece for a message that nobody reads, and whoever
-reads refuses one that is too large before it has come.
+A message larger than :data:`PIECE_BYTES` is sent in pieces of that size. The length of the last field in the first piece
+says how many bytes follow. So a transport never stores more than one piece of a message that nobody reads, and the
+receiver refuses a message that is too large before the rest arrives.
 
-An end of stream is never an end of a conversation: the owner always sees it as
+The end of a stream is never the end of a conversation: the owner always sees it as
 :class:`~vfl_node.errors.PeerLost`, after the messages that arrived before it.
 """
 
@@ -27,7 +27,7 @@ from vfl_node.transport import bounds
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
 PIECE_BYTES = 1 << 20
-"""Most bytes that go to the transport at once: 512 KiB to 1 MiB moved fastest over loopback with mTLS."""
+"""Largest number of bytes given to the transport at once: 512 KiB to 1 MiB was fastest over loopback with mTLS."""
 
 QUEUE_BYTES = 16 << 20
 """Bytes that may wait in each direction of a conversation."""
@@ -36,10 +36,10 @@ LINK_BYTES = 1 << 20
 """Bytes that may wait in each direction of a standing link; notices are small."""
 
 CLOSE_S = 5.0
-"""How long closing a conversation waits for its last messages to leave."""
+"""How long closing a conversation waits until its last messages are sent."""
 
 LINK_SEND_S = 15.0
-"""How long a notice waits for room on a link: whoever reads none must not hold up the jobs and the owner of this node."""
+"""How long a notice waits for room on a link: a peer that reads nothing must not block jobs and owner of this node."""
 
 LINK_CLOSE_S = 1.0
 """The same for a link, which has no last message that matters."""
@@ -48,13 +48,13 @@ M = TypeVar("M", bound=Message)
 
 
 class Stream(Generic[M]):
-    """What both ends of both kinds of stream share. Thread safe.
+    """The common part of both kinds of stream, at both ends. Thread safe.
 
     Args:
         peer: name of the other party, for errors.
         message: type of the messages, both ways.
-        limit_bytes: most bytes that wait in each direction; a single larger message to be sent passes alone.
-        close_s: most seconds that :meth:`close` waits for the last messages to leave.
+        limit_bytes: largest number of bytes that wait in each direction; a larger message is sent alone.
+        close_s: how long :meth:`close` waits until the last messages are sent, in seconds.
     """
 
     def __init__(self, peer: str, message: type[M], *, limit_bytes: int, close_s: float) -> None:
@@ -79,7 +79,7 @@ class Stream(Generic[M]):
     # What the owner calls.
 
     def cancel(self, error: VflError) -> None:
-        """Wake a blocked owner with ``error``; what was not sent yet is dropped.
+        """Wake a blocked owner with ``error``; messages that were not sent yet are dropped.
 
         One last message may still be put before :meth:`close`, so that the peer learns why.
         """
@@ -136,7 +136,7 @@ class Stream(Generic[M]):
             raise ProtocolError(f"{self.peer} sent bytes that are no {self._message.DESCRIPTOR.name}") from None
 
     def _piece(self, timeout_s: float | None) -> bytes | None:
-        """What has arrived next, a message or a piece of one; None after ``timeout_s`` without."""
+        """The next message or piece of a message; None after ``timeout_s`` without one."""
         with self._changed:
             self.waiting_since = time.monotonic()
             self._changed.wait_for(lambda: self._inbox or self._end or self._closing or self._cancelled, timeout_s)
@@ -154,23 +154,23 @@ class Stream(Generic[M]):
     # What the transport calls.
 
     def attach(self, hang_up: Callable[[], None]) -> None:
-        """Give the stream the way to free its transport at once."""
+        """Set the function that frees the transport at once."""
         self._hang_up = hang_up
 
     def accept(self) -> None:
-        """The stream is wanted at both ends; sending a first message says the same."""
+        """Accept the stream; sending a first message does the same."""
         with self._changed:
             self._accepted = True
             self._changed.notify_all()
 
     def wait_accepted(self, timeout_s: float | None = None) -> bool:
-        """Wait until the stream is accepted (True), or has ended first or ``timeout_s`` passed (False)."""
+        """Wait until the stream is accepted (True), or until it has ended or ``timeout_s`` has passed (False)."""
         with self._changed:
             self._changed.wait_for(lambda: self._accepted or self._end, timeout_s)
             return self._accepted
 
     def outgoing(self) -> Iterator[bytes]:
-        """What is to be sent, as it comes, in pieces; ends with the stream."""
+        """The messages to send, in pieces; ends with the stream."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._outgoing or self._closing or self._end or self._finished)
@@ -183,10 +183,10 @@ class Stream(Generic[M]):
                 yield data[start : start + PIECE_BYTES]
 
     def arrive(self, incoming: Iterable[bytes]) -> None:
-        """Take in messages, or pieces of them, until ``incoming`` ends; waits while the inbox is full.
+        """Receive messages, or pieces of them, until ``incoming`` ends; waits while the inbox is full.
 
         Raises:
-            ProtocolError: one is larger than any may be.
+            ProtocolError: a message is larger than any message may be.
         """
         for data in incoming:
             self.pieces, self.moved = self.pieces + 1, time.monotonic()
@@ -197,26 +197,26 @@ class Stream(Generic[M]):
             with self._changed:
                 while not (self._inbox.has_room(data) or self._closing or self._cancelled):
                     self._changed.wait()
-                if not (self._closing or self._cancelled):  # else read on and drop, so that the peer is not held up
+                if not (self._closing or self._cancelled):  # otherwise read and drop, so that the peer is not blocked
                     self._inbox.append(data)
                     self._changed.notify_all()
 
     def end(self, error: VflError) -> None:
-        """Nothing more arrives, and why; the first reason counts."""
+        """Record that nothing more arrives, and why; the first reason counts."""
         with self._changed:
             self._end = self._end or error
             self._changed.notify_all()
 
     def finish(self) -> None:
-        """The transport has let go: nothing more can be sent either."""
+        """The transport has ended the stream: nothing more can be sent either."""
         with self._changed:
             self._finished = True
-            self._outgoing.clear()  # up to 16 MiB, for as long as anybody knows the stream
+            self._outgoing.clear()  # otherwise up to 16 MiB would be kept as long as the stream object lives
             self._changed.notify_all()
 
     def hung_up(self) -> None:
-        """The transport has let go, and nobody reads before the stream is accepted: one that is not has ended."""
-        self._hang_up = _nothing  # else the call lives until a collection of garbage, and counts as one of its connection's
+        """The transport has ended the stream. Nobody reads before a stream is accepted, so if it was not, it has ended."""
+        self._hang_up = _nothing  # otherwise the call lives until the next garbage collection, and its connection has few
         self.finish()
         if not self._accepted:
             self.end(self._lost("it hung up"))
@@ -235,18 +235,18 @@ class Stream(Generic[M]):
 
 
 def _nothing() -> None:
-    """What there is to do for a stream without a transport."""
+    """The release function of a stream without a transport."""
 
 
 PAUSE_S = 0.003
-"""How long a party sleeps before it looks again for work, which waits half of it; an idle service takes 2 % of a core."""
+"""How long a party sleeps between two checks for work, which waits half of it on average; idle: 2 % of a core."""
 
 
 class StreamPipe(Stream[session_pb2.Frame]):
     """A :class:`~vfl_node.transport.channel.Pipe` whose ``put`` and ``get`` block the calling thread.
 
     Attributes:
-        most_bytes: of a frame that is received; whoever knows the job sets what it needs.
+        most_bytes: largest size of a received frame; set to what the job needs when the job is known.
     """
 
     def __init__(self, peer: str) -> None:
@@ -265,8 +265,8 @@ class StreamPipe(Stream[session_pb2.Frame]):
         """The next frame; waits for it.
 
         Raises:
-            PeerLost: the stream has ended, and all that had arrived is read.
-            ProtocolError: bytes that are no frame, or a frame that is too large (``E_SIZE``).
+            PeerLost: the stream has ended, and everything that had arrived is read.
+            ProtocolError: the bytes are not a frame, or the frame is too large (``E_SIZE``).
             VflError: what :meth:`cancel` was called with.
         """
         frame = self._get()
@@ -293,7 +293,7 @@ class LinkStream(Stream[session_pb2.Notice]):
         super().__init__(peer, session_pb2.Notice, limit_bytes=LINK_BYTES, close_s=LINK_CLOSE_S)
 
     def send(self, notice: session_pb2.Notice) -> None:
-        """Queue one notice. Raises PeerLost when the link has ended, as one does whose queue stays full for LINK_SEND_S."""
+        """Queue one notice. Raises PeerLost when the link has ended; a link ends if its queue stays full for LINK_SEND_S."""
         self._put(notice, LINK_SEND_S)
 
     def receive(self, timeout_s: float) -> session_pb2.Notice | None:
@@ -301,13 +301,13 @@ class LinkStream(Stream[session_pb2.Notice]):
 
         Raises:
             PeerLost: the link has ended.
-            ProtocolError: bytes that are no notice, or one that is too large (``E_SIZE``).
+            ProtocolError: the bytes are not a notice, or the notice is too large (``E_SIZE``).
         """
         return self._get(timeout_s)
 
 
 class _Queue(deque[bytes]):
-    """Messages in order, and whether one more may wait; the stream's lock guards it."""
+    """A queue of messages with a bound in bytes; guarded by the stream's lock."""
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__()
@@ -332,4 +332,4 @@ class _Queue(deque[bytes]):
 
 
 def _cost(data: bytes) -> int:
-    return len(data) + 64  # a Python object each: a flood of empty messages must not be free
+    return len(data) + 64  # each is a Python object: a flood of empty messages must count, too

@@ -1,8 +1,8 @@
-"""Who is who: certificates of the parties of one federation.
+"""Certificates of the parties of one federation.
 
 Each party holds an ECDSA P-256 key (gRPC refuses Ed25519 leaves) and a certificate with
 exactly one URI name, ``spiffe://<federation>/party/<name>``, by which it is authorised when
-it calls, and one DNS name, ``<name>.<federation>.vfl``, which a caller demands of whom it dials.
+it calls, and one DNS name, ``<name>.<federation>.vfl``, which a caller requires from the party that it dials.
 
 Source: SPIFFE X.509-SVID (one URI name per certificate); RFC 5280.
 """
@@ -30,7 +30,7 @@ from vfl_node.job import Name
 from vfl_node.settings import Tls
 
 WARN_BEFORE = timedelta(days=14)
-"""A certificate that expires sooner is warned about."""
+"""There is a warning for a certificate that expires sooner."""
 
 CLOCK_SKEW = timedelta(hours=1)
 """New certificates are valid from this long ago, for peers whose clocks are behind."""
@@ -46,7 +46,7 @@ MALFORMED = (
     x509.ExtensionNotFound,
     x509.UnsupportedGeneralNameType,
 )
-"""What is raised for a certificate that is not as it should be, when it is read or when one of its fields is."""
+"""The exceptions for a malformed certificate, raised when it or one of its fields is read."""
 
 _PARTY = re.compile(r"spiffe://([^/]+)/party/([^/]+)")
 _NAME = TypeAdapter(Name)
@@ -72,7 +72,7 @@ class Credentials:
     warnings: tuple[str, ...] = ()
 
     def current(self) -> Credentials:
-        """As the files are now; what is held already while they cannot be used (half replaced, say)."""
+        """The material in the files now; if they cannot be used (for example half replaced), the material read before."""
         with contextlib.suppress(UsageError):
             return load(self.files, name=self.name, federation=self.federation)
         return self
@@ -84,7 +84,7 @@ def uri_of(name: str, federation: str) -> str:
 
 
 def dns_of(name: str, federation: str) -> str:
-    """The DNS name that a caller demands of the party it dials."""
+    """The DNS name that a caller requires from the party that it dials."""
     return f"{name}.{federation}.vfl"
 
 
@@ -131,14 +131,14 @@ def make_key_and_request(name: str, federation: str) -> tuple[bytes, bytes]:
 
 
 def sign(authority: bytes, authority_key: bytes, request: bytes, *, days: int = 365, now: datetime | None = None) -> bytes:
-    """The certificate for ``request``, PEM. Of the request only the key and the two names are taken.
+    """The certificate for ``request``, PEM. Only the key and the two names are taken from the request.
 
     Args:
         authority: certificate made by :func:`make_authority`, PEM.
         authority_key: its private key, PEM.
         request: certificate request, PEM.
         days: how long it is valid.
-        now: moment of signing; the clock's by default.
+        now: time of signing; by default the present.
 
     Raises:
         UsageError: the request is not signed by its own key, or its names are not those of
@@ -185,8 +185,8 @@ def party_of(certificate: bytes, federation: str) -> str:
     """The name of the party whose certificate (PEM) this is.
 
     Raises:
-        PolicyError: it has not exactly one URI name, or not one of ``federation``'s form
-            (``E_IDENTITY``); the text says what was expected and found, and may be told to the peer.
+        PolicyError: it does not have exactly one URI name, or the name does not have ``federation``'s form
+            (``E_IDENTITY``); the text says what was expected and found, and may be sent to the peer.
     """
     try:
         return _party(x509.load_pem_x509_certificate(certificate), federation)
@@ -209,8 +209,8 @@ def load(files: Tls, *, name: str, federation: str, now: datetime | None = None)
     """Read and check a party's own TLS material.
 
     Raises:
-        UsageError: a file is missing or unreadable (``E_FILE``), the key is open to others
-            (``E_KEY_MODE``), or the certificate is not this party's, does not fit the key or
+        UsageError: a file is missing or unreadable (``E_FILE``), other users can read the key
+            (``E_KEY_MODE``), or the certificate is not this party's, does not match the key or
             the authority, or is out of date (``E_CERTIFICATE``).
     """
     now = now or datetime.now(timezone.utc)
@@ -225,7 +225,7 @@ def load(files: Tls, *, name: str, federation: str, now: datetime | None = None)
     secret = _private_key(key, str(files.key))
     try:
         expiry = _checked(chain, trusted, secret, files, name=name, federation=federation, now=now)
-    except MALFORMED:  # in a field that is read only now
+    except MALFORMED:  # an error in a field that is read only now
         raise _unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
     warnings = []
     if expiry - now < WARN_BEFORE:
@@ -243,7 +243,7 @@ def _checked(
     federation: str,
     now: datetime,
 ) -> datetime:
-    """Until when a party's own certificate, the first of ``chain``, can be used. Raises UsageError if it cannot."""
+    """When a party's own certificate, the first of ``chain``, expires. Raises UsageError if it cannot be used."""
     leaf = chain[0]
     try:
         owner = _party(leaf, federation)
@@ -295,7 +295,7 @@ def _names(certificate: x509.Certificate | x509.CertificateSigningRequest) -> x5
 
 
 def _requested_name(asked: x509.CertificateSigningRequest, federation: str) -> str:
-    """The party that a request is for, if its names are exactly the two it should have."""
+    """The party of a request, if its names are exactly the two required ones."""
     try:
         names = list(_names(asked))
     except MALFORMED:
