@@ -23,7 +23,7 @@ from typing import Any
 
 from benchmarks import memory, nodes, stages, tables
 from benchmarks.measure import Row, alone, machine
-from vfl_node.alignment.protocols import PROTOCOLS
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.groups import GROUPS
 
 
@@ -32,7 +32,7 @@ def in_memory(chosen: argparse.Namespace) -> Iterator[Row]:
     for _ in range(chosen.repeats):
         for ids in chosen.ids:
             for group in chosen.groups:
-                for protocol in chosen.protocols or PROTOCOLS:
+                for protocol in chosen.protocols or ALIGNMENTS:
                     yield alone(memory.protocol_row, protocol, group, ids, chosen.start_up, chosen.threads)
             if theirs := alone(memory.openmined_row, ids, chosen.start_up):
                 yield theirs
@@ -63,7 +63,7 @@ def main() -> None:
     mode.add_argument("--processes", action="store_true", help="two nodes on loopback")
     mode.add_argument("--wan", metavar="TOOL", help="two nodes in the network namespaces that TOOL makes, and on loopback")
     mode.add_argument("--stages", type=int, metavar="IDS", help="hashing, spilling, searching and ordering alone")
-    parser.add_argument("--protocols", nargs="+", choices=PROTOCOLS, help="default: all in one process, psu between nodes")
+    parser.add_argument("--protocols", nargs="+", choices=list(ALIGNMENTS), help="default: all; psu between nodes")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=["curve25519"])
     parser.add_argument("--ids", type=int, nargs="+", default=[100_000], help="identifiers a party")
     parser.add_argument("--start-up", type=int, default=1000, metavar="IDS", help="size of the run that is taken off")

@@ -21,7 +21,7 @@ import numpy as np
 from nacl.bindings import crypto_scalarmult, crypto_scalarmult_base
 
 import vfl_node
-from vfl_node.alignment.costs import counts
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.job import Align, ObfuscatedSet
 
 T = TypeVar("T")
@@ -122,7 +122,7 @@ def check(what: str, found: int, expected: int) -> None:
 
 def operations(protocol: str, ids: int) -> int:
     """Group operations of both parties."""
-    return sum(counts(protocol, ids, ids, length(protocol, ids)).powers.values())
+    return sum(ALIGNMENTS[protocol].counts(ids, ids, length(protocol, ids)).powers.values())
 
 
 def ladder_us() -> float:

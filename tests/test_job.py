@@ -227,7 +227,7 @@ def test_the_two_trainings_have_keys_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("train", "rest", "align", "coordinator", "said"),
     [
-        ("", "", "psu", False, "does not train on a union: for rows that only the active party owns"),
+        ("", "", "psu", False, "does not train on the union: for rows that only the active party owns"),
         ("", "evaluate: {repeats: 2}", "psi", False, "evaluate.repeats must be 1 with logistic"),
         (f"{BLIND}, labels: passive", "", "psi", True, "evaluate.test_fraction must be 0 with labels: passive"),
         (

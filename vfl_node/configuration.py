@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Tag, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Tag, ValidationError
+from pydantic_core import PydanticKnownError
 
 from vfl_node.errors import UsageError
+from vfl_node.registry import Registry
 
 MOST_BYTES = 1 << 20
 MOST_DEPTH = 32
@@ -46,6 +48,18 @@ class Frozen(BaseModel):
     """Base of everything read from a file: immutable, and unknown keys are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def name_in(registry: Registry[Any]) -> BeforeValidator:
+    """Accepts the names of ``registry``; the error for another value lists them, as for a ``Literal``."""
+
+    def check(value: object) -> object:
+        if isinstance(value, str) and value in registry:
+            return value
+        *others, last = (repr(name) for name in registry)
+        raise PydanticKnownError("literal_error", {"expected": " or ".join(filter(None, [", ".join(others), last]))})
+
+    return BeforeValidator(check)
 
 
 Model = TypeVar("Model", bound=Frozen)

@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import Frozen, load
 from vfl_node.errors import UsageError
-from vfl_node.job import Name, Parties, Protocol
+from vfl_node.job import Name, Parties, ProtocolName
 
 Role = Literal["active", "passive", "coordinator"]
 Kind = Literal["numeric", "categorical", "ignore"]
@@ -66,8 +67,8 @@ class Limits(Frozen):
         "reveals membership; if one record in ten is shared, the intersection of 50 random ids is empty once in 200 jobs "
         "(0.9^50), that of 10 in every third",
     )
-    protocols: tuple[Protocol, ...] = Field(
-        default=("psu", "psi", "apsi"),
+    protocols: tuple[ProtocolName, ...] = Field(
+        default_factory=lambda: tuple(ALIGNMENTS),
         min_length=1,
         description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed",
     )

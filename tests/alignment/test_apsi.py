@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.alignment.apsi.protocol import obfuscated_size
+from vfl_node.alignment.apsi.sizes import obfuscated_size
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Align
 from vfl_node.ledger import Disclosure

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryOfOneRun
-from vfl_node.alignment.lists.cover import covered, pads, public_bucket, shared_dummies
+from vfl_node.alignment.lists.cover import covered, shared_dummies
+from vfl_node.alignment.sizes import pads, public_bucket
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.errors import PolicyError

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import Workers
 from vfl_node.data.identifiers import Identifiers
@@ -51,6 +52,16 @@ class Alignment:
         return len(self.rows)
 
     @property
+    def every_row_is_shared(self) -> bool:
+        """Whether each party owns the record of every row."""
+        return ALIGNMENTS[self.protocol].every_row_is_shared
+
+    @property
+    def hides_intersection(self) -> bool:
+        """Whether the protocol keeps from a party how many records are shared."""
+        return bool(ALIGNMENTS[self.protocol].intersection_hidden_from)
+
+    @property
     def owned(self) -> NDArray[np.bool_]:
         """bool[m]: which shared rows this party owns."""
         return self.rows != NOT_MINE
@@ -63,7 +74,9 @@ class Alignment:
     @property
     def missing_at_peer(self) -> int | None:
         """How many the peer does not own; None where that is hidden."""
-        if self.intersection is None or (self.padded and self.protocol == "psu"):  # with rows that neither owns
+        spec = ALIGNMENTS[self.protocol]
+        neither = not spec.every_row_is_shared and not spec.is_within_one_set  # some rows may be of neither party
+        if self.intersection is None or (self.padded and neither):
             return None
         return len(self) - self.missing - self.intersection
 

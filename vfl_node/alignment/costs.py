@@ -1,26 +1,28 @@
 """How much an alignment computes, sends and stores: exact counts of elements, before it runs.
 
-Every protocol is its lists, one line each. A list is made by its sender, or lies there already
-as the powers of an earlier one; the receiver checks it, stores it, and may power it. Whatever is
-made, received or powered is a file at that party. In one *stage* both parties compute at the
-same time; each waits for the other where a stage ends.
+A protocol names its lists, one line each (:meth:`vfl_node.alignment.spec.AlignmentSpec.lists`). The sender computes a list, or
+has it already as the powers of an earlier one. The receiver checks it, stores it, and may compute its powers. Each list that a
+party computes, receives or powers is a file at that party. In one *stage* both parties compute at the same time; each waits for
+the other where a stage ends.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
-from vfl_node.settings import Role
+from vfl_node.alignment.roles import OTHER_ROLE
+
+if TYPE_CHECKING:
+    from vfl_node.settings import Role
 
 ROW_BYTES = 128
 """Memory for each element that either party announces (docs/estimate.md)."""
 
-_OTHER: dict[Role, Role] = {"active": "passive", "passive": "active"}
 
-
-class _Made(Enum):
+class Work(Enum):
     """What a list costs its sender: hashes and powers an element."""
 
     HASHED = (1, 1)
@@ -29,12 +31,20 @@ class _Made(Enum):
 
 
 @dataclass(frozen=True)
-class _List:
-    """One list: who sends how many elements, how they were made and in which stage; in which its receiver powers them."""
+class ListCost:
+    """One list of a protocol.
+
+    Attributes:
+        sender: role of the party that sends it.
+        count: its elements.
+        work: what the sender does for each element.
+        stage: in which the sender does it.
+        powered: stage in which the receiver computes the powers of the elements; None: it does not.
+    """
 
     sender: Role
     count: int
-    made: _Made
+    work: Work
     stage: int
     powered: int | None = None
 
@@ -62,78 +72,33 @@ class Counts:
     spilled: dict[Role, int] = field(default_factory=_nobody)
 
 
-def counts(protocol: str, n_a: int, n_p: int, m: int) -> Counts:
-    """What the whole alignment costs.
-
-    Args:
-        protocol: ``psu``, ``psi`` or ``apsi``; for the last one a first job, that draws the obfuscated set.
-        n_a: elements that the active party announces.
-        n_p: elements that the passive party announces.
-        m: elements of the shared order: the union, the intersection or the obfuscated set.
-    """
-    return _tally(_lists(protocol, n_a, n_p, m), _stages(protocol))
+def total(lists: Sequence[ListCost]) -> Counts:
+    """What all lists cost together."""
+    return _tally(lists, _stages(lists))
 
 
-def stages(protocol: str, n_a: int, n_p: int, m: int) -> list[Counts]:
-    """The same, stage by stage; what both do in one stage happens at the same time."""
-    lists = _lists(protocol, n_a, n_p, m)
-    return [_tally(lists, [stage]) for stage in _stages(protocol)]
+def by_stage(lists: Sequence[ListCost]) -> list[Counts]:
+    """The same, stage by stage."""
+    return [_tally(lists, [stage]) for stage in _stages(lists)]
 
 
-def most(protocol: str, n_a: int, n_p: int) -> Counts:
-    """What it costs at most, whatever is shared."""
-    return counts(protocol, n_a, n_p, {"psu": n_a + n_p, "psi": 0, "apsi": n_p}[protocol])
+def _stages(lists: Sequence[ListCost]) -> range:
+    return range(1, 1 + max(max(item.stage, item.powered or 0) for item in lists))
 
 
-def _lists(protocol: str, n_a: int, n_p: int, m: int) -> list[_List]:
-    """All lists, in the order of the protocol's own file."""
-    hashed, powered, stored = _Made.HASHED, _Made.POWERED, _Made.STORED
-    if protocol == "psu":
-        return [
-            _List("active", n_a, hashed, 1, powered=2),  # 3
-            _List("passive", n_p, hashed, 1, powered=2),  # 5
-            _List("passive", n_a, stored, 2),  # 4
-            _List("active", m, powered, 3, powered=3),  # 8
-            _List("active", n_a, hashed, 4, powered=5),  # 11, request
-            _List("passive", m, stored, 4),  # 9
-            _List("passive", n_p, hashed, 4, powered=5),  # 12, request
-            _List("passive", n_a, stored, 5, powered=6),  # 11, reply
-            _List("active", n_p, stored, 5, powered=6),  # 12, reply
-        ]
-    if protocol == "psi":
-        return [
-            _List("active", n_a, hashed, 1, powered=2),  # 1
-            _List("passive", n_p, hashed, 1, powered=2),  # 2
-            _List("passive", n_a, stored, 2),  # 3
-            _List("active", n_p, stored, 2),  # 4
-        ]
-    return [
-        _List("passive", n_p, hashed, 1, powered=2),  # 3
-        _List("active", n_a, hashed, 1, powered=2),  # 4
-        _List("passive", n_a, stored, 2),  # 6
-        _List("active", m, powered, 3, powered=3),  # 8
-        _List("passive", m, stored, 4, powered=4),  # 10
-        _List("active", m, powered, 5, powered=5),  # 12: sent as it is, its powers are the sender's own
-    ]
-
-
-def _stages(protocol: str) -> range:
-    return range(1, 1 + max(max(item.stage, item.powered or 0) for item in _lists(protocol, 0, 0, 0)))
-
-
-def _tally(lists: list[_List], within: Collection[int]) -> Counts:
-    total = Counts()
+def _tally(lists: Sequence[ListCost], within: Collection[int]) -> Counts:
+    counts = Counts()
     for item in lists:
-        receiver = _OTHER[item.sender]
+        receiver = OTHER_ROLE[item.sender]
         if item.stage in within:
-            hashes, powers = (each * item.count for each in item.made.value)
-            total.hashes[item.sender] += hashes
-            total.powers[item.sender] += powers
-            total.spilled[item.sender] += powers
-            total.sent[item.sender] += item.count
-            total.received[receiver] += item.count
-            total.spilled[receiver] += item.count
+            hashes, powers = (each * item.count for each in item.work.value)
+            counts.hashes[item.sender] += hashes
+            counts.powers[item.sender] += powers
+            counts.spilled[item.sender] += powers
+            counts.sent[item.sender] += item.count
+            counts.received[receiver] += item.count
+            counts.spilled[receiver] += item.count
         if item.powered in within:
-            total.powers[receiver] += item.count
-            total.spilled[receiver] += item.count
-    return total
+            counts.powers[receiver] += item.count
+            counts.spilled[receiver] += item.count
+    return counts

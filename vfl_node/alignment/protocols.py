@@ -1,29 +1,14 @@
-"""The alignment protocols by the names a job file uses, and which side of them a party runs."""
+"""Runs one party's side of the alignment protocol that a job names."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from vfl_node.alignment.alignment import Alignment, Party
-from vfl_node.alignment.apsi import protocol as apsi
 from vfl_node.alignment.lists.lists import Lists
-from vfl_node.alignment.psi import protocol as psi
-from vfl_node.alignment.psu import protocol as psu
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.groups import group as group_named
 from vfl_node.job import Align
 from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
-
-Side = Callable[[Lists], Awaitable[Alignment]]
-"""One party's side of a protocol, as :func:`vfl_node.alignment.psu.protocol.active`."""
-
-PROTOCOLS: dict[str, dict[Role, Side]] = {
-    "psu": {"active": psu.active, "passive": psu.passive},
-    "psi": {"active": psi.active, "passive": psi.passive},
-    "apsi": {"active": apsi.active, "passive": apsi.passive},
-}
-"""Protocol → role → coroutine; a new protocol is one entry."""
 
 
 async def align(role: Role, terms: Align, channel: Channel, party: Party, *, group: Group | None = None) -> Alignment:
@@ -48,6 +33,6 @@ async def align(role: Role, terms: Align, channel: Channel, party: Party, *, gro
     lists = Lists(terms, role, channel, party, group or group_named(terms.group))
     try:
         async with channel.phase("align"):
-            return await PROTOCOLS[terms.protocol][role](lists)
+            return await terms.spec.side(role)(lists)
     finally:
         lists.close()

@@ -14,7 +14,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
@@ -25,8 +25,10 @@ import numpy as np
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.apsi.protocol import obfuscated_size
-from vfl_node.alignment.lists.cover import announced
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.roles import DATA_ROLES
+from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.crypto.groups import Group, group
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
@@ -48,8 +50,6 @@ PROCESS_BYTES = 180 << 20
 
 _HASHED = 2  # times: a list and its phase on the wire, a file and its chunks on disk
 _BLOCK = bytes(1 << 22)
-_ROLES: tuple[Role, ...] = ("active", "passive")
-_SHARED_ROWS = {"psu": "the union", "psi": "the intersection", "apsi": "the obfuscated set"}
 
 Records = Mapping[Role, int]
 """Role → its records."""
@@ -245,8 +245,8 @@ def measure(group: Group, cores: int, folder: Path) -> Machine:
 
 
 def estimate(plan: Plan) -> dict[str, Range]:
-    """What each of the three protocols would cost: protocol → :data:`Range`."""
-    return {protocol: _range(plan, _terms(plan.job.align, protocol)) for protocol in ("psu", "psi", "apsi")}
+    """What each protocol would cost: protocol → :data:`Range`."""
+    return {protocol: _range(plan, _terms(plan.job.align, protocol)) for protocol in ALIGNMENTS}
 
 
 def table(plan: Plan, found: dict[str, Range]) -> list[tuple[str, ...]]:
@@ -300,11 +300,8 @@ def notes(plan: Plan) -> list[str]:
         said.append(f"it would not run this job: {plan.refusal}")
     if terms.padding or terms.dummies:
         said.append("ids that the job makes up (padding, dummies) are counted in")
-    if _is_open(terms, plan.obfuscation):
-        said.append(
-            "nothing here fixes how large the obfuscated set of APSI is: from the shared records to all of the passive set"
-        )
-    said.append("a later APSI job over the same two sets takes the same obfuscated set, and costs less")
+    for protocol in ALIGNMENTS:
+        said += ALIGNMENTS[protocol].estimate_notes(terms, plan.obfuscation)
     return said
 
 
@@ -352,11 +349,11 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
     if not isinstance(train, Train):
         return []
     lines = []
-    for protocol in (own, "psu" if own == "psi" else "psi"):
+    for protocol in (own, job.align.spec.compared_with):
         rows = _shared_rows(_terms(job.align, protocol), records, shared)
         if rows is not None:
             words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
-            lines.append(words.format(_SHARED_ROWS[protocol], _taken(job, protocol, *rows)))
+            lines.append(words.format(ALIGNMENTS[protocol].shared_rows, _taken(job, protocol, *rows)))
     return lines
 
 
@@ -364,25 +361,26 @@ def after_alignment(job: Job, alignment: Alignment) -> str:
     """The same once the job's parties have aligned, in one line; empty if it trains no split network."""
     if not isinstance(job.train, Train):
         return ""
-    said = f"training on {_SHARED_ROWS[alignment.protocol]}: {_taken(job, alignment.protocol, len(alignment), len(alignment))}"
-    other = "psu" if alignment.protocol == "psi" else "psi"
-    rows = alignment.union if other == "psu" else alignment.intersection
+    spec = ALIGNMENTS[alignment.protocol]
+    other = ALIGNMENTS[spec.compared_with]
+    said = f"training on {spec.shared_rows}: {_taken(job, spec.name, len(alignment), len(alignment))}"
+    rows = alignment.intersection if other.every_row_is_shared else alignment.union
     if rows is None:
-        return f"{said}; how many {_SHARED_ROWS[other]} would take is hidden"
-    return f"{said}; {_SHARED_ROWS[other]} would take {_taken(job, other, rows, rows)}"
+        return f"{said}; how many {other.shared_rows} would take is hidden"
+    return f"{said}; {other.shared_rows} would take {_taken(job, other.name, rows, rows)}"
 
 
 def _shared_rows(terms: Align, records: Records, shared: Span | None) -> tuple[int, int | None] | None:
     """The fewest and the most shared rows, as far as the ``records`` known tell; None where they tell nothing."""
-    if len(records) == len(_ROLES):
+    if len(records) == len(DATA_ROLES):
         taken, common = _taking_part(terms, records, shared or (0, min(records.values())))
-        n_a, n_p = (announced(taken[role], terms, role) for role in _ROLES)
-        rows = [m for _, m in _cases(terms, n_a, n_p, common, Obfuscation())]
+        n_a, n_p = (announced(taken[role], terms, role) for role in DATA_ROLES)
+        rows = [m for shared in common for m in terms.spec.lengths(terms, n_a, n_p, shared, Obfuscation())]
         return min(rows), max(rows)
     (role, count), *_ = records.items()
     own = announced(min(count, terms.at_most or count), terms, role)
     most = None if terms.at_most is None else own + announced(terms.at_most, terms, role)
-    return {"psu": (own, most), "psi": (0, own), "apsi": None}[terms.protocol]
+    return terms.spec.lengths_of_one(own, most)
 
 
 def _taken(job: Job, protocol: str, least: int, most: int | None) -> str:
@@ -404,8 +402,10 @@ def _names(job: Job) -> dict[Role, str]:
 
 def _terms(terms: Align, protocol: str) -> Align:
     """The job's terms if it had another protocol."""
-    dummies = terms.dummies if protocol == "psu" else 0
-    return terms.model_copy(update={"protocol": protocol, "dummies": dummies, "obfuscation": terms.obfuscation or "private"})
+    options = ALIGNMENTS[protocol].options
+    dummies = terms.dummies if "dummies" in options else 0
+    obfuscation = (terms.obfuscation or "private") if "obfuscation" in options else None
+    return terms.model_copy(update={"protocol": protocol, "dummies": dummies, "obfuscation": obfuscation})
 
 
 def _refusal(job: Job, role: Role, table: Shape, limits: Limits) -> str:
@@ -419,10 +419,11 @@ def _refusal(job: Job, role: Role, table: Shape, limits: Limits) -> str:
 
 def _range(plan: Plan, terms: Align) -> Range:
     records, shared = _taking_part(terms, plan.records, plan.shared)
-    n_a, n_p = (announced(records[role], terms, role) for role in _ROLES)
+    n_a, n_p = (announced(records[role], terms, role) for role in DATA_ROLES)
     cases = [
-        asdict(_cost(plan, terms.protocol, n_a, n_p, *case)) | _training(plan, terms.protocol, case[1])
-        for case in _cases(terms, n_a, n_p, shared, plan.obfuscation)
+        asdict(_cost(plan, terms.spec, n_a, n_p, common, m)) | _training(plan, terms.protocol, m)
+        for common in shared
+        for m in terms.spec.lengths(terms, n_a, n_p, common, plan.obfuscation)
     ]
     return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0]}
 
@@ -436,26 +437,6 @@ def _taking_part(terms: Align, records: Records, shared: Span) -> tuple[Records,
     return taken, (round(share * shared[0]), round(share * shared[1]))
 
 
-def _cases(terms: Align, n_a: int, n_p: int, shared: Span, obfuscation: Obfuscation) -> Iterator[tuple[int, int]]:
-    """The extremes of how many records are shared and how long the shared order is."""
-    for common in shared:
-        if terms.protocol == "psu":
-            yield common, n_a + n_p - common
-            yield common, n_a + n_p - common - 2 * terms.dummies
-        elif terms.protocol == "psi":
-            yield common, common
-        elif _is_open(terms, obfuscation):
-            yield common, max(1, common)
-            yield common, n_p
-        else:
-            yield common, obfuscated_size(common, n_p, terms, obfuscation)
-
-
-def _is_open(terms: Align, obfuscation: Obfuscation) -> bool:
-    """Whether neither the job nor this owner says how large an obfuscated set would be."""
-    return terms.obfuscation in (None, "private") and obfuscation.security_number is None
-
-
 def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
     """What training over ``m`` shared rows takes; nothing where the job trains no split network."""
     if not isinstance(plan.job.train, Train):
@@ -465,11 +446,11 @@ def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
     return {"epoch_rows": cost.rows, "batches": cost.batches, "train_bytes": cost.bytes, "train_wire_s": wire_s}
 
 
-def _cost(plan: Plan, protocol: str, n_a: int, n_p: int, shared: int, m: int) -> AlignmentCost:
+def _cost(plan: Plan, spec: AlignmentSpec, n_a: int, n_p: int, shared: int, m: int) -> AlignmentCost:
     machine, role, width = plan.machine, plan.role, group(plan.job.align.group).width
-    total, stages = costs.counts(protocol, n_a, n_p, m), costs.stages(protocol, n_a, n_p, m)
+    total, stages = spec.counts(n_a, n_p, m), spec.stages(n_a, n_p, m)
     sent, received = total.sent[role] * width, total.received[role] * width
-    computing_s = sum(max(_seconds(machine, stage, each, width, machine.cores) for each in _ROLES) for stage in stages)
+    computing_s = sum(max(_seconds(machine, stage, each, width, machine.cores) for each in DATA_ROLES) for stage in stages)
     turns = len(stages) + 2  # sizes before, the phase's end after
     wire_s = (sent + received) * 8 / (plan.rate_mbit_s * 1e6) + turns * plan.rtt_ms / 1e3
     disk_s = max(total.spilled.values()) * width / machine.disk_bytes_per_s

@@ -168,7 +168,8 @@ def check_limits(job: Job, role: Role, limits: Limits, table: Shape | None = Non
     """
     table = table or Shape()
     _at_most(parameters(job, role, table), limits.max_model_parameters, "weights of a model", "max_model_parameters")
-    check_steps(job, table.rows if job.align.protocol == "psu" else 0, limits)
+    fewest, _ = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
+    check_steps(job, fewest, limits)
 
 
 def check_steps(job: Job, rows: int, limits: Limits) -> None:

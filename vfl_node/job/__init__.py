@@ -16,7 +16,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, leaves, load, validate
 from vfl_node.errors import UsageError
-from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, Protocol
+from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, ProtocolName
 from vfl_node.job.prediction import SERVED_FEATURES, JobId, Predict, Serve
 from vfl_node.job.training import (
     Evaluate,
@@ -33,12 +33,6 @@ from vfl_node.job.training import (
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
 """Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
-
-WHY_TWO_PARTIES = {
-    "psu": "a union of more than two sets needs a protocol of its own; unions in pairs would reveal pairwise overlaps",
-    "psi": "intersections in pairs would reveal more than the common one",
-    "apsi": "each pair would get an obfuscated set of its own, and together they would reveal more of the active party's set",
-}
 
 
 class Parties(Frozen):
@@ -89,9 +83,9 @@ class Job(Frozen):
 
     @model_validator(mode="after")
     def _built(self) -> Job:
-        if len(self.parties.passive) > 1:
-            protocol = self.align.protocol
-            raise ValueError(f"several passive parties with {protocol} are not built yet: {WHY_TWO_PARTIES[protocol]}")
+        protocol, spec = self.align.protocol, self.align.spec
+        if len(self.parties.passive) > spec.max_passive_parties:
+            raise ValueError(f"several passive parties with {protocol} are not built yet: {spec.why_not_more}")
         needs_coordinator = isinstance(self.train, Logistic) and self.train.flow != "two-party"
         if needs_coordinator and not self.parties.coordinator:
             raise ValueError("this train.flow needs a third party that holds the key: name it in parties.coordinator")
@@ -105,17 +99,17 @@ class Job(Frozen):
                 self._can_regress(self.train)
             else:
                 self._can_train(self.train)
-            if self.align.protocol == "apsi" and self.evaluate.share_with_passive:
+            if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:
                 raise ValueError(
-                    "evaluate.share_with_passive must be false with apsi: metrics are counted over shared records, "
+                    f"evaluate.share_with_passive must be false with {protocol}: metrics are counted over shared records, "
                     "so their values tell the passive party how many there are"
                 )
         if self.predict and self.train:
             raise ValueError("a job either trains or predicts: leave train or predict out")
-        if self.predict and self.predict.rows == "new" and self.align.protocol != "psi":
+        if self.predict and self.predict.rows == "new" and not spec.every_row_is_shared:
             raise ValueError(
                 "predict.rows: new needs align.protocol: psi, which tells both parties which of these records they share: "
-                f"with {self.align.protocol} records that a party lacks would get synthetic rows, other ones in each job, "
+                f"with {protocol} records that a party lacks would get synthetic rows, other ones in each job, "
                 "while the model stays the same, and whoever compared two jobs would learn the same"
             )
         if self.serve and not isinstance(self.train, Train):
@@ -138,10 +132,11 @@ class Job(Frozen):
 
     def _can_regress(self, train: Logistic) -> None:
         """Refuse what genuine-with-dummy training cannot do, or what would tell too much."""
-        if self.align.protocol == "psu":
+        spec = self.align.spec
+        if "passive" in spec.synthetic_rows_at:
             raise ValueError(
-                "logistic regression does not train on a union: for rows that only the active party owns the passive one has "
-                "no score u_s to contribute. Say align.protocol: apsi, or psi"
+                f"logistic regression does not train on {spec.shared_rows}: for rows that only the active party owns the "
+                "passive one has no score u_s to contribute. Say align.protocol: apsi, or psi"
             )
         if self.evaluate.repeats > 1:
             raise ValueError(
@@ -158,16 +153,17 @@ class Job(Frozen):
 
     def _can_train(self, train: Train) -> None:
         """Refuse what would fail, or tell too much, only after a long alignment."""
-        missing = train.missing
-        if self.align.protocol == "psu" and "none" in (missing.labels, missing.features):
+        missing, protocol, spec = train.missing, self.align.protocol, self.align.spec
+        stand_ins = [missing.features, *([missing.labels] if "active" in spec.synthetic_rows_at else [])]
+        if "passive" in spec.synthetic_rows_at and "none" in stand_ins:
             raise ValueError(
-                "psu trains on the union: train.missing.labels and train.missing.features must say "
+                f"{protocol} trains on {spec.shared_rows}: train.missing.labels and train.missing.features must say "
                 "how synthetic labels and rows are made for rows that a party does not own (majority, sampling)"
             )
-        if self.align.protocol == "apsi" and missing.labels == "none":
+        if "active" in spec.synthetic_rows_at and missing.labels == "none":
             raise ValueError(
-                "apsi trains on the obfuscated set, and the active party has no labels for the rows that are not its own: "
-                "train.missing.labels must say how synthetic labels are made (majority)"
+                f"{protocol} trains on {spec.shared_rows}, and the active party has no labels for the rows that are not its "
+                "own: train.missing.labels must say how synthetic labels are made (majority)"
             )
         hidden = self._why_intersection_is_hidden()
         if missing.shares and not self.align.dummies:
@@ -180,7 +176,7 @@ class Job(Frozen):
 
     def _can_match(self) -> None:
         """Refuse matched metrics where there is nothing to match, or they would tell too much."""
-        if self.align.protocol != "psu" or not isinstance(self.train, Train):
+        if not self.align.spec.can_count_matched_rows or not isinstance(self.train, Train):
             raise ValueError(
                 "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
                 "passive party which are"
@@ -191,8 +187,9 @@ class Job(Frozen):
             raise ValueError("evaluate.matched counts shared rows, and align.dummies hide how many there are: leave one out")
 
     def _why_intersection_is_hidden(self) -> str:
-        if self.align.protocol == "apsi":
-            return "which apsi keeps from the passive party (a loss that depends on it would tell)"
+        if hidden := self.align.spec.intersection_hidden_from:
+            parties = " and the ".join(f"{role} party" for role in sorted(hidden))
+            return f"which {self.align.protocol} keeps from the {parties} (a loss that depends on it would tell)"
         return "which align.dummies hides from both parties" if self.align.dummies else ""
 
     @property
@@ -259,7 +256,7 @@ __all__ = [
     "OwnedShares",
     "Parties",
     "Predict",
-    "Protocol",
+    "ProtocolName",
     "Scaling",
     "Serve",
     "Train",

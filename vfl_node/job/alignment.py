@@ -7,9 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.spec import AlignmentSpec
+from vfl_node.configuration import Frozen, name_in
 
-Protocol = Literal["psu", "psi", "apsi"]
+ProtocolName = Annotated[str, name_in(ALIGNMENTS)]
+"""The name of an alignment protocol, of this package or of an installed one."""
+
 IdForm = Literal["text", "nocase", "integer"]
 
 
@@ -29,7 +33,7 @@ class ObfuscatedSet(Frozen):
 class Align(Frozen):
     """How records are matched (see docs/alignment.md)."""
 
-    protocol: Protocol = Field(
+    protocol: ProtocolName = Field(
         default="psu",
         description="the shared order is the union, the intersection, or an obfuscated set around the intersection",
     )
@@ -83,15 +87,14 @@ class Align(Frozen):
 
     @model_validator(mode="after")
     def _fits_the_protocol(self) -> Align:
-        if self.protocol == "apsi" and self.obfuscation is None:
-            raise ValueError(
-                "apsi needs align.obfuscation, the size of the set that both parties see: {size: RECORDS}, "
-                "{fraction: OF THE PASSIVE SET}, or private (the active node's settings say)"
-            )
-        if self.protocol != "apsi" and self.obfuscation is not None:
-            raise ValueError(f"align.obfuscation is for apsi: {self.protocol} has no obfuscated set")
-        if self.protocol != "psu" and self.dummies:
-            raise ValueError(
-                f"align.dummies is for psu: {self.protocol} shows which records are shared, so made-up ones would hide nothing"
-            )
+        self.spec.check(self)
         return self
+
+    @property
+    def spec(self) -> AlignmentSpec:
+        """What the protocol is: its properties, costs and words.
+
+        Raises:
+            UsageError: the package that adds it cannot be loaded (``E_EXTENSION``).
+        """
+        return ALIGNMENTS[self.protocol]

@@ -62,7 +62,7 @@ class JobRun(Section):
 class AlignmentSizes(Section):
     """What the alignment found, in numbers of records."""
 
-    protocol: Literal["psu", "psi", "apsi"]
+    protocol: str = Field(description="its name in a job's align.protocol")
     group: str
     records: Count = Field(description="number of records in this party's table")
     ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")

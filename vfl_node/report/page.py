@@ -14,6 +14,8 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.report import charts
 from vfl_node.report.charts import Bar, CalibrationChart, LineChart, Mark, Row
 from vfl_node.report.words import (
@@ -42,12 +44,6 @@ MANY_CLASSES = {
     "accuracy": ("Accuracy", "the likeliest class is the right one; higher is better", 1.0),
 }
 """The same, where labels have more than two classes."""
-
-PROTOCOLS = {
-    "psu": "private set union",
-    "psi": "private set intersection",
-    "apsi": "asymmetric private set intersection",
-}
 
 FLOWS = {
     "two-party": "{active} has the key: it decrypts {passive}'s gradients, which {passive} masks, and sees {passive}'s scores.",
@@ -105,7 +101,8 @@ def render(report: dict[str, Any]) -> str:
         audit=_audit(report, iteration),
         comparisons=_comparisons(report),
         calibration=_calibration(report),
-        protocol=alignment and PROTOCOLS[alignment["protocol"]],
+        aligned=_words(report, others[0]) if alignment else None,
+        shares_metrics=not alignment or "passive" not in ALIGNMENTS[alignment["protocol"]].intersection_hidden_from,
         sizes=_sizes(report, others[0]) if alignment else [],
         sets=_sets(report, others[0]) if alignment else None,
         traffic=_traffic(report),
@@ -232,12 +229,32 @@ def _most(report: dict[str, Any]) -> str:
     return "at most " if report["alignment"]["padded"] else ""
 
 
+def _reported(report: dict[str, Any], peer: str) -> ReportedAlignment:
+    """The alignment, as the words about it need it."""
+    parties, of = report["parties"], report["alignment"]
+    train = report["job"]["spec"]["train"] or {}
+    return ReportedAlignment(
+        party=report["party"],
+        peer=peer,
+        active=parties["active"],
+        passive=", ".join(parties["passive"]),
+        label_holder=train.get("labels", "active"),
+        **{name: of[name] for name in ("rows", "intersection", "union", "padded")},
+    )
+
+
+def _words(report: dict[str, Any], peer: str) -> dict[str, str]:
+    """What the protocol says of its alignment: its title, and paragraphs about the shared order and about what it reveals."""
+    spec, of = ALIGNMENTS[report["alignment"]["protocol"]], _reported(report, peer)
+    return {"title": spec.title, "rows": spec.rows_text(of), "leaks": spec.leak_text(of)}
+
+
 def _sizes(report: dict[str, Any], peer: str) -> list[tuple[str, str]]:
     """Numbers of records and what they are of, the shared order's first."""
     of = report["alignment"]
-    union = "records in the union" if of["union"] is not None else "rows in the shared order"
-    rows = {"psu": union, "psi": "records in common", "apsi": "rows in the obfuscated set"}[of["protocol"]]
-    common = [] if of["protocol"] == "psi" else [(human_count(of["intersection"]), "in common")]
+    spec = ALIGNMENTS[of["protocol"]]
+    rows = spec.rows_title(_reported(report, peer))
+    common = [] if spec.every_row_is_shared else [(human_count(of["intersection"]), "in common")]
     theirs = human_count(of["theirs"]), f"of {peer}{', at most' if _most(report) else ''}"
     return [(human_count(of["rows"]), rows), *common, (human_count(of["ours"]), f"of {report['party']}"), theirs]
 
@@ -251,8 +268,10 @@ def _sets(report: dict[str, Any], peer: str) -> Markup:
         Row(report["party"], human_count(ours), (Bar(0, ours, "first"),)),
         Row(peer, f"{_most(report)}{human_count(theirs)}", (Bar(left, left + theirs, "second"),)),
     ]
-    if of["protocol"] == "apsi":
-        rows.append(Row("shared order (obfuscated set)", human_count(shared), (Bar(left, left + shared, "joint"),)))
+    spec = ALIGNMENTS[of["protocol"]]
+    if spec.is_within_one_set:
+        title = f"shared order ({spec.shared_rows.removeprefix('the ')})"
+        rows.append(Row(title, human_count(shared), (Bar(left, left + shared, "joint"),)))
     elif common is None:
         rows.append(Row("shared order", human_count(shared), (Bar(0, shared, "joint"),)))
         rows.append(Row("both together (union)", "hidden", ()))

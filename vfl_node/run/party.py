@@ -387,7 +387,7 @@ def _which_training(part: Part, alignment: Alignment) -> int:
     """
     assert part.whole is not None
     assert part.memory is not None
-    synthetic = alignment.protocol == "apsi" or alignment.missing or alignment.missing_at_peer != 0
+    synthetic = alignment.hides_intersection or alignment.missing or alignment.missing_at_peer != 0
     if isinstance(part.job.train, Logistic) or not synthetic:
         return 1
     return part.memory.count_trainings(part.whole.identity, part.job_id, part.limits.trainings_per_set)
@@ -402,7 +402,7 @@ def _check_enough_to_train(part: Part, alignment: Alignment) -> None:
     Leaks: that this party stops at its owner's discretion; the peer may guess why.
     """
     least, shared = part.obfuscation.min_intersection, alignment.intersection
-    if alignment.protocol == "apsi" and shared is not None and shared < least:
+    if alignment.hides_intersection and shared is not None and shared < least:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",
             code="E_STOPPED",

@@ -38,14 +38,14 @@ two draws have in common is closer to I. Later jobs use it again, from step 12 o
 from __future__ import annotations
 
 import hashlib
-from decimal import ROUND_CEILING, Decimal, localcontext
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.alignment.lists.cover import public_bucket
+from vfl_node.alignment.apsi.sizes import least_size, obfuscated_size
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.sizes import public_bucket
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
@@ -153,49 +153,6 @@ async def passive(lists: Lists) -> Alignment:
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
     return _at_passive(lists, order[places], n_w, drawn_size)
-
-
-def obfuscated_size(shared: int, n_s: int, terms: Align, wish: Obfuscation) -> int:
-    """m = |Ĩ|, as the weak party chooses it.
-
-    The job's size or fraction of n_s. One below |I| is raised to the next public bucket, and so
-    is what this owner's security number ξ gives, ⌈|I|^{1−ξ}·n_s^ξ⌉, with |I| counted as its minimum if
-    it is lower. Never more than n_s.
-
-    Args:
-        shared: |I|.
-        n_s: records of the strong party.
-        terms: the job's.
-        wish: this owner's.
-    """
-    if n_s == 0:
-        return 0
-    if terms.obfuscation == "private":
-        assert wish.security_number is not None
-        m = public_bucket(_between(max(shared, wish.min_intersection, 1), n_s, wish.security_number))
-    else:
-        m = least_size(terms, n_s)
-    return min(n_s, m if m >= shared else public_bucket(shared))
-
-
-def least_size(terms: Align, n_s: int) -> int:
-    """The fewest elements that Ĩ may have, as both parties know it."""
-    wanted = terms.obfuscation
-    if wanted is None or wanted == "private":
-        return min(1, n_s)
-    if wanted.size is not None:
-        return min(n_s, wanted.size)
-    assert wanted.fraction is not None
-    return min(n_s, int((Decimal(str(wanted.fraction)) * n_s).to_integral_value(ROUND_CEILING)))
-
-
-def _between(shared: int, n_s: int, xi: float) -> int:
-    """⌈|I|^{1−ξ}·n_s^ξ⌉, so exactly that 100^½·10000^½ is 1000."""
-    with localcontext() as context:
-        context.prec = 60
-        number = Decimal(str(xi))
-        size = Decimal(shared) ** (1 - number) * Decimal(n_s) ** number
-        return int(size.quantize(Decimal("1e-20")).to_integral_value(ROUND_CEILING))
 
 
 def _check_wish(terms: Align, wish: Obfuscation) -> None:

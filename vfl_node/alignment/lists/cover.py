@@ -21,33 +21,12 @@ from __future__ import annotations
 from itertools import chain
 
 from vfl_node.alignment.alignment import Memory
+from vfl_node.alignment.roles import OTHER_ROLE
+from vfl_node.alignment.sizes import announced
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
 from vfl_node.settings import Role
-
-
-def public_bucket(count: int, per_doubling: int = 1) -> int:
-    """The smallest size of the public ladder that is at least ``count``: ⌈2^(j/per_doubling)⌉ for some j.
-
-    With one bucket a doubling the powers of two, at most twice ``count``; with four at most 1.19 times.
-    """
-    if count <= 1:
-        return count
-    doubling = (count - 1).bit_length()  # 2^(doubling−1) < count ≤ 2^doubling
-    steps = range((doubling - 1) * per_doubling + 1, doubling * per_doubling)
-    return next((size for j in steps if (size := _ceil_root(j, per_doubling)) >= count), 2**doubling)
-
-
-def pads(terms: Align, role: Role) -> bool:
-    """Whether a party with this role pads: both do, but for the passive one of an asymmetric intersection."""
-    return terms.padding > 0 and (role == "active" or terms.protocol != "apsi")
-
-
-def announced(records: int, terms: Align, role: Role) -> int:
-    """Elements in a party's list for its ``records``: those of no record included."""
-    count = records + 2 * terms.dummies
-    return public_bucket(count, terms.padding) if pads(terms, role) else count
 
 
 def shared_dummies(sets: bytes, terms: Align, memory: Memory) -> int:
@@ -75,7 +54,7 @@ def covered(ids: Identifiers, sets: bytes, terms: Align, role: Role, secret: Ran
     count = announced(len(ids), terms, role) - len(ids)
     if not count:
         return ids
-    k, other = shared_dummies(sets, terms, memory), "passive" if role == "active" else "active"
+    k, other = shared_dummies(sets, terms, memory), OTHER_ROLE[role]
     pooled = chain((_pooled(role, i) for i in range(k)), (_pooled(other, i) for i in range(terms.dummies)))
     random = secret.derive("identifiers of no record")
     drawn = (b"\0drawn:" + random.bytes(32) for _ in range(count - k - terms.dummies))
@@ -84,13 +63,3 @@ def covered(ids: Identifiers, sets: bytes, terms: Align, role: Role, secret: Ran
 
 def _pooled(pool: str, number: int) -> bytes:
     return f"\0{pool}:{number}".encode()
-
-
-def _ceil_root(j: int, k: int) -> int:
-    """⌈2^(j/k)⌉, exactly."""
-    size = int(2 ** (j / k))
-    while size**k < 2**j:
-        size += 1
-    while (size - 1) ** k >= 2**j:
-        size -= 1
-    return size

@@ -28,7 +28,8 @@ from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import NOT_MINE, Party
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, Source
-from vfl_node.alignment.lists.cover import announced, covered
+from vfl_node.alignment.lists.cover import covered
+from vfl_node.alignment.sizes import announced
 from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
@@ -153,7 +154,7 @@ class Lists:
         if theirs > limits.max_set_size:
             raise _too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
         party.pins.check(f"{self.terms.protocol} size", theirs.to_bytes(8, "big"))
-        most = costs.most(self.terms.protocol, *((ours, theirs) if self.role == "active" else (theirs, ours)))
+        most = self.terms.spec.most(*((ours, theirs) if self.role == "active" else (theirs, ours)))
         self._need_room(most.spilled[self.role])
         self._need_memory(ours + theirs)
         self.own = covered(party.ids, self.sets, self.terms, self.role, self.lasting, party.memory)

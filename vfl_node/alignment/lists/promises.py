@@ -14,7 +14,9 @@ import hashlib
 import json
 
 from vfl_node.alignment.alignment import Memory
-from vfl_node.alignment.lists.cover import pads
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.roles import OTHER_ROLE
+from vfl_node.alignment.sizes import pads
 from vfl_node.errors import PolicyError
 from vfl_node.job import Align
 from vfl_node.settings import Role
@@ -22,7 +24,7 @@ from vfl_node.settings import Role
 
 def hides_intersection(terms: Align, role: Role) -> bool:
     """Whether a party with this role hides from its peer how many records are shared."""
-    return terms.dummies > 0 or (terms.protocol == "apsi" and role == "active")
+    return terms.dummies > 0 or OTHER_ROLE[role] in terms.spec.intersection_hidden_from
 
 
 def hold_part(memory: Memory, identity: bytes, records: int) -> None:
@@ -59,7 +61,7 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, made: boo
     """
     hides, padded = hides_intersection(terms, role), pads(terms, role)
     fields: dict[str, object] = {"padding": terms.padding}
-    if terms.protocol == "psu":
+    if "dummies" in terms.spec.options:
         fields["dummies"] = terms.dummies
     if hides:  # what hides it is drawn for the sets, and a mark is held to its list in one form and group
         fields |= {"id_form": terms.model_dump(mode="json")["id_form"], "group": terms.group}
@@ -71,17 +73,28 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, made: boo
                 f"an earlier job over the same records had align.{field}: {kept.decode()}, and this one has {text}",
                 f"set align.{field}: {kept.decode()}; another one would tell what that job hid, or hide what it told",
             )
-    by = "psu with dummies" + (", or apsi" if role == "active" else "")
     for what, now, did, protocols in (
-        ("padded", padded, "padded how many records there are", "psu or psi"),
-        ("hidden", hides, "hid how many records are shared", by),
+        ("padded", padded, "padded how many records there are", _that_pad),
+        ("hidden", hides, "hid how many records are shared", _that_hide),
     ):
         if now and made:
             memory.keep(_name(what, identity), b"")
         if not now and memory.recall(_name(what, identity)) is not None:
             raise _broken(
-                f"an earlier job over the same records {did}; this one would tell", f"align by {protocols}, as before"
+                f"an earlier job over the same records {did}; this one would tell", f"align by {protocols(role)}, as before"
             )
+
+
+def _that_pad(role: Role) -> str:
+    """Names of the protocols in which the party with this role pads its set."""
+    return " or ".join(name for name in ALIGNMENTS if role in ALIGNMENTS[name].padded_roles)
+
+
+def _that_hide(role: Role) -> str:
+    """Names of the protocols by which the party with this role can hide how many records are shared."""
+    specs = [ALIGNMENTS[name] for name in ALIGNMENTS]
+    by_dummies = [f"{spec.name} with dummies" for spec in specs if "dummies" in spec.options]
+    return ", or ".join(by_dummies + [spec.name for spec in specs if OTHER_ROLE[role] in spec.intersection_hidden_from])
 
 
 def _name(what: str, identity: bytes) -> str:

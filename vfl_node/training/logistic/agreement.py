@@ -98,7 +98,7 @@ def check(
             )
     if task.role == "active":
         _check_genuine(task, side, widths, training, positions)
-        if task.alignment.protocol == "apsi":
+        if task.alignment.hides_intersection:
             _check_cover(side, training, task.parties.passive[0], widths.get(task.parties.passive[0], 0))
     return tuple(warnings)
 
@@ -118,7 +118,7 @@ def _check_genuine(
     steps = range(task.train.iterations if task.train.batch_size else 1)
     fewest = min(int(np.count_nonzero(side.owned[positions(step)])) for step in steps)
     passive = task.parties.passive[0]
-    seen = [widths[passive]] if task.alignment.protocol == "apsi" else []  # else every row is genuine
+    seen = [] if task.alignment.every_row_is_shared else [widths[passive]]
     if task.train.flow == "coordinator":
         seen.append(side.width)
     needed = max(1, *(LEAST * width for width in seen)) if seen else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.job import Evaluate, Train
 from vfl_node.models import MODELS
 from vfl_node.training.split.matched import KEY_BITS, bins_of
@@ -45,13 +46,13 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCos
         train: the job's section.
         evaluate: the job's section.
         m: length of the shared order.
-        protocol: that made it; ``evaluate.matched`` is for ``psu`` only.
+        protocol: name of the alignment; where matched rows cannot be counted ``evaluate.matched`` costs nothing.
     """
     held_out = math.ceil(m * evaluate.test_fraction)
     rows, tested = m - held_out, held_out or m
     batches, tests = (-(-count // train.batch_size) for count in (rows, tested))
     row_bytes = 4 * MODELS[train.model].cut_width(train.bottom, train.outputs)
-    counted = evaluate.matched and protocol == "psu" and bins_of(tested)
+    counted = evaluate.matched and ALIGNMENTS[protocol].can_count_matched_rows and bins_of(tested)
     flags = tested * 2 * KEY_BITS // 8 if counted else 0  # a ciphertext each
     epochs = evaluate.repeats * train.epochs
     each_way = epochs * (rows * row_bytes + batches * FRAME_BYTES)

@@ -227,7 +227,7 @@ class Scorer(ServingSide):
         share they are is taken from training.
         """
         logits, base_rate = self._logits(positions, embedding), self._rates(positions)
-        meant = self._calibration.probability if self.alignment.protocol == "psi" else self._calibration.expectation
+        meant = self._calibration.probability if self.alignment.every_row_is_shared else self._calibration.expectation
         return np.clip(meant(logits, base_rate), 0, 1)
 
     def probability(self, positions: Positions, embedding: Tensor) -> Probabilities:

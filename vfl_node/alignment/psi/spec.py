@@ -1,0 +1,69 @@
+"""What private set intersection is, costs and reveals (:mod:`vfl_node.alignment.psi.protocol`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from vfl_node.alignment.costs import ListCost, Work
+from vfl_node.alignment.roles import DATA_ROLES
+from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
+
+if TYPE_CHECKING:
+    from vfl_node.job import Align
+    from vfl_node.settings import Obfuscation
+
+
+class PrivateSetIntersection(AlignmentSpec):
+    """Both parties learn which of their records are shared, and index these."""
+
+    def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
+        """As :meth:`AlignmentSpec.lists`; the numbers are the protocol's steps."""
+        return [
+            ListCost("active", n_a, Work.HASHED, 1, powered=2),  # 1
+            ListCost("passive", n_p, Work.HASHED, 1, powered=2),  # 2
+            ListCost("passive", n_a, Work.STORED, 2),  # 3
+            ListCost("active", n_p, Work.STORED, 2),  # 4
+        ]
+
+    def costliest_length(self, n_a: int, n_p: int) -> int:
+        """Any: the lists do not depend on it."""
+        return 0
+
+    def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+        """As many rows as records are shared."""
+        yield shared
+
+    def lengths_of_one(self, own: int, both: int | None) -> tuple[int, int | None]:
+        """From none to all of this party's."""
+        return 0, own
+
+    def rows_title(self, of: ReportedAlignment) -> str:
+        """Each row is a shared record."""
+        return "records in common"
+
+    def rows_text(self, of: ReportedAlignment) -> str:
+        """Where sizes are padded, that they are."""
+        return "Announced numbers are rounded up, which hides how many records each party has." if of.padded else ""
+
+    def leak_text(self, of: ReportedAlignment) -> str:
+        """Sizes, and which records are shared."""
+        return (
+            f"Alignment by intersection reveals the size of each party's set{', rounded up' * of.padded}, and to both which "
+            "records they share."
+        )
+
+
+PSI = PrivateSetIntersection(
+    name="psi",
+    title="private set intersection",
+    shared_rows="the intersection",
+    sides={role: f"vfl_node.alignment.psi.protocol:{role}" for role in DATA_ROLES},
+    synthetic_rows_at=frozenset(),
+    intersection_hidden_from=frozenset(),
+    padded_roles=frozenset(DATA_ROLES),
+    options=frozenset(),
+    max_passive_parties=1,
+    why_not_more="intersections in pairs would reveal more than the common one",
+    compared_with="psu",
+)

@@ -1,0 +1,20 @@
+"""The alignment protocols by the names that a job file uses.
+
+A package adds one by an entry point of the group ``vfl_node.alignments`` that names an
+:class:`~vfl_node.alignment.spec.AlignmentSpec`. docs/alignment.md ("Another protocol") says what belongs to it.
+"""
+
+from __future__ import annotations
+
+from vfl_node.alignment.spec import AlignmentSpec
+from vfl_node.registry import Registry
+
+ALIGNMENTS: Registry[AlignmentSpec] = Registry(
+    "vfl_node.alignments",
+    {
+        "psu": "vfl_node.alignment.psu.spec:PSU",
+        "psi": "vfl_node.alignment.psi.spec:PSI",
+        "apsi": "vfl_node.alignment.apsi.spec:APSI",
+    },
+)
+"""``align.protocol`` → what the protocol is; its implementation is loaded when it first runs."""

@@ -1,0 +1,208 @@
+"""The contract of an alignment protocol: all that other rooms ask of it before, beside and after its run.
+
+A protocol is a folder: ``spec.py`` with one :class:`AlignmentSpec`, and ``protocol.py`` with a coroutine for each role. A spec
+imports no numpy, torch or grpc, so that a job can be checked and shown without them. The registry
+(:mod:`vfl_node.alignment.registry`) names the spec, and the spec names the coroutines, which are loaded when they first run.
+
+No other room compares the name of a protocol: it asks for a property.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vfl_node.alignment import costs
+from vfl_node.registry import load
+
+if TYPE_CHECKING:
+    from vfl_node.alignment.alignment import Alignment
+    from vfl_node.alignment.lists.lists import Lists
+    from vfl_node.job import Align
+    from vfl_node.settings import Obfuscation, Role
+
+    Side = Callable[[Lists], Awaitable[Alignment]]
+    """One party's side of a protocol, such as :func:`vfl_node.alignment.psu.protocol.active`."""
+
+
+@dataclass(frozen=True)
+class AlignmentSpec(ABC):
+    """One alignment protocol.
+
+    Attributes:
+        name: in a job's ``align.protocol``; the key in the registry.
+        title: in words, such as "private set union".
+        shared_rows: what its shared order is, such as "the union".
+        sides: role → ``module:attribute`` of the coroutine that plays it; a role without one takes no part.
+        synthetic_rows_at: roles that may meet shared rows whose records they do not own.
+        intersection_hidden_from: roles that do not learn how many records are shared, whatever the job's options are.
+        padded_roles: roles whose sets ``align.padding`` rounds up.
+        options: which of the options ``obfuscation`` and ``dummies`` of the job's ``align`` section it has.
+        max_passive_parties: with how many passive parties it runs.
+        why_not_more: why it does not run with more; a clause without a capital and a full stop.
+        compared_with: name of the protocol that estimates show beside it.
+    """
+
+    name: str
+    title: str
+    shared_rows: str
+    sides: Mapping[Role, str]
+    synthetic_rows_at: frozenset[Role]
+    intersection_hidden_from: frozenset[Role]
+    padded_roles: frozenset[Role]
+    options: frozenset[str]
+    max_passive_parties: int
+    why_not_more: str
+    compared_with: str
+
+    # What it is.
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Which roles take part."""
+        return tuple(self.sides)
+
+    @property
+    def every_row_is_shared(self) -> bool:
+        """Whether each party owns the record of every row of the shared order.
+
+        Then nothing stands in for a record, in training or in predictions of new records, and both parties know which
+        of their records the other one has.
+        """
+        return not self.synthetic_rows_at
+
+    @property
+    def can_count_matched_rows(self) -> bool:
+        """Whether the rows that both own are a part of the shared order that no party knows, but whose size none is denied.
+
+        Only then ``evaluate.matched`` has something to count, and may.
+        """
+        return not self.every_row_is_shared and not self.intersection_hidden_from
+
+    @property
+    def is_within_one_set(self) -> bool:
+        """Whether one party owns every row and another one does not: the shared order is a part of the first one's records."""
+        return 0 < len(self.synthetic_rows_at) < len(self.roles)
+
+    def check(self, align: Align) -> None:
+        """Refuse options of the job's ``align`` section that do not fit this protocol.
+
+        Raises:
+            ValueError: one does not; the text is for the owner.
+        """
+        if align.obfuscation is not None and "obfuscation" not in self.options:
+            raise ValueError(f"align.obfuscation is for apsi: {self.name} has no obfuscated set")
+        if align.dummies and "dummies" not in self.options:
+            raise ValueError(
+                f"align.dummies is for psu: {self.name} shows which records are shared, so dummies would hide nothing"
+            )
+
+    def side(self, role: Role) -> Side:
+        """The coroutine that plays ``role``; the first call imports it.
+
+        Raises:
+            KeyError: the role takes no part.
+            UsageError: it cannot be loaded (``E_EXTENSION``).
+        """
+        return load(self.sides[role], what=f"the {role} side of align.protocol {self.name}")
+
+    # What it costs.
+
+    @abstractmethod
+    def lists(self, n_a: int, n_p: int, m: int) -> list[costs.ListCost]:
+        """All lists that are sent, in the order of the protocol, of a job that repeats no part of an earlier one.
+
+        Args:
+            n_a: elements that the active party announces.
+            n_p: elements that the passive party announces.
+            m: elements of the shared order.
+        """
+
+    @abstractmethod
+    def costliest_length(self, n_a: int, n_p: int) -> int:
+        """The m at which :meth:`lists` cost most."""
+
+    def counts(self, n_a: int, n_p: int, m: int) -> costs.Counts:
+        """What the whole alignment costs; arguments as :meth:`lists`."""
+        return costs.total(self.lists(n_a, n_p, m))
+
+    def stages(self, n_a: int, n_p: int, m: int) -> list[costs.Counts]:
+        """The same, stage by stage; what both parties do in one stage happens at the same time."""
+        return costs.by_stage(self.lists(n_a, n_p, m))
+
+    def most(self, n_a: int, n_p: int) -> costs.Counts:
+        """What it costs at most, whatever is shared."""
+        return self.counts(n_a, n_p, self.costliest_length(n_a, n_p))
+
+    # How long the shared order can be.
+
+    @abstractmethod
+    def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+        """The extremes of the length of the shared order.
+
+        Args:
+            align: the job's section.
+            n_a: elements that the active party announces.
+            n_p: elements that the passive party announces.
+            shared: records that both have.
+            obfuscation: the active owner's wishes.
+        """
+
+    @abstractmethod
+    def lengths_of_one(self, own: int, both: int | None) -> tuple[int, int | None] | None:
+        """The fewest and the most rows of the shared order, as one party can know them before it hears of the other.
+
+        Args:
+            own: elements that this party announces.
+            both: the most that both announce together; None: not known.
+
+        Returns:
+            (fewest, most), with None for a most that is not known; None where nothing is known.
+        """
+
+    def estimate_notes(self, align: Align, obfuscation: Obfuscation) -> Iterator[str]:
+        """Sentences below an estimate that has a column for this protocol, without a capital and a full stop."""
+        return iter(())
+
+    # What a report says.
+
+    @abstractmethod
+    def rows_title(self, of: ReportedAlignment) -> str:
+        """What the rows of the shared order are, after their number: "records in the union"."""
+
+    @abstractmethod
+    def rows_text(self, of: ReportedAlignment) -> str:
+        """A paragraph about the shared order below the drawing of the sets; empty: none."""
+
+    @abstractmethod
+    def leak_text(self, of: ReportedAlignment) -> str:
+        """What the alignment reveals to whom, as a paragraph above the ledger."""
+
+
+@dataclass(frozen=True)
+class ReportedAlignment:
+    """An alignment as the report of one party has it.
+
+    Attributes:
+        party: whose report it is.
+        peer: the other party.
+        active: name of the active party.
+        passive: name of the passive party, or of all of them.
+        label_holder: role of the party with the labels.
+        rows: length of the shared order.
+        intersection: records that are shared; None where that is hidden from this party.
+        union: records of both together; None where that is hidden.
+        padded: whether announced numbers are rounded up.
+    """
+
+    party: str
+    peer: str
+    active: str
+    passive: str
+    label_holder: str
+    rows: int
+    intersection: int | None
+    union: int | None
+    padded: bool
