@@ -1,12 +1,12 @@
 """Real numbers as integers at a public scale, and the proof that sums of their products fit a key.
 
 A number v is the integer round(v·2^F) for F fractional bits, half to even. The scale of a
-product is the sum of its factors' scales, and everything that is added has one scale. F
-belongs to the job, never to a value: python-paillier's scale follows the value and stands
-beside the ciphertext in clear, so that a dummy's exact 0 can be told from a residual.
+product is the sum of its factors' scales, and all terms of a sum have the same scale. F
+belongs to the job, never to a value. In python-paillier the scale depends on the value and is
+sent in clear with the ciphertext, so a dummy's exact 0 can be distinguished from a residual.
 
-Under encryption nothing tells that a sum has wrapped around the modulus. :class:`RangeBound` says
-before the first encryption how large a sum can become, and refuses a key too small for it.
+Under encryption nothing shows that a sum has wrapped around the modulus. :class:`RangeBound` computes
+before the first encryption how large a sum can become, and refuses a key that is too small for it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from vfl_node.errors import DataError, UsageError
 
 MASK_BITS = 64
-"""How many bits a mask is wider than what it hides: the sum is within 2⁻⁶⁴ of noise."""
+"""How many bits a mask is wider than the value it hides; the distribution of the sum is within 2⁻⁶⁴ of noise."""
 
 GUARD_BITS = 2
-"""One for the sign, which an offset of the bound's size takes away, one for the carry of the mask."""
+"""One bit for the sign, which an offset of the size of the bound removes, and one for the carry of the mask."""
 
 SPARE_BITS = 2
-"""Of a modulus, left empty: plaintexts stay below a quarter of it, as integers and as negative ones."""
+"""Bits of a modulus that stay unused: the magnitude of plaintexts, positive or negative, is below a quarter of it."""
 
 _INT64 = float(2**63)
 
@@ -38,7 +38,7 @@ def encode(values: NDArray[np.float64], fraction_bits: int) -> list[int]:
         values: float64[n].
         fraction_bits: F ≥ 0.
 
-    Cost: 0.03 µs a value, 0.4 µs where the integer has 64 bits or more (one core).
+    Cost: 0.03 µs per value, 0.4 µs if the integer has 64 bits or more (one core).
 
     Raises:
         DataError: a value is infinite or not a number (``E_DIVERGED``).
@@ -54,7 +54,7 @@ def encode(values: NDArray[np.float64], fraction_bits: int) -> list[int]:
         scaled = np.ldexp(values, fraction_bits)  # a power of two: exact, unless it leaves the range of a float
     small = np.abs(scaled) < _INT64
     integers: list[int] = np.rint(np.where(small, scaled, 0.0)).astype(np.int64).tolist()
-    for place in np.flatnonzero(~small).tolist():  # at this size a float has no fraction left to round
+    for place in np.flatnonzero(~small).tolist():  # a float of this size has no fraction to round
         numerator, denominator = float(values[place]).as_integer_ratio()
         integers[place] = (numerator << fraction_bits) // denominator
     return integers
@@ -63,7 +63,7 @@ def encode(values: NDArray[np.float64], fraction_bits: int) -> list[int]:
 def decode(integers: Sequence[int], fraction_bits: int) -> NDArray[np.float64]:
     """``integers``/2^``fraction_bits``, float64[n], each the float nearest to the exact quotient.
 
-    Cost: 0.05 to 0.1 µs an integer (one core).
+    Cost: 0.05 to 0.1 µs per integer (one core).
 
     Raises:
         OverflowError: a quotient is beyond the range of a float.
@@ -73,11 +73,11 @@ def decode(integers: Sequence[int], fraction_bits: int) -> NDArray[np.float64]:
 
 
 def slot_bits(bits: int) -> int:
-    """How many bits a number of ``bits`` bits and a sign has once it is masked, and as a slot of a packed plaintext.
+    """The size of a slot, in bits, for a masked number of ``bits`` bits and a sign in a packed plaintext.
 
     The number plus 2^bits is positive and below 2^(bits+1). A mask uniform below
-    2^(bits+1+:data:`MASK_BITS`) hides it, and what comes out has two bits more
-    than ``bits`` and the mask.
+    2^(bits+1+:data:`MASK_BITS`) hides it, and the result has two bits more
+    than ``bits`` and the mask together.
     """
     return bits + MASK_BITS + GUARD_BITS
 
@@ -87,8 +87,8 @@ class RangeBound:
     """How large a sum of products can become.
 
     Attributes:
-        factor: most of a factor's magnitude, as an integer at its scale: a feature's, say.
-        total: most that the magnitudes of the other factors add up to: residuals, say.
+        factor: largest magnitude of a factor, as an integer at its scale; for example of a feature.
+        total: largest sum of the magnitudes of the other factors; for example of residuals.
     """
 
     factor: int
@@ -101,14 +101,14 @@ class RangeBound:
 
     @property
     def bits(self) -> int:
-        """Of :attr:`largest`, the sign left out."""
+        """Number of bits of :attr:`largest`, without the sign."""
         return self.largest.bit_length()
 
     def slot_bits(self, key_bits: int) -> int:
         """:func:`slot_bits` of the sum.
 
         Raises:
-            UsageError: that is more than a plaintext of a key of ``key_bits`` bits has (``E_OVERFLOW``).
+            UsageError: it does not fit into a plaintext of a key of ``key_bits`` bits (``E_OVERFLOW``).
         """
         slot, room = slot_bits(self.bits), key_bits - SPARE_BITS
         if slot > room:

@@ -1,9 +1,9 @@
 """Block-parallel work in processes: for arithmetic that holds Python's lock, such as ``x * y % m``.
 
-A child is this interpreter started afresh (never a fork: grpc and fork do not mix). It holds one
-end of a pipe and nothing else of this process, takes one block at a time, and lives as long as the
-other end is open: when this process closes it, or is gone for whatever reason, the child ends at
-once, in the middle of a block if need be.
+A child is a new process of this interpreter (never a fork: grpc does not support forks). It has one
+end of a pipe and nothing else of this process, and takes one block at a time. It lives as long as the
+other end is open. When this process closes it, or ends for any reason, the child ends at
+once, even in the middle of a block.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from vfl_node.errors import VflError
 
 Result = TypeVar("Result")
 
-_AHEAD = 4  # blocks begun before their turn, for each process
+_AHEAD = 4  # blocks started ahead, for each process
 _PROGRAM = "import sys; end, *sys.path = sys.argv[1:]; from vfl_node.crypto.processes import serve; serve(int(end))"
 
 
 class Processes(Protocol):
-    """Whatever can apply a function to blocks of arguments outside Python's lock.
+    """Interface: applies a function to blocks of arguments outside Python's lock.
 
     Attributes:
-        processes: how many blocks are computed side by side.
+        processes: how many blocks are computed at the same time.
     """
 
     processes: int
@@ -47,14 +47,14 @@ class Processes(Protocol):
     ) -> Iterator[Result]:
         """Call ``function(*block)`` for every block; the results come in order.
 
-        Blocks not yet begun are dropped when the iterator is closed or forgotten, or when a block
+        Blocks that have not started are dropped when the iterator is closed or garbage-collected, or when a block
         fails.
 
         Args:
-            function: of a module that children can import, and that should not import torch.
+            function: from a module that children can import; the module should not import torch.
             blocks: arguments, 10 ms of work or more each; they and the results are pickled.
-            background: begin all blocks now, but let others that are not in the background go
-                first. Otherwise a few blocks for each process are begun before their turn.
+            background: start all blocks now, but with lower priority than work that is not in the
+                background. Otherwise a few blocks for each process are started ahead.
 
         Raises:
             Exception: what ``function`` raised for the earliest block that failed.
@@ -65,7 +65,7 @@ class Processes(Protocol):
 
 
 class InProcess:
-    """The same contract in the calling thread, each block when its result is asked for: for tests and tiny work."""
+    """The same interface in the calling thread; each block is computed when its result is needed. For tests and small work."""
 
     processes = 1
 
@@ -76,14 +76,14 @@ class InProcess:
         return (function(*block) for block in blocks)
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Does nothing."""
 
 
 class ProcessWorkers:
     """Children of this process, started at the first :meth:`map` and kept until :meth:`close`.
 
-    A child that nobody can use any more (this object was closed or forgotten, this process ended
-    or was killed) ends at once. Any thread may call any method.
+    A child ends at once when it is no longer needed: this object was closed or garbage-collected, or this process ended
+    or was killed. Any thread may call any method.
 
     Args:
         processes: how many.
@@ -103,11 +103,11 @@ class ProcessWorkers:
         """As :meth:`Processes.map`. Work begins at the call, not at the first ``next``.
 
         Raises:
-            VflError: a child ended before its block was done, for want of memory perhaps (``E_WORKER``).
+            VflError: a child ended before its block was done, perhaps because memory was full (``E_WORKER``).
             RuntimeError: the workers were closed.
         """
         results = self._results(function, blocks, background)
-        next(results)  # begins the work; a generator that has not begun would cancel nothing when closed
+        next(results)  # starts the work; closing a generator that has not started would cancel nothing
         return results
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class ProcessWorkers:
 
 
 class _Job:
-    """One block, and what will become of it."""
+    """One block and the future of its result."""
 
     def __init__(self, function: Callable[..., Any], block: tuple[Any, ...]) -> None:
         self.function = function
@@ -155,7 +155,7 @@ class _Job:
 
 
 class _Jobs:
-    """The blocks that wait. :meth:`drop` may run inside any other method, as finalizers do, and must not wait for a lock."""
+    """The waiting blocks. A finalizer may call :meth:`drop` inside any other method, so it must not wait for a lock."""
 
     def __init__(self) -> None:
         self._foreground: deque[_Job] = deque()
@@ -169,14 +169,14 @@ class _Jobs:
         self._tokens.put(True)
 
     def get(self) -> _Job | None:
-        """Wait for the next job; None: there will be no more."""
+        """Wait for the next job; None: there are no more."""
         while self._tokens.get():
-            with self._lock, suppress(IndexError):  # dropped meanwhile
+            with self._lock, suppress(IndexError):  # it was dropped
                 return (self._foreground or self._background).popleft()
         return None
 
     def drop(self, threads: int) -> None:
-        """Cancel what waits and let ``threads`` callers of :meth:`get` go."""
+        """Cancel waiting jobs and release ``threads`` callers of :meth:`get`."""
         self.dropped = True
         for jobs in (self._foreground, self._background):
             with suppress(IndexError):
@@ -199,7 +199,7 @@ class _Child:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=os.environ
-                | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},  # one core each, and no idle pool of threads
+                | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},  # one core each, without an idle pool of threads
                 start_new_session=True,  # a terminal's Ctrl-C is for the parent
             )
         self.lost = False
@@ -208,7 +208,7 @@ class _Child:
         try:
             self._connection.send((job.function, job.block))
             result, error, trace = self._connection.recv()
-        except (EOFError, OSError, MemoryError):  # after any of them the two ends may be out of step
+        except (EOFError, OSError, MemoryError):  # after any of these errors the two ends may be out of step
             self.lost = True
             self.kill()
             raise VflError(
@@ -237,7 +237,7 @@ class _Remote(Exception):
 
 
 def _tend(jobs: _Jobs, children: list[_Child]) -> None:
-    """Hand one child its jobs. There is such a thread for each child; none keeps the :class:`ProcessWorkers` alive."""
+    """Give one child its jobs. Each child has such a thread; the threads do not keep the :class:`ProcessWorkers` alive."""
     child: _Child | None = None
     while job := jobs.get():
         if not job.future.set_running_or_notify_cancel():
@@ -246,12 +246,12 @@ def _tend(jobs: _Jobs, children: list[_Child]) -> None:
             if child is None:
                 child = _Child()
                 children.append(child)
-                if jobs.dropped:  # while it started, when nobody could kill it
+                if jobs.dropped:  # it was closed while the child started and could not be killed
                     child.kill()
             job.future.set_result(child.call(job))
-        except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits for the future
+        except BaseException as error:  # noqa: BLE001 - raised to the caller that waits for the future
             job.future.set_exception(error)
-        del job  # the result is the caller's alone, not also this waiting thread's
+        del job  # so that this waiting thread does not keep the result alive
         if child is not None and child.lost:
             children.remove(child)
             child.end()
@@ -267,10 +267,10 @@ def _end(threads: int, jobs: _Jobs, children: list[_Child]) -> None:
 
 
 def serve(end: int) -> None:
-    """What a child does: answer each job on the pipe, in order, until the other end is closed.
+    """The main function of a child: answer each job on the pipe, in order, until the other end is closed.
 
-    Whoever stops the node stops its parent process; a signal sent to the whole group must not
-    take the children away from a parent that is putting its work in order.
+    To stop the node, its parent process is stopped. A signal to the whole group must not
+    end the children while the parent is still finishing its work.
 
     Args:
         end: file descriptor of the child's end of the pipe.
@@ -282,18 +282,18 @@ def serve(end: int) -> None:
     threading.Thread(target=_receive, args=(connection, jobs), daemon=True).start()
     while True:
         answer = _answer(jobs.get())
-        with suppress(OSError):  # the parent is gone, and so will this process be
+        with suppress(OSError):  # the parent is gone, so this process ends, too
             connection.send_bytes(answer)
 
 
 def _receive(connection: Connection, jobs: SimpleQueue[bytes]) -> None:
-    """Pass jobs on until the parent closes the pipe or is gone; then nobody waits for what is being computed."""
+    """Forward jobs until the parent closes the pipe or is gone; then nobody waits for the current result."""
     try:
         while True:
             jobs.put(connection.recv_bytes())
     except (EOFError, OSError):
         os._exit(0)
-    finally:  # for want of memory, for one: a child that hears nothing any more is of no use
+    finally:  # for example, memory is full: a child that cannot receive is of no use
         os._exit(1)
 
 

@@ -1,14 +1,14 @@
-"""Each party's private randomness, and the public schedule tossed jointly.
+"""Each party's private randomness, and that of the public schedule from the joint coin toss.
 
 One 32-byte seed gives, by HMAC-SHA-512 over labels, any number of independent
 streams of ChaCha20 (RFC 8439). The same seed and label give the same bytes on every
-machine and library version, which is what lets a restarted party repeat itself
-exactly. A job's seed comes from the operating system; a test injects its own.
+machine and library version, so that a restarted party can repeat itself
+exactly. A job's seed comes from the operating system; a test injects its own seed.
 
-Every draw is made from the stream itself, never by a library's generator seeded from it:
-torch's CPU generator keeps 32 bits of its seed, and all of them can be tried. Normals are
-the quantile function at uniform numbers, made of exact operations and of single
-multiplications and additions: a CPU's vector unit changes no bit of them, as it does of
+Every draw comes from the stream itself, never from a library's generator that is seeded from it:
+torch's CPU generator keeps only 32 bits of its seed, and all of these can be tried. Normal numbers are
+the quantile function at uniform numbers, computed with exact operations and single
+multiplications and additions. So a CPU's vector unit changes no bit of them, unlike those from
 numpy's and torch's logarithms and cosines.
 """
 
@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
 BLOCK = 8192
-"""Normals that are made at a time: what is computed with fits the second-level cache."""
+"""Number of normal numbers computed at a time, so that the data fits into the second-level cache."""
 
 SEGMENT_BITS = 6
-"""The quantile function is 2^SEGMENT_BITS cubics in each octave of the probability: off by less than 1e-9."""
+"""The quantile function is made of 2^SEGMENT_BITS cubics for each octave of the probability; its error is below 1e-9."""
 
 
 LOWEST = (8.29143564638712, -0.2360032984944196)
@@ -36,16 +36,16 @@ LOWEST = (8.29143564638712, -0.2360032984944196)
 class Randomness:
     """A tree of deterministic random streams under one secret seed.
 
-    A stream is consumed by :meth:`bytes` and everything built on it; :meth:`derive`
+    :meth:`bytes` and everything built on it consume the stream. :meth:`derive`
     gives an independent child and consumes nothing, so the order in which children
-    are made never matters.
+    are made does not matter.
     """
 
     def __init__(self, seed: bytes) -> None:
         if len(seed) != 32:
             raise ValueError("a seed has 32 bytes")
         self._seed = seed
-        nonce = bytes(16)  # the key is used for this one stream
+        nonce = bytes(16)  # the key is used only for this stream
         self._stream = Cipher(algorithms.ChaCha20(_mac(seed, "stream")[:32], nonce), mode=None).encryptor()
 
     def __repr__(self) -> str:
@@ -78,7 +78,7 @@ class Randomness:
     def permutation(self, count: int) -> NDArray[np.int64]:
         """A permutation of 0 … count−1: the order of ``count`` random 128-bit keys.
 
-        Two equal keys, which alone could bias it, have probability below count²/2¹²⁹.
+        Only two equal keys could bias it; their probability is below count²/2¹²⁹.
         """
         keys = self.uint64(2 * count)
         order = np.argsort(keys[count:], kind="stable")
@@ -93,12 +93,12 @@ class Randomness:
         return (words % np.uint64(population)).astype(np.int64)
 
     def uniform(self, shape: tuple[int, ...]) -> NDArray[np.float64]:
-        """Uniform numbers in 0 … 1, 1 excluded; multiples of 2⁻⁵³."""
+        """Uniform numbers in 0 … 1, without 1; multiples of 2⁻⁵³."""
         words = self.uint64(math.prod(shape)).reshape(shape)
         return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def normal(self, shape: tuple[int, ...]) -> NDArray[np.float32]:
-        """Standard normal numbers, 53 random bits each: right up to 8 standard deviations, and none beyond 8.3.
+        """Standard normal numbers with 53 random bits each: correct up to 8 standard deviations, and none beyond 8.3.
 
         Cost: 8 bytes of the stream and about 15 ns each.
         """
@@ -113,8 +113,8 @@ class Randomness:
 def _normal(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """−Φ⁻¹(u) of an odd multiple u of 2⁻⁵⁴ below ½, made of a word's upper 53 bits, with the lowest bit's sign.
 
-    As a float64, u is exact. Its exponent and its first bits say in which segment it lies, the other
-    bits where.
+    As a float64, u is exact. Its exponent and its first bits give the segment, the other bits the
+    position in it.
     """
     u = ((words >> np.uint64(11)) | np.uint64(1)).astype(np.float64)  # in units of 2⁻⁵⁴
     rest = 52 - SEGMENT_BITS
@@ -132,10 +132,10 @@ def _normal(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 @cache
 def _quantile() -> tuple[NDArray[np.float64], ...]:
-    """Coefficients of −Φ⁻¹ in each of 53 · 2^SEGMENT_BITS segments of 2⁻⁵⁴ … ½, of third order first.
+    """Coefficients of −Φ⁻¹ in each of 53 · 2^SEGMENT_BITS segments of 2⁻⁵⁴ … ½, the third order first.
 
     w = −Φ⁻¹(u) solves w″ = w·w′², which gives its Taylor series at any point from w and w′ there. From the middle of
-    the lowest segment each series gives w and w′ in the middle of the next. At u = ½ what has added up is below 1e-15.
+    the lowest segment each series gives w and w′ in the middle of the next. At u = ½ the sum of errors is below 1e-15.
 
     Source: Steinbrecher and Shaw 2008, "Quantile mechanics", for the differential equation.
     """
@@ -167,7 +167,7 @@ def _series(w: float, slope: float, orders: int = 9) -> list[float]:
 
 
 def _along(series: list[float], step: float) -> tuple[float, float]:
-    """Value and slope of the series ``step`` further."""
+    """Value and slope of the series at distance ``step``."""
     value = slope = 0.0
     for coefficient in reversed(series):
         slope = slope * step + value

@@ -1,8 +1,8 @@
 """Columns of fixed-width elements: one contiguous buffer, ordered and searched by its bytes.
 
-For big-endian elements the order is the numeric one; for little-endian ones it is merely
-an order, which is all the protocols need. A column may lie in a file (a read-only
-``np.memmap``): its rows are read where they are compared, never all copied.
+For big-endian elements the order is the numeric one; for little-endian elements it is just
+some order, which is all that the protocols need. A column may be in a file (a read-only
+``np.memmap``): its rows are read when they are compared, and never all copied.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from numpy.typing import NDArray
 Rows = NDArray[np.uint8]
 """Fixed-width elements, uint8[n, width], contiguous."""
 
-_WORD_BYTES = 8  # rows are compared by words of this size, of which most columns need only the first
+_WORD_BYTES = 8  # rows are compared by words of this size; most columns need only the first word
 _SLICE_ROWS = 1 << 16  # rows read at a time
 
 
 class RowIndex:
     """Finds rows in a column.
 
-    Cost: O(n log n) comparisons of 64-bit words to build, and O(log n) a row to find. On one core
-    (measured, random rows of 32 bytes in a file): a million built in 0.15 s, ten million in 2.5 s; 0.3
-    and 0.6 µs a row found. Memory: 16 bytes a row, 24 while it is built. Rows with equal first words,
-    which only a peer that cheats sends many of, cost a sort for each further word: at most 48 bytes
-    and, with every row twice, 2 µs a row while it is built, and 4 µs a row found.
+    Cost: O(n log n) comparisons of 64-bit words to build, and O(log n) to find a row. Measured on one core
+    with random rows of 32 bytes in a file: building takes 0.15 s for a million rows and 2.5 s for ten million; finding takes
+    0.3 and 0.6 µs per row. Memory: 16 bytes per row, 24 while building. Rows with equal first words,
+    of which only a cheating peer sends many, need a sort for each further word: at most 48 bytes
+    and, if every row comes twice, 2 µs per row for building and 4 µs per row for finding.
 
-    The column must stay as it is.
+    The column must not change.
 
     Args:
         rows: uint8[n, width], in any order.
@@ -44,7 +44,7 @@ class RowIndex:
     def find(self, wanted: Rows) -> NDArray[np.int64]:
         """Where each row of ``wanted``, uint8[k, width], is in the column, int64[k].
 
-        The first place if there are several, −1 if there is none.
+        The first position if there are several, −1 if there is none.
         """
         places = np.full(len(wanted), -1, dtype=np.int64)
         if len(self._rows):
@@ -54,7 +54,7 @@ class RowIndex:
 
     def _find(self, wanted: Rows) -> NDArray[np.int64]:
         words = _words(wanted[:, :_WORD_BYTES])
-        ascending = np.argsort(words)  # neighbours then look in the same places: three times faster
+        ascending = np.argsort(words)  # neighbours then search in the same places, which is three times faster
         words, wanted = words[ascending], wanted[ascending]
         ranks = np.searchsorted(self._words, words)
         if not self._unique_words:
@@ -75,7 +75,7 @@ class RowIndex:
 
 
 def order_rows(rows: Rows) -> NDArray[np.int64]:
-    """Places of the rows in ascending byte order, int64[n]; of equal rows the earlier place first.
+    """Positions of the rows in ascending byte order, int64[n]; for equal rows the earlier position first.
 
     Cost and memory: as :class:`RowIndex` to build.
     """
@@ -83,13 +83,13 @@ def order_rows(rows: Rows) -> NDArray[np.int64]:
 
 
 def is_strictly_ascending(rows: Rows) -> bool:
-    """Whether the rows are sorted and no two are equal; O(n), and no memory to speak of."""
+    """Whether the rows are sorted and no two are equal; O(n), with almost no memory."""
     starts = range(0, len(rows) - 1, _SLICE_ROWS)
     return all(_less(rows[i : i + _SLICE_ROWS][: len(rows) - 1 - i], rows[i + 1 : i + 1 + _SLICE_ROWS]).all() for i in starts)
 
 
 def _ordered(rows: Rows) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.bool_]]:
-    """First words, ascending; places in ascending order of rows; whether each row equals the one before it in that order."""
+    """First words, ascending; positions in ascending order of rows; whether each row equals the one before in this order."""
     words = _words(rows[:, :_WORD_BYTES])
     order = np.argsort(words, kind="stable")
     words = words[order]
@@ -117,7 +117,7 @@ def _break_ties(rows: Rows, order: NDArray[np.int64], tied: NDArray[np.bool_], s
 
 
 def _words(columns: Rows) -> NDArray[np.uint64]:
-    """At most 8 bytes a row as numbers in the same order, uint64[n]."""
+    """At most 8 bytes of each row as numbers with the same order, uint64[n]."""
     padded = np.zeros((len(columns), _WORD_BYTES), dtype=np.uint8)
     padded[:, : columns.shape[1]] = columns
     return padded.view(">u8")[:, 0].astype(np.uint64)
@@ -125,5 +125,5 @@ def _words(columns: Rows) -> NDArray[np.uint64]:
 
 def _less(a: Rows, b: Rows) -> NDArray[np.bool_]:
     """Whether each row of ``a`` comes before that of ``b`` in byte order, bool[n]."""
-    at = (a != b).argmax(axis=1)[:, np.newaxis]  # the first byte that differs; 0 where none does
+    at = (a != b).argmax(axis=1)[:, np.newaxis]  # the first byte that differs; 0 if none does
     return (np.take_along_axis(a, at, axis=1) < np.take_along_axis(b, at, axis=1))[:, 0]

@@ -1,4 +1,4 @@
-"""Groups with a hard Diffie–Hellman problem, by the names a job file uses."""
+"""Groups with a hard Diffie–Hellman problem, by their names in a job file."""
 
 from __future__ import annotations
 

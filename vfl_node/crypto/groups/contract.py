@@ -1,8 +1,8 @@
 """The contract of a group in which the Diffie–Hellman problem is hard.
 
-Batch first: elements are rows of one contiguous buffer, never a Python object each. A
+Elements come in batches: they are rows of one contiguous buffer, never separate Python objects. A
 scalar is secret and has its own type. In every group here the product of scalars is again
-one scalar, so that ``x^{s2·s3}`` costs one operation, not two.
+one scalar, so ``x^{s2·s3}`` costs one operation, not two.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Group(ABC):
     """A group of prime order and its encoding.
 
     Attributes:
-        name: as a job file calls it.
-        width: bytes an element.
+        name: its name in a job file.
+        width: bytes per element.
         chunk_rows: elements to hash, store and send at a time; about half a second of powers on one core.
     """
 
@@ -57,7 +57,7 @@ class Group(ABC):
 
         Args:
             ids: canonical identifiers.
-            domain: separates protocols from one another: the same identifier gives
+            domain: separates protocols from each other: the same identifier gives
                 unrelated elements under different domains. At most 255 bytes.
         """
 
@@ -65,10 +65,10 @@ class Group(ABC):
     def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
         """``x^scalar`` for every row, in blocks and in order; work begins at the call.
 
-        Cost: one group operation a row, and its :meth:`decode` if asked for.
+        Cost: one group operation per row, and :meth:`decode` if requested.
 
         Args:
-            rows: uint8[n, width], checked already or to be checked here.
+            rows: uint8[n, width], already checked or to be checked here.
             scalar: the exponent.
             workers: who computes.
             check: the rows are as a peer sent them: workers :meth:`decode` each block before its powers.
@@ -78,29 +78,29 @@ class Group(ABC):
         """
 
     def power(self, rows: Rows, scalar: Scalar, workers: Workers) -> Rows:
-        """As :meth:`powers`, gathered into uint8[n, width]."""
+        """As :meth:`powers`, joined into uint8[n, width]."""
         return np.concatenate([self.empty(), *self.powers(rows, scalar, workers)])
 
     @abstractmethod
     def decode(self, rows: Rows) -> Rows:
-        """Check every element that a peer sent; the same rows, now trusted.
+        """Check every element that a peer sent; returns the same rows.
 
         Raises:
-            ProtocolError: not the canonical encoding of a group element other than the
-                neutral one (``E_ELEMENT``); the message says which rule, never which row.
+            ProtocolError: an element is not the canonical encoding of a group element other than the
+                neutral one (``E_ELEMENT``); the message names the rule, never the row.
         """
 
     @abstractmethod
     def draw(self, randomness: Randomness) -> Scalar:
-        """A fresh secret scalar, never zero."""
+        """A new secret scalar, never zero."""
 
     @abstractmethod
     def product(self, *scalars: Scalar) -> Scalar:
-        """The scalar that acts as all of ``scalars`` one after the other; of none, the scalar that acts as 1."""
+        """The scalar with the effect of all ``scalars`` one after the other; for none, the scalar that acts as 1."""
 
     @abstractmethod
     def inverse(self, scalar: Scalar) -> Scalar:
-        """The scalar that undoes ``scalar``."""
+        """The scalar that reverses ``scalar``."""
 
     def empty(self) -> Rows:
         """No elements, uint8[0, width]."""

@@ -6,14 +6,14 @@ the u-coordinate of a point, 32 bytes little-endian (RFC 7748); u stands for ±P
 - **Hash**: the map of ``curve25519_XMD:SHA-512_ELL2_NU_`` (RFC 9380), u only and *without*
   clear_cofactor. Every secret scalar is a multiple of 8, so the first ladder clears it.
   Non-uniform (NU) is enough: the map can be sampled and inverted, which is all that the
-  Diffie–Hellman argument asks of it. A bare hash taken as u would lie on the twist half
-  of the time and keep that bit of the identifier through every blinding.
-- **Scalars** are clamped: k ≡ 0 (mod 8) and 2²⁵⁴ ≤ k < 2²⁵⁵, the only form the ladder takes.
+  Diffie–Hellman argument needs. A plain hash used as u would be on the twist half
+  of the time, and this bit of the identifier would survive every blinding.
+- **Scalars** are clamped: k ≡ 0 (mod 8) and 2²⁵⁴ ≤ k < 2²⁵⁵, the only form that the ladder accepts.
   The multiples of 8 below 8ℓ represent the residues mod ℓ once each, k and 8ℓ − k act
-  alike on u (they give ±kP), and one of the two is clamped. So products and inverses are
-  again one clamped scalar, always.
-- **Receipt**: canonical, on the curve (one Jacobi symbol), not of small order. A component
-  of order 2, 4 or 8 beside a good one passes and is cleared by the next ladder.
+  equally on u (they give ±kP), and one of the two is clamped. So products and inverses are
+  always one clamped scalar again.
+- **Received elements** must be canonical, on the curve (one Jacobi symbol), and not of small order. A component
+  of order 2, 4 or 8 beside a good one is accepted and cleared by the next ladder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-# nacl.bindings adds a microsecond to each ladder (4 %), all of it under Python's lock, which threads wait for.
+# nacl.bindings adds a microsecond to each ladder (4 %), all of it under Python's lock, for which threads wait.
 from nacl._sodium import ffi, lib
 
 from vfl_node.crypto.groups.contract import Group, Scalar
@@ -48,11 +48,11 @@ SMALL_ORDER = frozenset(
 )
 """u-coordinates on the curve whose points have no component of order ℓ. Source: https://cr.yp.to/ecdh.html#validate"""
 
-_BLOCK_ROWS = 512  # about 15 ms of ladders: long against handing over a block, short against a pause
+_BLOCK_ROWS = 512  # about 15 ms of ladders: long compared to passing a block on, short compared to a pause
 
 
 class Curve25519(Group):
-    """x-only Curve25519. Cost: about 5 µs a hash, 30 µs a power, 2.5 µs a decode (one core)."""
+    """x-only Curve25519. Cost: about 5 µs per hash, 30 µs per power, 2.5 µs per decode (one core)."""
 
     name = "curve25519"
     width = 32
@@ -64,7 +64,7 @@ class Curve25519(Group):
         return _pack(_elligator2([mpz.from_bytes(expand(item), "big") % P for item in ids]))
 
     def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
-        """As :meth:`Group.powers`: one X25519 ladder a row (RFC 7748), without Python's lock."""
+        """As :meth:`Group.powers`: one X25519 ladder per row (RFC 7748), without Python's lock."""
         key = scalar.reveal().to_bytes(32, "little")
 
         def ladders(block: Rows) -> Rows:
@@ -96,14 +96,14 @@ class Curve25519(Group):
         return Scalar(randomness.below(2**251) * 8 + 2**254)
 
     def product(self, *scalars: Scalar) -> Scalar:
-        """As :meth:`Group.product`, clamped again: even the product of nothing clears a component of small order."""
+        """As :meth:`Group.product`, clamped again: even an empty product clears a component of small order."""
         residue = 1
         for scalar in scalars:
             residue = residue * scalar.reveal() % L
         return _clamped(residue)
 
     def inverse(self, scalar: Scalar) -> Scalar:
-        """As :meth:`Group.inverse`, for points of order ℓ, which every power is."""
+        """As :meth:`Group.inverse`, for points of order ℓ; every power is one."""
         return _clamped(int(gmpy2.invert(scalar.reveal(), L)))
 
 
@@ -115,9 +115,9 @@ def _curve(u: mpz) -> mpz:
 def _elligator2(fields: Sequence[mpz]) -> list[mpz]:
     """The u-coordinate that each field element r is mapped to.
 
-    −J / (1 + 2r²) or, if that lies on the twist, −J minus it. The divisor is never 0,
-    because −1/2 is not a square, and v² is never 0, so the Jacobi symbol is ±1. All are
-    divided by one inversion (Montgomery's trick).
+    This is −J / (1 + 2r²) or, if that is on the twist, −J minus it. The divisor is never 0,
+    because −1/2 is not a square, and v² is never 0, so the Jacobi symbol is ±1. All divisions
+    share one inversion (Montgomery's trick).
     """
     divisors = [(2 * r * r + 1) % P for r in fields]
     products = list(accumulate(divisors, lambda product, divisor: product * divisor % P, initial=mpz(1)))

@@ -11,9 +11,9 @@ _BLOCK_BYTES, _DIGEST_BYTES = 128, 64
 def expander(domain: bytes, size: int) -> Callable[[bytes], bytes]:
     """``expand_message_xmd`` for one domain and size: message → ``size`` bytes.
 
-    They look uniform, and independent for every other message, domain or size.
+    The bytes look uniform, and independent of those for any other message, domain or size.
 
-    Cost: 1 + ⌈size / 64⌉ hashes a message.
+    Cost: 1 + ⌈size / 64⌉ hashes per message.
 
     Args:
         domain: the RFC's DST, 1 to 255 bytes.

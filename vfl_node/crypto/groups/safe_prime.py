@@ -1,10 +1,10 @@
-"""The squares modulo a safe prime: the group of the papers.
+"""The squares modulo a safe prime: the group used in the papers.
 
 p = 2q + 1 with p and q prime; the quadratic residues QR(p) form a cyclic group of prime
 order q. An element is an integer, big-endian and as wide as p. Identifiers are hashed to
-x mod p and *squared*: an unsquared hash keeps its Legendre symbol, one bit of the
-identifier, through every odd exponent. Exponents are uniform in 1 … q−1 (the papers' Z_q
-includes 0, which would send everything to 1).
+x mod p and *squared*: without squaring, the Legendre symbol of the hash, one bit of the
+identifier, would survive every odd exponent. Exponents are uniform in 1 … q−1 (the papers' Z_q
+includes 0, which would map everything to 1).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _BLOCK_ROWS = 2  # 5 to 20 ms
 
 
 class SafePrimeGroup(Group):
-    """QR(p). Cost at 3072 bits: about 10 µs a hash, 8.7 ms a power, 10 µs a decode (one core).
+    """QR(p). Cost at 3072 bits: about 10 µs per hash, 8.7 ms per power, 10 µs per decode (one core).
 
     Args:
-        name: as a job file calls it.
-        p: a safe prime above 7. It is not tested here: pass published ones.
+        name: its name in a job file.
+        p: a safe prime above 7. It is not tested here: use published primes.
     """
 
     def __init__(self, name: str, p: int) -> None:
@@ -52,10 +52,10 @@ class SafePrimeGroup(Group):
         return self._pack(squares)
 
     def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
-        """As :meth:`Group.powers`: one modular exponentiation a row.
+        """As :meth:`Group.powers`: one modular exponentiation per row.
 
-        ``powmod_sec`` takes time and memory accesses that do not depend on the exponent, for
-        a fifth more time than ``powmod``; the context lets threads run it side by side.
+        Time and memory accesses of ``powmod_sec`` do not depend on the exponent; it takes
+        a fifth more time than ``powmod``. The context lets threads run it in parallel.
         """
         exponent = mpz(scalar.reveal())
 

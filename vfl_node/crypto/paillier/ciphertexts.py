@@ -1,9 +1,9 @@
-"""Arithmetic on encrypted numbers by whoever holds the public key, a vector of ciphertexts at a time.
+"""Arithmetic on encrypted numbers with the public key, a vector of ciphertexts at a time.
 
-The product of two ciphertexts encrypts the sum of their numbers, the k-th power of one k times
-its number. What comes out is determined by what went in: whoever knows the ciphertexts can test
-a guess of the plain numbers that were applied. So every result is **re-randomised before it
-leaves the party** (``encryption.Encryptor.rerandomise``); a factor 0 gives the ciphertext 1.
+The product of two ciphertexts encrypts the sum of their numbers; the k-th power of a ciphertext encrypts k times
+its number. The inputs determine the result: a party that knows the input ciphertexts can test
+a guess of the plain numbers that were applied. So every result must be **re-randomised before it
+leaves the party** (``encryption.Encryptor.rerandomise``). A factor 0 gives the ciphertext 1.
 
 Ciphertexts of a peer are checked once, by :func:`check`, when they arrive.
 """
@@ -24,12 +24,12 @@ _ADD_ROWS, _SCALE_ROWS = 4096, 32  # of a block: 20 ms at 2048 bits
 
 
 def check(public: PublicKey, ciphertexts: Ciphertexts) -> None:
-    """Refuse what is no vector of ciphertexts: each must be in 1 … n²−1 and coprime to n.
+    """Refuse rows that are not ciphertexts: each must be in 1 … n²−1 and coprime to n.
 
-    Cost: 3.5 µs a ciphertext at 2048 bits, and one gcd in all.
+    Cost: 3.5 µs per ciphertext at 2048 bits, and one gcd for all.
 
     Raises:
-        ProtocolError: another width or type, or a number that is no ciphertext (``E_CIPHERTEXT``).
+        ProtocolError: another width or type, or a number that is not a ciphertext (``E_CIPHERTEXT``).
     """
     if ciphertexts.dtype != np.uint8 or ciphertexts.ndim != 2 or ciphertexts.shape[1] != public.width:
         raise _refused(f"rows of {public.width} bytes were expected, not {ciphertexts.dtype} of shape {ciphertexts.shape}")
@@ -43,7 +43,7 @@ def check(public: PublicKey, ciphertexts: Ciphertexts) -> None:
 
 
 def add(public: PublicKey, a: Ciphertexts, b: Ciphertexts, workers: Processes) -> Ciphertexts:
-    """Row by row the sum of the encrypted numbers; uint8[count, width] each. Cost: one multiplication mod n² a row."""
+    """Row by row the sum of the encrypted numbers; uint8[count, width] each. Cost: one multiplication mod n² per row."""
     return _by_rows(_add, public, (a, b), _ADD_ROWS, workers)
 
 
@@ -51,7 +51,7 @@ def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]
     """Row by row the encrypted number plus a plain one.
 
     The size of the numbers that are multiplied does not depend on the value. The noise stays
-    what it was, so that the value shows to whoever knows ``ciphertexts``.
+    the same, so a party that knows ``ciphertexts`` can find the value.
 
     Args:
         public: the key.
@@ -59,10 +59,10 @@ def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]
         values: ``count`` integers, each of magnitude below n/2.
         workers: who computes.
 
-    Cost: two multiplications a row.
+    Cost: two multiplications per row.
 
     Raises:
-        ValueError: a value is too large, or there are not as many as rows.
+        ValueError: a value is too large, or the number of values differs from that of rows.
     """
     if any(2 * abs(value) >= public.n for value in values):
         raise ValueError("a value is not below n/2")
@@ -72,9 +72,9 @@ def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]
 def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], bits: int, workers: Processes) -> Ciphertexts:
     """Row by row the encrypted number times a secret one.
 
-    Time tells neither a factor's size nor its sign, nor whether it is 0: with s = 3·2^``bits``
-    the exponent k + s always has ``bits`` + 2 bits and is applied by ``powmod_sec``; then c^s,
-    which is public, is divided out again.
+    The time does not depend on a factor's size or sign, nor on whether it is 0: with s = 3·2^``bits``
+    the exponent k + s always has ``bits`` + 2 bits and is applied by ``powmod_sec``. Then the result is divided by
+    c^s, which is public.
 
     Args:
         public: the key.
@@ -83,11 +83,11 @@ def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], b
         bits: public bound of all factors.
         workers: who computes.
 
-    Cost: half more than one ``powmod_sec``, whose time grows in steps of 64 bits: at 2048 bits
-        0.6 ms a row for factors of up to 62 bits, and an inversion for every 32 rows.
+    Cost: one and a half ``powmod_sec``, whose time grows in steps of 64 bits: at 2048 bits
+        0.6 ms per row for factors of up to 62 bits, and an inversion for every 32 rows.
 
     Raises:
-        ValueError: a factor is too large, or there are not as many as rows.
+        ValueError: a factor is too large, or the number of factors differs from that of rows.
     """
     if any(abs(factor) >> bits for factor in factors):
         raise ValueError(f"a factor has more than {bits} bits")
@@ -96,7 +96,7 @@ def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], b
 
 
 def total(public: PublicKey, ciphertexts: Ciphertexts) -> Ciphertexts:
-    """The sum of all encrypted numbers, uint8[1, width]; the ciphertext 1 for none. Cost: one multiplication a row."""
+    """The sum of all encrypted numbers, uint8[1, width]; the ciphertext 1 for none. Cost: one multiplication per row."""
     product = mpz(1)
     for ciphertext in public.integers(ciphertexts):
         product = product * ciphertext % public.square
@@ -104,10 +104,10 @@ def total(public: PublicKey, ciphertexts: Ciphertexts) -> Ciphertexts:
 
 
 def inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
-    """All inverses modulo ``modulus``. Cost: one inversion, and three multiplications a number.
+    """All inverses modulo ``modulus``. Cost: one inversion, and three multiplications per number.
 
     Raises:
-        ZeroDivisionError: a number has none.
+        ZeroDivisionError: a number has no inverse.
 
     Source: Montgomery, "Speeding the Pollard and elliptic curve methods of factorization" (1987).
     """
@@ -150,7 +150,7 @@ def _add(public: PublicKey, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
 def _add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]) -> Ciphertexts:
     n = mpz(public.n)
     pairs = zip(public.integers(ciphertexts), values, strict=True)
-    # 4n more is the same plaintext, and for any value in ±n/2 as many machine words.
+    # 4n more is the same plaintext, with the same number of machine words for any value in ±n/2.
     return public.rows(c * (1 + (value + 4 * n) * n) % public.square for c, value in pairs)
 
 

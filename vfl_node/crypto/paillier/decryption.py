@@ -1,4 +1,4 @@
-"""Decryption, by the key's owner."""
+"""Decryption, by the owner of the key."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def decrypt(private: PrivateKey, ciphertexts: Ciphertexts, workers: Processes) -
     """The numbers in ``ciphertexts``, each in 0 … n−1.
 
     Modulo p², c^(p−1) = 1 − m·q·p, whatever the noise; likewise modulo q²; and the Chinese remainder
-    theorem puts m mod p and m mod q together. The exponents are the key, so the time and the memory
-    accesses of ``powmod_sec`` do not depend on them, for a fifth to a third more than ``powmod`` takes. Worker
+    theorem combines m mod p and m mod q. The exponents are the key, so they are applied by ``powmod_sec``, whose time and
+    memory accesses do not depend on them; it takes a fifth to a third more time than ``powmod``. Worker
     processes receive p and q.
 
     Cost: two exponentiations of |n|/2 bits modulo p² and q²: 2.6 ms at 2048 bits, 9 at 3072, 21 at 4096.

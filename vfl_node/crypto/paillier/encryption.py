@@ -1,28 +1,28 @@
-"""Encryption with noise computed ahead.
+"""Encryption with noise that can be computed in advance.
 
-A ciphertext of m is (1 + m·n)·ρ mod n². The noise ρ, of any kind, is an n-th power and takes
+A ciphertext of m is (1 + m·n)·ρ mod n². The noise ρ, of any kind, is an n-th power. It takes
 nearly all of the time, but does not depend on m: it can be computed while the node does
 something else.
 
 * For most ciphertexts ρ = h_s^α, where h is a random number of the *encryptor's own*, h_s = h^n mod
-  n², and α is a random number of ⌈|n|/2⌉ bits. Who lacks the key's factors cannot tell such
-  noise from uniform noise, if the composite residuosity and quadratic residuosity assumptions
-  hold (for exponents of half the modulus's length: if factoring is hard). Two deviations from Damgård,
+  n², and α is a random number of ⌈|n|/2⌉ bits. Without the key's factors such noise cannot be
+  distinguished from uniform noise, if the composite residuosity and quadratic residuosity assumptions
+  hold (for exponents of half the modulus's length: if factoring is hard). There are two deviations from Damgård,
   Jurik and Nielsen, where h is a square (or minus a square) published with the key:
 
-  - An owner that chose h of small order would read, in each ciphertext that is merely
-    rerandomised, where it came from. So nobody else chooses h.
-  - Anyone can compute the Jacobi symbol of a ciphertext, and a power of a square does not change it:
-    whoever sent a ciphertext of symbol −1 would recognise what was made of it with an odd factor,
-    and so tell genuine rows from dummies. So h has the symbol −1, and noise either with probability ½.
+  - If the owner of the key chose h, it could choose one of small order. Then it could see, for each ciphertext that is only
+    rerandomised, where it came from. So the encryptor chooses h.
+  - Anyone can compute the Jacobi symbol of a ciphertext, and a power of a square does not change it.
+    A party that sent a ciphertext of symbol −1 would recognise a result that was made from it with an odd factor,
+    and so distinguish genuine rows from dummies. So h has the symbol −1, and noise has either symbol with probability ½.
 
-  Short exponents rest on a further assumption: that powers of h with short exponents cannot be told
-  from others. The best attack known, Pollard's kangaroo, takes the square root of their
-  number. They have four bits for each bit of the modulus's strength: 448 for n of 2048 bits (strength
+  Short exponents rely on one more assumption: that powers of h with short exponents cannot be distinguished
+  from others. The best known attack, Pollard's kangaroo, takes the square root of the number of
+  exponents. They have four bits for each bit of the modulus's strength: 448 for n of 2048 bits (strength
   112), 512 for 3072 (128) and 608 for 4096 (152).
-* :meth:`Encryptor.blind` takes ρ = r^n with r uniform in Z_n*: what it gives is uniform among the
+* :meth:`Encryptor.blind` uses ρ = r^n with r uniform in Z_n*. Its result is uniform among the
   ciphertexts of its number, whatever the receiver can compute. It costs twenty times more, and is
-  for the few ciphertexts that go to the key's owner.
+  for the few ciphertexts that are sent to the owner of the key.
 
 Sources: Paillier 1999; Damgård, Jurik, Nielsen, "A generalization of Paillier's public-key system
 with applications to electronic voting", 2010, section 4.2; Goldreich, Rosen, "On the security of
@@ -44,7 +44,7 @@ from vfl_node.crypto.paillier.fixed_base import Comb, Moduli, choose_comb, power
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey, integers
 from vfl_node.crypto.processes import Processes
 
-if TYPE_CHECKING:  # it imports torch, which worker processes do without
+if TYPE_CHECKING:  # it imports torch, which worker processes do not need
     from vfl_node.crypto.randomness import Randomness
 
 _SHORT_EXPONENTS = ((2048, 448), (3072, 512), (4096, 608))  # modulus up to, bits
@@ -56,11 +56,11 @@ _MULTIPLE = 32  # so that 2^32·n ± n/2 fill the same number of 64-bit words
 class Encryptor:
     """Encrypts under one key, with randomness of this party.
 
-    The same randomness, label and index give the same noise, whatever the workers and whether it
-    was prepared. A label serves once: noise used for two numbers would show their difference.
+    The same randomness, label and index give the same noise, with any workers, prepared or
+    not. A label can be used once: noise used for two numbers would reveal their difference.
 
-    Cost, in multiplications mod n² (4 µs at 2048 bits, 7 at 3072, 11.5 at 4096): about 100 a number at 2048
-    bits and 45 with short exponents, after as many for the tables as pay off; one and a half with
+    Cost, in multiplications mod n² (4 µs at 2048 bits, 7 at 3072, 11.5 at 4096): about 100 per number at 2048
+    bits and 45 with short exponents, plus those for the tables, as far as these save time; one and a half with
     prepared noise. A process keeps up to 72 MiB of tables.
 
     Args:
@@ -99,7 +99,7 @@ class Encryptor:
         self._drawn = 0
 
     def prepare(self, label: str, count: int) -> None:
-        """Begin to compute the noise of ``count`` ciphertexts in the background; 2·bits/8 bytes each.
+        """Start computing the noise of ``count`` ciphertexts in the background; 2·bits/8 bytes each.
 
         Raises:
             RuntimeError: the label was used before.
@@ -110,12 +110,12 @@ class Encryptor:
         """Encrypt signed integers, |v| < n/2, with the noise prepared under ``label`` or drawn now.
 
         The same multiplications, of numbers of the same lengths, are done for every value: v is
-        taken as v + 2^32·n, which is v modulo n and has the length of 2^32·n be v positive, negative or 0.
-        Computing with v itself, an encryption of 0 would take half the time.
+        replaced by v + 2^32·n, which equals v modulo n and has the length of 2^32·n, whether v is positive, negative or 0.
+        With v itself, an encryption of 0 would take half the time.
 
         Args:
             values: any integers in range, numpy's included.
-            label: names these ciphertexts among all that this randomness ever makes.
+            label: a name for these ciphertexts, unique among all that this randomness ever makes.
 
         Raises:
             TypeError: a value is not an integer.
@@ -130,7 +130,7 @@ class Encryptor:
         return self._multiply([(number + zero) * n + 1 for number in numbers], self._noise(label, len(numbers)))
 
     def rerandomise(self, ciphertexts: Ciphertexts, label: str) -> Ciphertexts:
-        """Other ciphertexts of the same numbers, unlinkable by whoever lacks the private key.
+        """Other ciphertexts of the same numbers; without the private key they cannot be linked.
 
         Args:
             ciphertexts: uint8[count, width], checked.
@@ -143,11 +143,11 @@ class Encryptor:
         return self._multiply(self.public.integers(ciphertexts), self._noise(label, len(ciphertexts)))
 
     def blind(self, ciphertexts: Ciphertexts, label: str) -> Ciphertexts:
-        """Uniform ciphertexts of the same numbers: even the key's owner sees nothing but the numbers.
+        """Uniform ciphertexts of the same numbers: even the owner of the key learns nothing but the numbers.
 
-        That holds for every key that passed :func:`vfl_node.crypto.paillier.keys.verify`.
+        This holds for every key that passed :func:`vfl_node.crypto.paillier.keys.verify`.
 
-        Cost: an exponentiation mod n² each: 8 ms at 2048 bits, 26 at 3072, 43 at 4096.
+        Cost: one exponentiation mod n² for each: 8 ms at 2048 bits, 26 at 3072, 43 at 4096.
 
         Args:
             ciphertexts: uint8[count, width], checked.
@@ -172,7 +172,7 @@ class Encryptor:
 
     def _draw(self, label: str, count: int, *, background: bool = False) -> Iterator[bytes]:
         exponents = self._stream(label).bytes(count * self._exponent_bytes)
-        # The table fits all that was drawn so far, in steps of two, so that it is seldom made anew.
+        # The table is sized for all draws so far, in powers of two, so that it is rarely made again.
         self._drawn += count
         uses = 1 << (self._drawn // self._workers.processes).bit_length()
         comb = choose_comb(self._exponent_bytes, uses, self.public.width)
@@ -211,5 +211,5 @@ def _powers_of_base(base: mpz, moduli: Moduli, comb: Comb, exponents: bytes, wid
 
 
 def _powers_of_n(public: PublicKey, units: list[mpz]) -> bytes:
-    """In a worker: r^n mod n² for every r, as rows. The exponent is public, so there is no secret for ``powmod`` to show."""
+    """In a worker: r^n mod n² for every r, as rows. The exponent is public, so ``powmod`` can reveal no secret."""
     return public.rows(gmpy2.powmod(unit, public.n, public.square) for unit in units).tobytes()

@@ -1,16 +1,16 @@
 """Many powers of one base: a comb of precomputed products, sized to its use.
 
 The exponent's bits are laid out as *teeth* × *columns* × *steps*: tooth i, column j and step k
-hold bit (i·columns + j)·steps + k. For each column a table holds the product of
+hold bit (i·columns + j)·steps + k. For each column a table has the product of
 base^(2^((i·columns + j)·steps)) over every subset of the teeth. A power then takes, step by step
-from the highest, one squaring and one multiplication a column: columns·steps multiplications
-and steps − 1 squarings, with columns·2^teeth products in store. (One step is the plain window
-method, which for the same memory needs a fifth more.)
+from the highest, one squaring and one multiplication per column: columns·steps multiplications
+and steps − 1 squarings, with columns·2^teeth stored products. (With one step this is the plain window
+method, which needs a fifth more for the same memory.)
 
-Each multiplication is done for every exponent, also by 1; which products are taken depends on
-the secret exponent, so that another program on the same processor might learn some of its
-bits from the cache. ``powmod_sec`` would not tell it any, for seven to thirty times the time; each
-exponent serves one ciphertext only.
+Each multiplication is done for every exponent, also by 1. Which products are used depends on
+the secret exponent, so another program on the same processor might learn some of its
+bits from the cache. ``powmod_sec`` would reveal none, but takes seven to thirty times as long; and each
+exponent is used for one ciphertext only.
 
 Source: Lim and Lee, "More flexible exponentiation with precomputation", CRYPTO 1994.
 """
@@ -25,18 +25,18 @@ import numpy as np
 from gmpy2 import mpz
 from numpy.typing import NDArray
 
-_TABLE_BYTES = 24 << 20  # twice as much saves 5 % of the time
-_TABLES = 2  # kept by a process; with one that replaces another, up to 72 MiB
-_OVERHEAD_BYTES = 64  # of a Python integer beside its digits
+_TABLE_BYTES = 24 << 20  # twice as much would save 5 % of the time
+_TABLES = 2  # kept by a process; while one replaces another, up to 72 MiB
+_OVERHEAD_BYTES = 64  # bytes of a Python integer besides its digits
 _MOST_TEETH = 16
 
 Moduli = tuple[mpz, ...]
-"""Coprime moduli whose product is the modulus: the product itself, or what the owner of its factors knows."""
+"""Coprime moduli whose product is the modulus: the product itself, or its factors if this party knows them."""
 
 
 @dataclass(frozen=True)
 class Comb:
-    """The layout of an exponent of ``exponent_bytes``, and with it of the tables."""
+    """The layout of an exponent of ``exponent_bytes``, and so of the tables."""
 
     exponent_bytes: int
     teeth: int
@@ -44,7 +44,7 @@ class Comb:
     steps: int
 
     def indices(self, exponents: bytes) -> NDArray[np.int64]:
-        """Places in the flat table, int64[count, steps (highest first), columns], for little-endian exponents."""
+        """Positions in the flat table, int64[count, steps (highest first), columns], for little-endian exponents."""
         bits = np.unpackbits(np.frombuffer(exponents, np.uint8).reshape(-1, self.exponent_bytes), axis=1, bitorder="little")
         padding = self.teeth * self.columns * self.steps - bits.shape[1]
         bits = np.pad(bits, ((0, 0), (0, padding))).reshape(-1, self.teeth, self.columns, self.steps)
@@ -54,11 +54,11 @@ class Comb:
 
 @cache
 def choose_comb(exponent_bytes: int, uses: int, modulus_bytes: int) -> Comb:
-    """The layout with the fewest multiplications, tables included, within the bound on memory.
+    """The layout with the fewest multiplications, including those for tables, within the bound on memory.
 
     Args:
         exponent_bytes: size of the exponents.
-        uses: powers that will be taken with one table.
+        uses: how many powers will be computed with one table.
         modulus_bytes: size of the numbers in the table.
     """
 

@@ -1,4 +1,4 @@
-"""Keys: made, written, checked, and proven sound to the peer that encrypts under them."""
+"""Keys: make, write and check them, and prove to the peer that encrypts under them that they are sound."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from vfl_node.errors import ProtocolError
 
-if TYPE_CHECKING:  # it imports torch, which worker processes do without
+if TYPE_CHECKING:  # it imports torch, which worker processes do not need
     from vfl_node.crypto.randomness import Randomness
 
 Ciphertexts = NDArray[np.uint8]
 """Ciphertexts of one key, uint8[count, width]: contiguous, each row a big-endian number below n²."""
 
-_TRIAL_BOUND = 1 << 16  # α of the proof: an eighth round costs less than trial division up to 2^19 would save
+_TRIAL_BOUND = 1 << 16  # α of the proof: 2^19 would save one round of eight, but its trial division costs more
 _ROUNDS = 8  # ⌈128 / log2 α⌉
 _PRIME_ROUNDS = 64  # Baillie–PSW and 40 rounds of Miller–Rabin
 _PROOF_TAG = b"vfl-node/paillier/gcd(n, phi(n)) = 1"
@@ -32,7 +32,7 @@ _FINGERPRINT_TAG = b"vfl-node/paillier/public key"
 class PublicKey:
     """The modulus n = p·q.
 
-    Whoever got it from a peer calls :func:`check` and :func:`verify` before using it.
+    A party that got it from a peer calls :func:`check` and :func:`verify` before using it.
     """
 
     n: int
@@ -49,7 +49,7 @@ class PublicKey:
 
     @property
     def width(self) -> int:
-        """Bytes a ciphertext: 512 for n of 2048 bits."""
+        """Bytes per ciphertext: 512 for n of 2048 bits."""
         return (2 * self.bits + 7) // 8
 
     def integers(self, ciphertexts: Ciphertexts) -> list[mpz]:
@@ -75,20 +75,20 @@ class PublicKey:
         return cls(int.from_bytes(data, "big"))
 
     def fingerprint(self) -> bytes:
-        """32 bytes that stand for the key: SHA-256 of a tag and n."""
+        """Fingerprint of the key, 32 bytes: SHA-256 of a tag and n."""
         return hashlib.sha256(_FINGERPRINT_TAG + self.to_bytes()).digest()
 
 
 @dataclass(frozen=True, repr=False)
 class PrivateKey:
-    """The primes p and q. It shows neither."""
+    """The primes p and q. Its ``repr`` shows neither."""
 
     p: int
     q: int
 
     @cached_property
     def public(self) -> PublicKey:
-        """The modulus, for everyone."""
+        """The public key."""
         return PublicKey(self.p * self.q)
 
     def __repr__(self) -> str:
@@ -100,13 +100,13 @@ def generate(bits: int, randomness: Randomness) -> PrivateKey:
 
     p and q have ``bits/2`` bits, the top two of them set (so that n has exactly ``bits``), and
     are 3 mod 4; gcd(p−1, q−1) = 2, so that the squares mod n are a cyclic group, as the noise of
-    Damgård, Jurik and Nielsen wants it; |p−q| ≥ 2^(bits/2 − 100) as in FIPS 186-5; gcd(n, φ(n)) = 1.
+    Damgård, Jurik and Nielsen requires; |p−q| ≥ 2^(bits/2 − 100) as in FIPS 186-5; gcd(n, φ(n)) = 1.
 
     Cost: 0.1 s at 2048 bits, 0.3 s at 3072 and 0.8 s at 4096 on average; it varies by half of that.
 
     Args:
-        bits: size of n: 2048, 3072 or 4096; smaller ones, from 256, are for tests.
-        randomness: a stream for this key alone.
+        bits: size of n: 2048, 3072 or 4096; smaller sizes, from 256, are for tests.
+        randomness: a stream for this key only.
 
     Raises:
         ValueError: the size is odd or below 256.
@@ -122,12 +122,12 @@ def generate(bits: int, randomness: Randomness) -> PrivateKey:
 
 
 def check(public: PublicKey, bits: int) -> None:
-    """Refuse a peer's key that shows its fault: another size, or no product of two large primes.
+    """Refuse a peer's key that is visibly wrong: another size, or not a product of two large primes.
 
     Cost: 2 ms at 2048 bits, 6 at 3072, 14 at 4096.
 
     Raises:
-        ProtocolError: n has not exactly ``bits`` bits, is even or has another prime factor up to
+        ProtocolError: n does not have exactly ``bits`` bits, is even or has another prime factor up to
             2^16, is prime, or is a power (``E_KEY``).
     """
     if public.bits != bits:
@@ -146,7 +146,7 @@ def prove(private: PrivateKey, context: bytes) -> bytes:
 
     Args:
         private: the key.
-        context: what the proof is for, a job; a proof for one is none for another.
+        context: the purpose of the proof, such as a job; a proof for one context is not valid for another.
 
     Leaks: nothing but the truth of the statement (the roots are those of random numbers, and
         unique; a verifier could have drawn the roots and raised them to the n-th power).
@@ -165,19 +165,19 @@ def prove(private: PrivateKey, context: bytes) -> bytes:
 def verify(public: PublicKey, proof: bytes, context: bytes) -> None:
     """Check a peer's proof that gcd(n, φ(n)) = 1, that is, that r ↦ r^n is a permutation of Z_n*.
 
-    Only then is every n-th power the noise of some r, does a ciphertext hold one number, and does
-    a uniform r^n hide everything but the number from the key's owner. The proof says that n is
-    free of squares, not that it has two factors: with more of them its owner would weaken itself.
+    Only then every n-th power is the noise of some r, a ciphertext contains exactly one number, and
+    a uniform r^n hides everything but the number from the owner of the key. The proof shows that n is
+    square-free, not that it has two factors; with more factors the owner would only weaken its own key.
 
     Soundness: if a prime r divides both n and φ(n), at most one in r of Z_n* has an n-th root. No
     prime up to α = 2^16 divides n, so r > α, and a prover meets all 8 challenges with probability
-    below α⁻⁸ = 2⁻¹²⁸ for each n and context it tries (hash as a random oracle; challenges are
-    within 2⁻¹²⁸ of uniform, and one that is not coprime to n is refused).
+    below α⁻⁸ = 2⁻¹²⁸ for each n and context that it tries (the hash is a random oracle; challenges are
+    within 2⁻¹²⁸ of uniform, and a challenge that is not coprime to n is refused).
 
     Cost: 8 exponentiations mod n: 18 ms at 2048 bits, 54 at 3072, 130 at 4096.
 
     Raises:
-        ProtocolError: the proof is of another length, key or context, or does not hold (``E_KEY``).
+        ProtocolError: the proof has another length, is for another key or context, or is wrong (``E_KEY``).
 
     Source: Goldberg, Reyzin, Sagga, Baldimtsi, "Efficient Noninteractive Certification of RSA
         Moduli and Beyond", ASIACRYPT 2019 (the protocol for Paillier moduli).
@@ -207,7 +207,7 @@ def _prime(bits: int, randomness: Randomness) -> mpz:
 
 @cache
 def _small_primes() -> mpz:
-    """The product of all primes up to the trial bound: one gcd with it is the whole trial division."""
+    """The product of all primes up to the trial bound: one gcd with it replaces trial division."""
     return gmpy2.primorial(_TRIAL_BOUND)
 
 
@@ -217,7 +217,7 @@ def _check_small_factors(public: PublicKey) -> None:
 
 
 def _challenges(public: PublicKey, context: bytes) -> list[mpz]:
-    """The numbers whose n-th roots are asked for: SHAKE-256 output of |n| + 128 bits, mod n."""
+    """The challenges, whose n-th roots the proof contains: SHAKE-256 output of |n| + 128 bits, mod n."""
     seed = hashlib.sha256(_PROOF_TAG + public.fingerprint() + hashlib.sha256(context).digest()).digest()
     size = _root_width(public) + 16
     return [mpz.from_bytes(hashlib.shake_256(seed + bytes([index])).digest(size), "big") % public.n for index in range(_ROUNDS)]

@@ -1,26 +1,26 @@
 """A matrix of integers times a vector of ciphertexts: column j is Π_i c_i^{x_ij} mod n².
 
-Nearly all of its time is multiplications modulo n², and how many there are depends on how
-products are shared. Two ways, each best for some columns:
+Nearly all of its time is spent on multiplications modulo n². Their number depends on how
+products are shared. There are two methods, each best for some columns:
 
 **Subset tables** (the "four Russians", a Straus table for many outputs): the exponents of a
-column are cut into their bits; bit k of all rows is a subset of the ciphertexts. For g
-ciphertexts at a time all 2^g subset products are made once, and every (column, bit) takes one of
-them, or nothing where its g bits are 0. Negative exponents are in two's complement: the
-highest bit counts against the rest. For dense columns, if there are enough of them to share the tables.
+column are divided into bits; bit k of all rows selects a subset of the ciphertexts. For g
+ciphertexts at a time all 2^g subset products are computed once, and every (column, bit) uses one of
+them, or none if its g bits are 0. Negative exponents are in two's complement: the
+highest bit has the opposite sign. This is for dense columns, if there are enough of them to share the tables.
 
-**Buckets** (Pippenger, with signed digits): the exponents of a column are cut into digits of w
+**Buckets** (Pippenger, with signed digits): the exponents of a column are divided into digits of w
 bits in −2^(w−1) … 2^(w−1)−1, and each ciphertext is multiplied into the bucket of its digit, or into
-none for 0. Running products turn buckets into Π_d bucket_d^d. For few columns and for sparse ones.
+none for 0. Running products turn buckets into Π_d bucket_d^d. This is for few columns and for sparse ones.
 
-One multiplication a set bit and row (g = 1) or a row and digit is what remains of either for a
-few rows; so there is no third way. Bits or digits are put together by Horner's rule, one pass
-of squarings a column, which has no more of them than its own exponents have bits.
-Negative parts are collected in a denominator; all denominators take one inversion.
+For a few rows both methods become one multiplication per set bit and row (g = 1) or per row and digit;
+so there is no third method. Bits or digits are combined by Horner's rule, with one pass
+of squarings per column, at most as many as its own exponents have bits.
+Negative parts are collected in a denominator; all denominators share one inversion.
 
-:func:`plan` counts the multiplications from the matrix, without doing them, and takes the best
-g and, column by column, the best w or the tables. Squarings count as much: division by n² takes
-two thirds of either. Exponents are the caller's own features, and are not hidden from who measures its time.
+:func:`plan` counts the multiplications from the matrix, without doing them, and chooses the best
+g and, for each column, the best w or the tables. A squaring counts like a multiplication, because division by n² takes
+two thirds of the time of either. Exponents are the caller's own features, and the time of the computation may depend on them.
 
 Source: Pippenger, "On the evaluation of powers and monomials" (1980); Straus (1964); Arlazarov et al. (1970).
 """
@@ -43,28 +43,28 @@ from vfl_node.crypto.processes import Processes
 Matrix = NDArray[np.int64]
 
 _GROUPS = range(2, 13)
-"""g: a table has at most 2^12 products, 3 MiB at 3072 bits; one is held at a time."""
+"""g: a table has at most 2^12 products, 3 MiB at 3072 bits; one table exists at a time."""
 
 _DIGITS = range(2, 13)
 """w: at most 2^12 buckets, of one digit of one column at a time."""
 
 _COLUMNS = 1024
-"""Columns of a block at most: a product for each of their bits is held, 13 MiB for 16 bits at 3072."""
+"""Largest number of columns of a block: a product for each of their bits is stored, 13 MiB for 16 bits at 3072."""
 
 _ROWS = 1 << 15
-"""Rows of a block at most: their ciphertexts are held, 25 MiB at 3072 bits."""
+"""Largest number of rows of a block: their ciphertexts are stored, 25 MiB at 3072 bits."""
 
 _SAMPLE = 1 << 15
-"""Entries that a plan is made from."""
+"""Largest number of entries from which a plan is made."""
 
 _LEAST = 4096
-"""Multiplications that are worth a block of their own, 15 ms at 2048 bits."""
+"""Number of multiplications that justify a separate block, 15 ms at 2048 bits."""
 
 
 def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, workers: Processes) -> Ciphertexts:
     """The encrypted products of every column of ``matrix`` with the encrypted vector.
 
-    The result does not depend on how the work is cut or on how many do it. It is determined by
+    The result does not depend on the division of the work or on the number of workers. It is determined by
     ``matrix`` and ``ciphertexts``: **re-randomise it before it leaves the party**. A column of zeros
     gives the ciphertext 1.
 
@@ -78,11 +78,11 @@ def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, worker
         uint8[columns, width].
 
     Cost: for a dense matrix of b bits, with n rows and f columns, about n·f·b/g + n·2^g/g
-        multiplications mod n² (2.3 an entry for 16 bits and 100 columns: 112,000 entries/s of one core at
-        2048 bits); for few columns n·f·b/w + f·2^w·b/w; for sparse ones in proportion to what is not 0.
+        multiplications mod n² (2.3 per entry for 16 bits and 100 columns: 112,000 entries/s on one core at
+        2048 bits); for few columns n·f·b/w + f·2^w·b/w; for sparse columns in proportion to the entries that are not 0.
 
     Raises:
-        ValueError: the matrix has not as many rows as there are ciphertexts.
+        ValueError: the number of rows differs from the number of ciphertexts.
     """
     if matrix.ndim != 2 or len(matrix) != len(ciphertexts):
         raise ValueError(f"a matrix of shape {matrix.shape} and {len(ciphertexts)} ciphertexts")
@@ -118,7 +118,7 @@ def _cuts(matrix: Matrix, processes: int) -> Iterator[tuple[slice, slice]]:
 
 
 def _pieces(matrix: Matrix, processes: int) -> tuple[int, bool]:
-    """Into how many pieces, and whether of rows or of columns: whichever is done sooner."""
+    """The number of pieces, and whether rows or columns are divided: the faster choice."""
     if processes == 1:
         return 1, False
     whole, columns = plan(matrix), matrix.shape[1]
@@ -141,11 +141,11 @@ class MatrixPlan:
     """How a matrix is multiplied.
 
     Attributes:
-        group: g, rows a subset table; 0: no column uses tables.
-        digits: w by column, int64[columns]; 0: the column uses the tables.
+        group: g, rows per subset table; 0: no column uses tables.
+        digits: w for each column, int64[columns]; 0: the column uses the tables.
         cost: multiplications and squarings mod n².
-        cost_of_tables: of them, those that all columns share.
-        cost_a_column: of them, those that do not grow with the rows.
+        cost_of_tables: those of them that all columns share.
+        cost_a_column: those of them that do not grow with the number of rows.
     """
 
     group: int
@@ -156,9 +156,9 @@ class MatrixPlan:
 
 
 def plan(matrix: Matrix) -> MatrixPlan:
-    """The cheapest way to multiply ``matrix``, int64[rows, columns], with at least one of both.
+    """The cheapest way to multiply ``matrix``, int64[rows, columns], which has at least one row and one column.
 
-    The costs are exact up to :data:`_SAMPLE` entries, and an estimate from as many beyond.
+    The costs are exact up to :data:`_SAMPLE` entries, and beyond that an estimate from this number of entries.
     Cost: at most 15 ms.
     """
     sample = matrix[:: -(-matrix.size // _SAMPLE)]
@@ -178,22 +178,22 @@ def plan(matrix: Matrix) -> MatrixPlan:
 
 
 def _bucket_costs(matrix: Matrix, width: int, scale: float) -> NDArray[np.float64]:
-    """By column, [2, columns]: a multiplication a digit that is not 0; and those of the buckets and Horner's rule."""
+    """For each column, [2, columns]: one multiplication per digit that is not 0; and those of buckets and Horner's rule."""
     into, after = np.zeros((2, matrix.shape[1]))
-    highest = np.full((2, matrix.shape[1]), -1)  # place of the highest digit, by sign
+    highest = np.full((2, matrix.shape[1]), -1)  # position of the highest digit, by sign
     for place, digits in enumerate(_digits(matrix, width)):
         for sign, signed in enumerate((digits, -digits)):
             count = np.count_nonzero(signed > 0, axis=0)
             largest = signed.max(axis=0) * (1 + 1 / np.maximum(count, 1)) / (1 + 1 / np.maximum(count * scale, 1))
             into += count * scale
-            after += np.maximum(largest - 1, 0)  # the largest of all rows, from the sample's
+            after += np.maximum(largest - 1, 0)  # estimate of the largest of all rows from that of the sample
             highest[sign][count > 0] = place
     after += (width * highest - 1).sum(axis=0, where=highest >= 0)
     return np.stack([into, after])
 
 
 def _subset_costs(matrix: Matrix, group: int, scale: float) -> NDArray[np.float64]:
-    """By column, [2, columns]: a multiplication a group and bit that is not 0 in all its rows; and those of Horner's rule."""
+    """For each column, [2, columns]: one multiplication per group and bit, unless 0 in all its rows; and Horner's rule."""
     bits, negative = _two_complement(matrix)
     masks = np.array([(1 << count) - 1 for count in bits.tolist()], dtype=np.uint64)
     taken = np.bitwise_or.reduceat(matrix.view(np.uint64) & masks, np.arange(0, len(matrix), group), axis=0)
@@ -207,7 +207,7 @@ def _table_cost(rows: int, group: int) -> int:
 
 
 def _two_complement(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """By column: how many bits its exponents have, the sign's included, and whether any is negative."""
+    """For each column: how many bits its exponents have, including the sign, and whether any is negative."""
     low, high = matrix.min(axis=0), matrix.max(axis=0)
     negative = low < 0
     bits = [most.bit_length() for most in np.maximum(high, np.where(negative, ~low, 0)).tolist()]
@@ -215,7 +215,7 @@ def _two_complement(matrix: Matrix) -> tuple[NDArray[np.int64], NDArray[np.bool_
 
 
 def evaluate(matrix: Matrix, ciphertexts: Sequence[mpz], modulus: mpz, chosen: MatrixPlan) -> list[tuple[mpz, mpz]]:
-    """Numerator and denominator of every column of ``matrix``, int64[rows, columns], along ``chosen``."""
+    """Numerator and denominator of every column of ``matrix``, int64[rows, columns], by the plan ``chosen``."""
     fractions = [(mpz(1), mpz(1))] * matrix.shape[1]
     tabled = np.flatnonzero(chosen.digits == 0)
     if len(tabled):
@@ -272,7 +272,7 @@ def _digits(exponents: Matrix, width: int) -> Iterator[Matrix]:
 
 
 def _weighted(buckets: Sequence[mpz], modulus: mpz) -> mpz:
-    """The product of bucket^weight; the weight of the last one is 1, of the one before 2, and so on."""
+    """The product of bucket^weight; the weight of the last bucket is 1, of the one before it 2, and so on."""
     running = total = mpz(1)
     for bucket in buckets:
         running = running * bucket % modulus

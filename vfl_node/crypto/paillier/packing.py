@@ -1,13 +1,13 @@
-"""Many encrypted numbers in one ciphertext, so that one decryption opens them all.
+"""Many encrypted numbers in one ciphertext, so that one decryption decrypts them all.
 
 A plaintext has room for several slots of w bits. With c_0 … c_k, whose numbers are in
-0 … 2^w−1, the ciphertext c_0·(c_1·(c_2·…)^(2^w))^(2^w) encrypts Σ_i 2^(w·i)·v_i. What is decrypted
-must be non-negative in every slot and fit, since a carry or a borrow spoils the neighbours; signed numbers
-may be packed if offsets that make them so are added to the packed ciphertext.
-``fixed_point.Bound.slot_bits`` says how wide a slot must be for a masked sum.
+0 … 2^w−1, the ciphertext c_0·(c_1·(c_2·…)^(2^w))^(2^w) encrypts Σ_i 2^(w·i)·v_i. The decrypted number
+must be non-negative in every slot and fit into it, because a carry or a borrow would change the neighbours. Signed numbers
+may be packed if offsets that make them non-negative are added to the packed ciphertext.
+``fixed_point.RangeBound.slot_bits`` says how wide a slot must be for a masked sum.
 
-At 2048 bits 31 slots of 64 bits take 8 ms to pack, three decryptions' time, and save 30
-decryptions and as many ciphertexts on the wire.
+At 2048 bits, packing 31 slots of 64 bits takes 8 ms, the time of three decryptions, and saves 30
+decryptions and 30 ciphertexts on the wire.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def slots(key: PublicKey | int, slot_bits: int) -> int:
 
 
 def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, workers: Processes) -> Ciphertexts:
-    """The numbers of ``ciphertexts`` side by side in as few ciphertexts as hold them, the first in the lowest slot.
+    """The numbers of ``ciphertexts``, packed into as few ciphertexts as possible, the first in the lowest slot.
 
     The result must be re-randomised before it leaves the party.
 
@@ -59,7 +59,7 @@ def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, workers: P
     Returns:
         uint8[⌈count/slots⌉, width].
 
-    Cost: w squarings and a multiplication mod n² a number.
+    Cost: w squarings and one multiplication mod n² per number.
 
     Raises:
         UsageError: not even one slot fits (``E_OVERFLOW``).
@@ -75,7 +75,7 @@ def join(values: Iterable[int], slot_bits: int) -> int:
 
 
 def split(value: int, slot_bits: int, count: int) -> list[int]:
-    """The ``count`` non-negative numbers that :func:`join` put side by side."""
+    """The ``count`` non-negative numbers that :func:`join` joined."""
     slot = (1 << slot_bits) - 1
     return [value >> (slot_bits * place) & slot for place in range(count)]
 
@@ -84,8 +84,8 @@ def unpack(values: Sequence[int], slot_bits: int, count: int, per: int) -> list[
     """The ``count`` numbers that were packed, ``per`` in each of ``values``.
 
     Raises:
-        ValueError: there are not as many values as the numbers fill.
-        ProtocolError: a value is negative or exceeds its slots (``E_CIPHERTEXT``): a number did not fit its slot, or
+        ValueError: the number of values does not match the count.
+        ProtocolError: a value is negative or exceeds its slots (``E_CIPHERTEXT``): a number did not fit into its slot, or
             the peer packed something else.
     """
     if len(values) != -(-count // per):
