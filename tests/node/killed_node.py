@@ -26,6 +26,7 @@ from vfl_node.cli import main
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.rows import Rows
 from vfl_node.node import service, store  # noqa: F401 - what a node imports once it runs
+from vfl_node.run import folder as job_folder
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 
@@ -78,6 +79,6 @@ def run(folder: Path, arguments: list[str], log: Path) -> None:
     Channel.send = lambda channel, message: node.send(channel, message)  # type: ignore[method-assign]
     Columns.free_bytes = lambda columns: node.free_bytes(columns)  # type: ignore[method-assign]
     Curve25519.chunk_rows = 32
-    folder.secrets = SimpleNamespace(token_bytes=lambda count: folder.name.encode().ljust(count))
+    job_folder.secrets = SimpleNamespace(token_bytes=lambda count: folder.name.encode().ljust(count))
     sys.argv = ["vfl-node", *arguments]
     main()
