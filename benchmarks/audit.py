@@ -21,18 +21,19 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+from vfl_node.training.task import Task
 
 from benchmarks.florist import view
 from benchmarks.measure import machine
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Evaluate
 from vfl_node.privacy.audit import Audit
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf
-from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels
 
 TRAIN = Train(batch_size=256)

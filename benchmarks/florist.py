@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import binary_cross_entropy_with_logits
+from vfl_node.training.task import Task
 
 from benchmarks.measure import machine
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
@@ -33,14 +34,14 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Evaluate
 from vfl_node.models import MODELS, Classifier, initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.progress import Silent
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import OPTIMIZERS, ModelInput
 from vfl_node.training.split.loop import train_active, train_passive
-from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels, run_together
 
 TRAIN = Train(bottom=(128, 128), top=(128, 128), embedding_size=4, batch_size=8192, learning_rate=1e-4)

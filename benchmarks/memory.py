@@ -15,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Row, Run, check, ladder_us, length, operations, peak_bytes, sets, shared, spelled, terms
-from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.alignment import Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import group as group_named
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.progress import Silent
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation, Role
 from vfl_node.transport.memory import memory_channels, run_together
 

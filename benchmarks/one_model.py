@@ -19,20 +19,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from vfl_node.training.task import Task
 
 from benchmarks.overhear import Overheard, Tables, overhear, prepare
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.job import Evaluate, Job, Missing, Serve, Train
+from vfl_node.job import Evaluate, Job, Serve
 from vfl_node.metrics import auc
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.training.split.active import ActiveHalf
+from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.split.missing.features import EMBEDDINGS, MADE
 from vfl_node.training.split.serving import Embedder, ServedModel
-from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels, run_together
 
 CPU = torch.device("cpu")

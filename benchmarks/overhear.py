@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from vfl_node.training.task import Task, TrainingResult
 
-from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.alignment import Alignment, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
@@ -26,12 +27,14 @@ from vfl_node.data.tables import Table, read_table
 from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks import Batch
 from vfl_node.progress import Silent
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
+from vfl_node.session.toss import toss
 from vfl_node.settings import Data, Limits, Obfuscation
-from vfl_node.training.schedule import Schedule, cut, toss
+from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.split.missing import LABELS, Known
 from vfl_node.training.split.missing.labels import Fixed
-from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2

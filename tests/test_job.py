@@ -6,7 +6,8 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
-from vfl_node.job import Job, Logistic, differing_fields, parse_job
+from vfl_node.job import Job, differing_fields, parse_job
+from vfl_node.training.logistic.config import Logistic
 
 MINIMAL = "name: trial\nparties: {active: clinic, passive: lab}\n"
 APSI = "align: {{protocol: apsi, obfuscation: {}}}\n"

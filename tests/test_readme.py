@@ -16,7 +16,7 @@ from typing import Any, get_args
 import pytest
 import yaml
 
-from vfl_node.job.training import FeatureStrategy, LabelStrategy
+from vfl_node.training.split.config import FeatureStrategy, LabelStrategy
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -11,16 +11,17 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
-from vfl_node.job import FeatureStrategy, Job, LabelStrategy
+from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
+from vfl_node.training.split.config import FeatureStrategy, LabelStrategy
 from vfl_node.training.split.serving import Predicted, Served
-from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 from vfl_node.transport.channel import Traffic
 
 ROOT = Path(__file__).parents[1]

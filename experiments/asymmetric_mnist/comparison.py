@@ -18,8 +18,9 @@ import numpy as np
 
 from experiments.asymmetric_mnist.halves import Model, Tables, shared_rows, tables_of
 from experiments.asymmetric_mnist.plaintext import Plaintext, secrets
-from vfl_node.job import Job, Logistic
+from vfl_node.job import Job
 from vfl_node.run.simulation import simulate
+from vfl_node.training.logistic.config import Logistic
 
 TOLERANCE = 1e-6
 """The product's weights lie nearer than this to those of plaintext."""

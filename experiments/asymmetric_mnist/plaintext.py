@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from experiments.asymmetric_mnist.halves import Floats, Model, Tables, shared_rows
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
-from vfl_node.job import Job, Logistic
+from vfl_node.job import Job
 from vfl_node.training.logistic import plain
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.side import Side
 
 

@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from vfl_node.training.task import Task
 
 from experiments.florist.data import SOURCES, Records
 from vfl_node import metrics
@@ -29,15 +30,15 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
-from vfl_node.job import Evaluate, Train, load_job
+from vfl_node.job import Evaluate, load_job
 from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf, classifier, local_rate
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import ModelInput, under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
-from vfl_node.training.task import Task
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels

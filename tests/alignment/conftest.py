@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.alignment import Party
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
@@ -22,6 +22,8 @@ from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
 from vfl_node.progress import Silent
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2

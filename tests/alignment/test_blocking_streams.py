@@ -8,13 +8,15 @@ import threading
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.alignment import Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
 from vfl_node.progress import Silent
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.alignment.lists.cover import covered
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
@@ -16,6 +15,7 @@ from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
+from vfl_node.session.memory import MemoryOfOneRun
 
 ROLES = ("active", "passive")
 

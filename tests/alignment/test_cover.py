@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryOfOneRun
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.alignment.lists.cover import covered, shared_dummies
 from vfl_node.alignment.sizes import pads, public_bucket
 from vfl_node.crypto.randomness import Randomness
@@ -18,6 +18,7 @@ from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.errors import PolicyError
 from vfl_node.job import Align
 from vfl_node.ledger import Disclosure
+from vfl_node.session.memory import MemoryOfOneRun
 
 SETS = bytes(32)
 ROLES = ("active", "passive")

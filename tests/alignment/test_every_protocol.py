@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import NOT_MINE, MemoryOfOneRun
+from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2, session_pb2
 
 EVERY = pytest.mark.parametrize("protocol", ["psu", "psi", "apsi"])

@@ -7,9 +7,10 @@ import hashlib
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, UsageError
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Limits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 

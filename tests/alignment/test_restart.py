@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.alignment.alignment import MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.alignment import Party
 from vfl_node.alignment.lists import columns
 from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.lists import Lists
@@ -29,6 +29,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.job import Align
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, suspend

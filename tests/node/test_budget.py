@@ -11,15 +11,16 @@ from vfl_node.data.features import Features
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.estimate import budget, memory
 from vfl_node.estimate.budget import Budget
-from vfl_node.estimate.memory import Shape, check_limits, frame_bytes, need, parameters
+from vfl_node.estimate.memory import check_limits, frame_bytes, need, parameters
 from vfl_node.job import Job
 from vfl_node.settings import Limits
+from vfl_node.trainers import TableShape
 from vfl_node.training.split.active import classifier
 from vfl_node.training.split.learner import ModelInput
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 
 MIB = 1 << 20
-TABLE = Shape(rows=1000, numeric=5, cardinalities=(3, 7))
+TABLE = TableShape(rows=1000, numeric=5, cardinalities=(3, 7))
 
 
 def job(train: dict[str, Any] | None, **sections: Any) -> Job:
@@ -82,7 +83,7 @@ def test_a_job_that_needs_more_than_is_free_is_refused_with_the_numbers(free: di
     with pytest.raises(StateError) as caught:
         Budget(Limits()).reserve("job", large, "passive", None)
     assert caught.value.code == "E_MEMORY"
-    needed = need(large, "passive", Shape()).bytes // MIB
+    needed = need(large, "passive", TableShape()).bytes // MIB
     assert f"about {needed:,} MiB" in caught.value.message.replace(f"{needed + 1:,}", f"{needed:,}")
     assert "1,000 MiB are free" in caught.value.message
     assert "MiB" not in caught.value.for_peer
@@ -102,7 +103,7 @@ def test_what_other_jobs_have_reserved_is_not_free_until_they_end(free: dict[str
     kept.release("first")
     kept.release("first")
     kept.reserve("third", large, "passive", None)
-    taken = need(large, "passive", Shape()).bytes * 2  # by now those two hold what they reserved: it is not free twice
+    taken = need(large, "passive", TableShape()).bytes * 2  # by now those two hold what they reserved: it is not free twice
     free["used"], free["free"] = 200 * MIB + taken, 400 * MIB
     kept.reserve("fourth", large, "passive", None)
 

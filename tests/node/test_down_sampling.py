@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vfl_node.run.party import Part
 
-from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table, read_table
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.report.envelope import Report
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part
 from vfl_node.run.simulation import simulate
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Settings
 
 LINES = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\nevaluate: {test_fraction: 0.3}\n"

@@ -22,10 +22,11 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import VflError
-from vfl_node.estimate.memory import Shape, need
+from vfl_node.estimate.memory import need
 from vfl_node.job import Job
-from vfl_node.run.preflight import PROTOCOL_VERSION, preflight
+from vfl_node.session.preflight import PROTOCOL_VERSION, preflight
 from vfl_node.settings import load_settings
+from vfl_node.trainers import TableShape
 from vfl_node.transport import tls
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import Remembered, SetSize
@@ -370,4 +371,4 @@ def test_the_attacks_reach_the_node(target: Target) -> None:
 
 def test_a_job_takes_no_more_than_was_estimated(target: Target) -> None:
     job = parse(JOB, Job, source="job")
-    assert need(job, "active", Shape(rows=160, numeric=8)).bytes < PEER_BYTES
+    assert need(job, "active", TableShape(rows=160, numeric=8)).bytes < PEER_BYTES

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from vfl_node.run.party import Part
 
-from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.files import read_checked
@@ -33,10 +34,10 @@ from vfl_node.node.store import Store
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part
 from vfl_node.run.serving import FileTally
 from vfl_node.run.shown import FileShown
 from vfl_node.run.simulation import simulate
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import load_settings
 from vfl_node.training.split.serving import Embedder, Scorer
 from vfl_node.training.split.serving import Served as Exchanged

@@ -8,9 +8,9 @@ import pytest
 from vfl_node.configuration import parse
 from vfl_node.errors import PeerError, StateError
 from vfl_node.job import Job
-from vfl_node.run import preflight as module
 from vfl_node.run.folder import JobFolder
-from vfl_node.run.preflight import Agreement, preflight
+from vfl_node.session import preflight as module
+from vfl_node.session.preflight import Agreement, preflight
 from vfl_node.transport.memory import memory_channels, run_together
 
 
@@ -39,7 +39,7 @@ def meet(tmp_path: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> list[A
 def test_they_agree_on_the_newest_common_checkpoint_and_the_later_attempt(tmp_path: Path) -> None:
     ours = {"attempt": 3, "checkpoints": ["aligned", "r000-e0001", "r000-e0002"]}
     a, b, *attempts = meet(tmp_path, ours, {"attempt": 1, "checkpoints": ["aligned", "r000-e0001"]})
-    assert a == b == Agreement(3, "r000-e0001")
+    assert a == b == Agreement(3, ("aligned", "r000-e0001"))
     assert attempts == [3, 3]
 
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from vfl_node.run.party import Part, conversations
 
 from vfl_node.alignment.lists.columns import Columns
 from vfl_node.crypto.groups import Curve25519
@@ -20,7 +21,6 @@ from vfl_node.node.partners import Partner
 from vfl_node.run import party
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part, conversations
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 

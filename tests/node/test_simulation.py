@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vfl_node.run.party import Part, conversations
 
-from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
@@ -17,8 +17,8 @@ from vfl_node.job import Job
 from vfl_node.run import party
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part, conversations
 from vfl_node.run.simulation import simulate
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.grpc_channel import Dialer, NodeServer

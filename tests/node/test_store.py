@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.alignment.alignment import Alignment, Memory
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.files import write_whole
@@ -25,6 +25,7 @@ from vfl_node.node import index
 from vfl_node.node.store import Record, Store
 from vfl_node.run.folder import SUMS, JobFolder, Serving
 from vfl_node.run.serving import FileTally
+from vfl_node.session.memory import Memory
 from vfl_node.training.split.serving import Served
 from vfl_node.transport.channel import Traffic
 

@@ -19,7 +19,7 @@ from vfl_node.configuration import parse
 from vfl_node.errors import PeerError, PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.node.setup import certify, init
-from vfl_node.run.preflight import PROTOCOL_VERSION
+from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings import load_settings
 from vfl_node.transport import tls
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Hello, Notice, Offer

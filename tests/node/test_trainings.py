@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from vfl_node.run.party import Part, conversations
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError
@@ -15,7 +16,6 @@ from vfl_node.node.partners import Partner
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part, conversations
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 

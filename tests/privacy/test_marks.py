@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.alignment import Alignment, Party
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
@@ -25,6 +25,8 @@ from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.job import Align
 from vfl_node.node.partners import Partner
 from vfl_node.progress import Silent
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2

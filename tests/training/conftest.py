@@ -12,17 +12,20 @@ import pytest
 import torch
 from google.protobuf.message import Message
 from numpy.typing import NDArray
+from vfl_node.training.task import Task, TrainingResult
 
 from tests.training.predicting import world_fixture as world_fixture
-from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, Pins
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Evaluate
+from vfl_node.session.pins import MemoryPins, Pins
+from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
-from vfl_node.training.schedule import Schedule, toss
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.loop import train_active, train_passive
-from vfl_node.training.task import Task, TrainingResult
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Recorder
 

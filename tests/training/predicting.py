@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError, VflError
-from vfl_node.job import Evaluate, Missing, Predict, Serve, Train
+from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.progress import Silent
+from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from vfl_node.job import Evaluate, Missing, Train
+from vfl_node.job import Evaluate
+from vfl_node.training.split.config import Missing, Train
 
 
 @pytest.mark.parametrize("active_features", [False, True])

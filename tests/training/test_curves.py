@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.job import Evaluate, Missing
+from vfl_node.job import Evaluate
 from vfl_node.training.split import active as half
+from vfl_node.training.split.config import Missing
 
 Make = Callable[..., Any]
 

@@ -12,9 +12,10 @@ import torch
 from tests.training.predicting import TO_ACTIVE, TO_PASSIVE, Request, Requests, Shown, World, unseen
 from vfl_node.configuration import parse
 from vfl_node.errors import PolicyError
-from vfl_node.job import SERVED_FEATURES, Job, Missing, Predict, Serve, parse_job
+from vfl_node.job import Job, Predict, Serve, parse_job
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
+from vfl_node.training.split.config import SERVED_FEATURES, Missing
 from vfl_node.training.split.serving import Served
 from vfl_node.training.split.serving.shown import names_of
 

@@ -10,7 +10,8 @@ import pytest
 
 from tests.training.predicting import TO_PASSIVE, Request, taken, unseen
 from vfl_node.data.tables import Table
-from vfl_node.job import Evaluate, Missing, Train
+from vfl_node.job import Evaluate
+from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.split.learner import ModelInput
 
 Make = Callable[..., Any]

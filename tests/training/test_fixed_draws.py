@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from vfl_node.training.task import Task
 
-from vfl_node.job import Train
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split import loop
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf
-from vfl_node.training.task import Task
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2

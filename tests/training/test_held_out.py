@@ -6,7 +6,8 @@ import dataclasses
 from typing import Any
 
 from vfl_node.errors import PolicyError
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Evaluate
+from vfl_node.training.split.config import Train
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 TRAIN = Train(bottom=(16, 8), active_bottom=(8,), top=(8,), epochs=1, batch_size=64)

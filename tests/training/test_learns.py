@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from vfl_node.job import Evaluate, LabelStrategy, Missing, Train
+from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
+from vfl_node.training.split.config import LabelStrategy, Missing, Train
 from vfl_node.training.split.disclosures import active_learns, passive_learns
 
 

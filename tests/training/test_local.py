@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from vfl_node.training.task import Task
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.job import Evaluate, Missing, Train
+from vfl_node.job import Evaluate
 from vfl_node.training.split import active
 from vfl_node.training.split.active import ActiveHalf
-from vfl_node.training.task import Task
+from vfl_node.training.split.config import Missing, Train
 from vfl_node.transport.memory import memory_channels
 
 SECRET = b"clinic's private randomness, 32b"

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from vfl_node import metrics
-from vfl_node.alignment.alignment import MemoryPins
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
@@ -26,6 +25,7 @@ from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError, StateError
+from vfl_node.session.pins import MemoryPins
 from vfl_node.training.split import matched
 from vfl_node.training.split.matched import (
     BINS,

@@ -33,9 +33,10 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
-from vfl_node.job import SERVED_FEATURES, Evaluate, Missing, Predict, Serve
+from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.training.split.active import probabilities
+from vfl_node.training.split.config import SERVED_FEATURES, Missing
 from vfl_node.training.split.learner import under
 from vfl_node.training.split.missing.features import MADE
 from vfl_node.training.split.serving import (

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import MemoryPins, Pins
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, ProtocolError, StateError
-from vfl_node.training.schedule import Schedule, toss
+from vfl_node.session.pins import MemoryPins, Pins
+from vfl_node.session.toss import toss
+from vfl_node.training.schedule import Schedule
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels, run_together

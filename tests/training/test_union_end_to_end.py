@@ -9,15 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
+from vfl_node.alignment.alignment import Alignment, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.tables import Table
-from vfl_node.job import Align, Evaluate, Job, Missing, Train
+from vfl_node.job import Align, Evaluate, Job
 from vfl_node.progress import Silent
 from vfl_node.report import envelope
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation, Role
+from vfl_node.training.split.config import Missing, Train
 from vfl_node.transport.channel import Channel, Traffic
 from vfl_node.transport.memory import memory_channels, run_together
 

@@ -38,9 +38,9 @@ from pydantic import Field, ValidationError
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.features import CLIP, Levels
+from vfl_node.data.scaling import Scaling
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError, StateError
-from vfl_node.job import Scaling
 
 MOST_BITS = 20
 MOST = 1 << MOST_BITS

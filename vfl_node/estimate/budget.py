@@ -12,10 +12,11 @@ import threading
 
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
-from vfl_node.estimate.memory import Need, Shape, check_limits, mebibytes, need
+from vfl_node.estimate.memory import Need, check_limits, mebibytes, need, shape_of
 from vfl_node.job import Job
 from vfl_node.machine import free_bytes, used_bytes
 from vfl_node.settings import Limits, Role
+from vfl_node.trainers import TableShape
 
 
 class Budget:
@@ -40,9 +41,9 @@ class Budget:
         """
         with self._lock:
             self._reserved.pop(job_id, None)
-            self._reserved[job_id] = self.fit(job, role, Shape.of(table), model)
+            self._reserved[job_id] = self.fit(job, role, shape_of(table), model)
 
-    def fit(self, job: Job, role: Role, table: Shape, model: Job | None = None) -> int:
+    def fit(self, job: Job, role: Role, table: TableShape, model: Job | None = None) -> int:
         """How many bytes the job needs, if they are free. Args and Raises as :meth:`reserve`."""
         check_limits(job, role, self._limits, table)
         needed = need(job, role, table, model)

@@ -37,9 +37,11 @@ from vfl_node.data.csv_file import read_columns
 from vfl_node.data.identifiers import canonical
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
-from vfl_node.estimate.memory import Need, Shape, need
-from vfl_node.job import Align, Job, Train
+from vfl_node.estimate.memory import Need, need
+from vfl_node.job import Align, Job
 from vfl_node.settings import Limits, Obfuscation, Role, Settings, role_in
+from vfl_node.trainers import TableShape
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.costs import cost as training_cost
 
 TRANSPORT_S = 2e-9
@@ -198,7 +200,7 @@ def plan(
     if shared is not None and shared > smaller:
         raise UsageError(f"--shared {shared} is more than the smaller party's {smaller} records")
     own: Role = settings.role if settings else "active"
-    shape = Shape(records[own], 2 * columns)
+    shape = TableShape(records[own], 2 * columns)
     return Plan(
         job=job,
         role=own,
@@ -408,7 +410,7 @@ def _terms(terms: Align, protocol: str) -> Align:
     return terms.model_copy(update={"protocol": protocol, "dummies": dummies, "obfuscation": obfuscation})
 
 
-def _refusal(job: Job, role: Role, table: Shape, limits: Limits) -> str:
+def _refusal(job: Job, role: Role, table: TableShape, limits: Limits) -> str:
     """Why a node with these limits would not run the job, or could not now; empty where it would."""
     try:
         Budget(limits).fit(job, role, table)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PolicyError
-from vfl_node.job import Job, Logistic, Train
-from vfl_node.models import MODELS
+from vfl_node.job import Job
 from vfl_node.settings import Limits, Role
+from vfl_node.trainers import TableShape
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.streams import PIECE_BYTES, QUEUE_BYTES
 
 PARAMETER_BYTES = 64
 """A weight with its gradient, the optimiser's two moments, and the copies while a checkpoint is written: 56 were measured."""
-
-VALUE_BYTES = 16
-"""A value of a layer for a row of a batch, its gradient, and what is under way between two layers."""
 
 ROW_BYTES = 512
 """A record of this party: its identifier and place in the lists, and what training keeps for each."""
@@ -25,41 +21,20 @@ ROW_BYTES = 512
 CELL_BYTES = 24
 """A cell of this party's table, as it is read and as it is encoded."""
 
-FIGURES_BYTES = 96
-"""What the passive party may be told of an epoch."""
-
 EPOCH_BYTES = 2048
 """Figures of an epoch, until the report is written."""
 
 FRAME_COPIES = 4
 """Of the largest message, while one is received."""
 
-HEAD_BYTES = 4 << 10
-"""More than a frame has beside the values of its tensor."""
 
-
-@dataclass(frozen=True)
-class Shape:
-    """A party's table, as far as it is known.
-
-    Attributes:
-        rows: records.
-        numeric: numeric columns as they are encoded: the values, and whether there is one.
-        cardinalities: codes of each categorical column.
-    """
-
-    rows: int = 0
-    numeric: int = 0
-    cardinalities: tuple[int, ...] = ()
-
-    @classmethod
-    def of(cls, table: Table | None) -> Shape:
-        """Of a table that has been read; nothing is known of none."""
-        if table is None:
-            return cls()
-        numeric = sum(isinstance(column, NumericColumn) for column in table.columns.values())
-        levels = (len(column.levels) + 1 for column in table.columns.values() if not isinstance(column, NumericColumn))
-        return cls(len(table), 2 * numeric, tuple(levels))
+def shape_of(table: Table | None) -> TableShape:
+    """The shape of a table that has been read; nothing is known of none."""
+    if table is None:
+        return TableShape()
+    numeric = sum(isinstance(column, NumericColumn) for column in table.columns.values())
+    levels = (len(column.levels) + 1 for column in table.columns.values() if not isinstance(column, NumericColumn))
+    return TableShape(len(table), 2 * numeric, tuple(levels))
 
 
 @dataclass(frozen=True)
@@ -90,83 +65,42 @@ class Need:
         return ", ".join(f"{name} {mebibytes(count)}" for name, count in named.items() if count >= 1 << 20)
 
 
-def need(job: Job, role: Role, table: Shape, model: Job | None = None) -> Need:
+def need(job: Job, role: Role, table: TableShape, model: Job | None = None) -> Need:
     """What ``job`` takes of the party in ``role`` with this table; ``model``: the job that trained what it predicts with."""
-    train = job.train if role != "coordinator" else None
     columns = table.numeric + len(table.cardinalities)
     conversations = len(job.parties.all) - 1
-    batch = figures = 0
-    if isinstance(train, Train):
-        widths = [*_bottom_sizes(train, role), *([*train.top, train.outputs] if role == "active" else [])]
-        width = table.numeric + train.embedding_size * len(table.cardinalities)
-        cut = MODELS[train.model].cut_width(train.bottom, train.outputs)
-        batch = VALUE_BYTES * train.batch_size * (width + sum(widths) + 2 * cut)
-        figures = EPOCH_BYTES * train.epochs * job.evaluate.repeats
-    elif isinstance(train, Logistic):
-        rows = table.rows if train.batch_size is None else min(train.batch_size, table.rows)
-        batch = 4 * rows * (1 + train.outputs) * train.key_bits // 4  # ciphertexts of 2·key_bits
-        figures = EPOCH_BYTES * train.iterations
+    trains = job.train if role != "coordinator" else None
     return Need(
         model=PARAMETER_BYTES * parameters(model or job, role, table),
-        batch=batch,
+        batch=trains.batch_bytes(role, table) if trains and role != "coordinator" else 0,
         rows=table.rows * (ROW_BYTES + CELL_BYTES * columns),
-        figures=figures,
+        figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
         messages=conversations * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
     )
 
 
-def parameters(job: Job, role: Role, table: Shape) -> int:
-    """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
-    train = job.train
-    if role == "coordinator" or not isinstance(train, Train):
-        return 0
-    architecture = MODELS[train.model]
-    wide = train.outputs if architecture.wide else 0
-    numeric, codes = table.numeric, sum(table.cardinalities)
-    width = numeric + train.embedding_size * len(table.cardinalities)
-    bottom = _dense(width, _bottom_sizes(train, role)) + train.embedding_size * codes + wide * (numeric + codes)
-    if role == "passive":
-        return bottom
-    own, theirs = train.active_bottom[-1], train.bottom[-1]
-    joint, alone = (_dense(cut, [*train.top, train.outputs]) for cut in (own + theirs, own))
-    return 2 * bottom + joint + alone
-
-
-def steps(job: Job, rows: int) -> int:
-    """The fewest batches that training takes if at least ``rows`` rows are shared."""
-    if isinstance(job.train, Train):
-        trained = int(rows * (1 - job.evaluate.test_fraction))
-        return job.evaluate.repeats * job.train.epochs * max(1, trained // job.train.batch_size)
-    return job.train.iterations if isinstance(job.train, Logistic) else 0
+def parameters(job: Job, role: Role, table: TableShape) -> int:
+    """Weights of this party's networks; of the layers alone where no table is known."""
+    return job.train.parameters(role, table) if job.train and role != "coordinator" else 0
 
 
 def frame_bytes(job: Job, model: Job | None = None) -> int:
     """The largest message of the job's conversations: no larger one is received. ``model``: as for :func:`need`."""
-    train, largest = job.train, 2 * PIECE_BYTES
-    if isinstance(train, Train):
-        largest = max(largest, _row_bytes(train) * train.batch_size + HEAD_BYTES)
-        if job.evaluate.share_with_passive:
-            largest = max(largest, FIGURES_BYTES * train.epochs * job.evaluate.repeats + HEAD_BYTES)
-    elif isinstance(train, Logistic):
-        rows = MAX_FRAME_BYTES if train.batch_size is None else train.batch_size
-        largest = max(largest, 8 * train.outputs * rows + HEAD_BYTES)
-    elif model and model.serve and isinstance(model.train, Train):
-        largest = max(largest, _row_bytes(model.train) * model.serve.batch_size + HEAD_BYTES)
+    largest = 2 * PIECE_BYTES
+    if job.train:
+        largest = max(largest, job.train.message_bytes(job.evaluate))
+    elif model and model.serve and model.train:
+        largest = max(largest, model.train.served_message_bytes(model.serve.batch_size))
     return min(MAX_FRAME_BYTES, largest)
 
 
-def _row_bytes(train: Train) -> int:
-    """Of an embedding, or of what is predicted from it."""
-    return max(4 * MODELS[train.model].cut_width(train.bottom, train.outputs), 8 * train.outputs)
-
-
-def check_limits(job: Job, role: Role, limits: Limits, table: Shape | None = None) -> None:
+def check_limits(job: Job, role: Role, limits: Limits, table: TableShape | None = None) -> None:
     """Refuse a job that is larger than this node's owner allows, as far as it tells without a table.
 
     Raises:
         PolicyError: it has more weights or more steps (``E_POLICY``).
     """
-    table = table or Shape()
+    table = table or TableShape()
     _at_most(parameters(job, role, table), limits.max_model_parameters, "weights of a model", "max_model_parameters")
     fewest, _ = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
     check_steps(job, fewest, limits)
@@ -174,16 +108,7 @@ def check_limits(job: Job, role: Role, limits: Limits, table: Shape | None = Non
 
 def check_steps(job: Job, rows: int, limits: Limits) -> None:
     """Refuse a job that would train for longer than this owner allows over ``rows`` shared rows, or more (``E_POLICY``)."""
-    _at_most(steps(job, rows), limits.max_steps, "training steps", "max_steps")
-
-
-def _bottom_sizes(train: Train, role: Role) -> Sequence[int]:
-    return train.bottom if role == "passive" else train.active_bottom
-
-
-def _dense(width: int, sizes: Sequence[int]) -> int:
-    """Weights of layers behind one another, their offsets included."""
-    return sum((before + 1) * after for before, after in zip([width, *sizes], sizes, strict=False))
+    _at_most(job.train.steps(job.evaluate, rows) if job.train else 0, limits.max_steps, "training steps", "max_steps")
 
 
 def _at_most(count: int, most: int, what: str, limit: str) -> None:

@@ -10,26 +10,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Union
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Discriminator, Field, StringConstraints, Tag, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, leaves, load, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, ProtocolName
-from vfl_node.job.prediction import SERVED_FEATURES, JobId, Predict, Serve
-from vfl_node.job.training import (
-    Evaluate,
-    FeatureStrategy,
-    Flow,
-    LabelStrategy,
-    Logistic,
-    Missing,
-    OwnedShares,
-    Scaling,
-    Train,
-    Training,
-)
+from vfl_node.job.evaluate import Evaluate, Metric
+from vfl_node.job.prediction import JobId, Predict, Serve
+from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, TrainerConfig
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
 """Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
@@ -54,9 +44,32 @@ class Parties(Frozen):
         return self
 
     @property
+    def data(self) -> tuple[str, ...]:
+        """Names of those that bring data: active, then passive."""
+        return (self.active, *self.passive)
+
+    @property
     def all(self) -> tuple[str, ...]:
         """All names: active, then passive, then coordinator."""
-        return (self.active, *self.passive, *([self.coordinator] if self.coordinator else []))
+        return (*self.data, *([self.coordinator] if self.coordinator else []))
+
+
+def _algorithm(value: object) -> object:
+    """Which trainer a ``train`` section is for."""
+    return value.get("algorithm", DEFAULT_TRAINER) if isinstance(value, Mapping) else getattr(value, "algorithm", None)
+
+
+if TYPE_CHECKING:
+    Training = TrainerConfig
+else:
+    Training = Annotated[
+        Union[tuple(Annotated[TRAINERS[name], Tag(name)] for name in TRAINERS)],  # noqa: UP007 - of as many as there are
+        Discriminator(
+            _algorithm,
+            custom_error_type="algorithm",
+            custom_error_message=f"train.algorithm is none of {', '.join(TRAINERS)}",
+        ),
+    ]
 
 
 class Job(Frozen):
@@ -72,33 +85,28 @@ class Job(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _rows_for_predictions(cls, value: object) -> object:
-        """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise."""
-        if not isinstance(value, Mapping) or not value.get("serve") or not isinstance(value.get("train"), Mapping):
+    def _completed(cls, value: object) -> object:
+        """Defaults of the trainer that depend on other sections."""
+        train = value.get("train") if isinstance(value, Mapping) else None
+        if not isinstance(train, Mapping) or not isinstance(value, Mapping) or _algorithm(train) not in TRAINERS:
             return value
-        missing = value["train"].get("missing", {})
-        if not isinstance(missing, Mapping) or "features" in missing or value["train"].get("algorithm", "split") != "split":
-            return value
-        return {**value, "train": {**value["train"], "missing": {**missing, "features": SERVED_FEATURES}}}
+        return {**value, "train": TRAINERS[str(_algorithm(train))].completed(train, value)}
 
     @model_validator(mode="after")
-    def _built(self) -> Job:
+    def _possible(self) -> Job:
         protocol, spec = self.align.protocol, self.align.spec
         if len(self.parties.passive) > spec.max_passive_parties:
             raise ValueError(f"several passive parties with {protocol} are not built yet: {spec.why_not_more}")
-        needs_coordinator = isinstance(self.train, Logistic) and self.train.flow != "two-party"
-        if needs_coordinator and not self.parties.coordinator:
+        coordinated = self.train is not None and self.train.coordinated
+        if coordinated and not self.parties.coordinator:
             raise ValueError("this train.flow needs a third party that holds the key: name it in parties.coordinator")
-        if self.parties.coordinator and not needs_coordinator:
+        if self.parties.coordinator and not coordinated:
             raise ValueError(
                 "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator or coordinator-clear only; "
                 "leave it out"
             )
         if self.train:
-            if isinstance(self.train, Logistic):
-                self._can_regress(self.train)
-            else:
-                self._can_train(self.train)
+            self.train.check(self)
             if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:
                 raise ValueError(
                     f"evaluate.share_with_passive must be false with {protocol}: metrics are counted over shared records, "
@@ -112,85 +120,24 @@ class Job(Frozen):
                 f"with {protocol} records that a party lacks would get synthetic rows, other ones in each job, "
                 "while the model stays the same, and whoever compared two jobs would learn the same"
             )
-        if self.serve and not isinstance(self.train, Train):
+        if self.serve and not (self.train and self.train.can_serve):
             raise ValueError("serve keeps a split network for predictions: it needs train with algorithm: split")
-        if self.evaluate.matched:
-            self._can_match()
+        if self.evaluate.matched and not (self.train and self.train.can_match):
+            raise ValueError(
+                "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
+                "passive party which are"
+            )
         return self
 
     @property
     def label_holder(self) -> str | None:
         """The role whose table needs labels; None for a job that only aligns."""
-        if self.train is None:
-            return None
-        return self.train.labels if isinstance(self.train, Logistic) else "active"
+        return self.train.label_holder if self.train else None
 
     @property
     def classes(self) -> int:
         """How many classes the labels have."""
         return self.train.classes if self.train else 2
-
-    def _can_regress(self, train: Logistic) -> None:
-        """Refuse what genuine-with-dummy training cannot do, or what would tell too much."""
-        spec = self.align.spec
-        if "passive" in spec.synthetic_rows_at:
-            raise ValueError(
-                f"logistic regression does not train on {spec.shared_rows}: for rows that only the active party owns the "
-                "passive one has no score u_s to contribute. Say align.protocol: apsi, or psi"
-            )
-        if self.evaluate.repeats > 1:
-            raise ValueError(
-                "evaluate.repeats must be 1 with logistic: every repeat would show the passive party gradients over other "
-                "rows, and their differences more of the residuals"
-            )
-        if train.labels == "passive" and self.evaluate.test_fraction > 0:
-            raise ValueError(
-                "evaluate.test_fraction must be 0 with labels: passive: to measure on held-out rows the passive party would "
-                "have to know which of them the active party owns"
-            )
-        if self.evaluate.share_with_passive and train.labels == "passive":
-            raise ValueError("evaluate.share_with_passive has nothing to share with labels: passive")
-
-    def _can_train(self, train: Train) -> None:
-        """Refuse what would fail, or tell too much, only after a long alignment."""
-        missing, protocol, spec = train.missing, self.align.protocol, self.align.spec
-        stand_ins = [missing.features, *([missing.labels] if "active" in spec.synthetic_rows_at else [])]
-        if "passive" in spec.synthetic_rows_at and "none" in stand_ins:
-            raise ValueError(
-                f"{protocol} trains on {spec.shared_rows}: train.missing.labels and train.missing.features must say "
-                "how synthetic labels and rows are made for rows that a party does not own (majority, sampling)"
-            )
-        if "active" in spec.synthetic_rows_at and missing.labels == "none":
-            raise ValueError(
-                f"{protocol} trains on {spec.shared_rows}, and the active party has no labels for the rows that are not its "
-                "own: train.missing.labels must say how synthetic labels are made (majority)"
-            )
-        hidden = self._why_intersection_is_hidden()
-        if missing.shares and not self.align.dummies:
-            raise ValueError(
-                "train.missing.shares is for align.dummies: without them both parties know how many rows are whose"
-            )
-        if missing.calibration != "none" and hidden and not missing.shares:
-            way_out = ", or state train.missing.shares" if self.align.dummies else ""
-            raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none{way_out}")
-
-    def _can_match(self) -> None:
-        """Refuse matched metrics where there is nothing to match, or they would tell too much."""
-        if not self.align.spec.can_count_matched_rows or not isinstance(self.train, Train):
-            raise ValueError(
-                "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
-                "passive party which are"
-            )
-        if self.train.classes > 2:
-            raise ValueError("evaluate.matched is for two classes")
-        if self.align.dummies:
-            raise ValueError("evaluate.matched counts shared rows, and align.dummies hide how many there are: leave one out")
-
-    def _why_intersection_is_hidden(self) -> str:
-        if hidden := self.align.spec.intersection_hidden_from:
-            parties = " and the ".join(f"{role} party" for role in sorted(hidden))
-            return f"which {self.align.protocol} keeps from the {parties} (a loss that depends on it would tell)"
-        return "which align.dummies hides from both parties" if self.align.dummies else ""
 
     @property
     def is_service(self) -> bool:
@@ -240,27 +187,18 @@ def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[s
 
 
 __all__ = [
-    "SERVED_FEATURES",
     "Align",
     "Evaluate",
-    "FeatureStrategy",
-    "Flow",
     "IdForm",
     "Job",
     "JobId",
-    "LabelStrategy",
-    "Logistic",
-    "Missing",
+    "Metric",
     "Name",
     "ObfuscatedSet",
-    "OwnedShares",
     "Parties",
     "Predict",
     "ProtocolName",
-    "Scaling",
     "Serve",
-    "Train",
-    "Training",
     "UsageError",
     "differing_fields",
     "load_job",

@@ -7,17 +7,9 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from vfl_node.configuration import Frozen
-from vfl_node.job.training import FeatureStrategy
 
 JobId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 """What a node calls one run of a job."""
-
-SERVED_FEATURES: FeatureStrategy = "smoothed"
-"""``train.missing.features`` of a job with ``serve`` that says nothing of it: ``sampling`` elsewhere.
-
-All predictions meet the same weights, under which a copied row is equal to its source. Predictions cannot stand in by
-another strategy than training did: a row that changes where real ones stay is told by that (docs/prediction.md).
-"""
 
 
 class Serve(Frozen):

@@ -18,11 +18,11 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from vfl_node.alignment.alignment import older
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError
 from vfl_node.files import read_checked, remove, write_checked
 from vfl_node.job import Name
+from vfl_node.session.memory import older
 
 _PEER: TypeAdapter[str] = TypeAdapter(Name)
 _NAME = re.compile(r"[a-z0-9-]{1,80}")

@@ -21,7 +21,7 @@ import structlog
 import vfl_node
 from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, VflError, peer_text
 from vfl_node.node.pulse import Pulse
-from vfl_node.run.preflight import PROTOCOL_VERSION
+from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice

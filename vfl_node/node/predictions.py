@@ -13,10 +13,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from vfl_node.alignment.alignment import Memory
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.job import Align, Job, Predict, Train, differing_fields
+from vfl_node.job import Align, Job, Predict, differing_fields
 from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.node.store import Record, Store
@@ -25,7 +24,9 @@ from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.inputs import data_of, read_input, read_records, taking_part
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.serving import FileTally, Model, Predicting
+from vfl_node.session.memory import Memory
 from vfl_node.settings import Role, Settings, role_in
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.serving import ServedModel, check_allowed, column_kinds
 
 

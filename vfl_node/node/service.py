@@ -23,8 +23,8 @@ from vfl_node.node.jobs import Jobs
 from vfl_node.node.peers import Peers
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
+from vfl_node.run.device import choose_device
 from vfl_node.run.folder import ARTEFACTS
-from vfl_node.run.party import choose_device
 from vfl_node.run.requests import PredictionRequest
 from vfl_node.run.serving import PREDICTIONS
 from vfl_node.settings import Settings, is_loopback

@@ -30,10 +30,11 @@ from vfl_node.node.predictions import account, prepare
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Record, Store
 from vfl_node.node.turns import Turn, Turns
+from vfl_node.run.conversations import conversations
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part, conversations
 from vfl_node.run.requests import Requests
+from vfl_node.run.run import set_up
 from vfl_node.run.serving import Predicting
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer
@@ -386,14 +387,24 @@ class Work:
         own = Randomness(self._folder.seed(first=self.record.attempt == 0))
         attempt = self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
-        partner = next((name for name in self._others if name != self._job.parties.coordinator), "")
-        memory = self._store.partner(partner) if table is not None else None
+        partners = [name for name in self._others if name != self._job.parties.coordinator]
+        memories = {name: self._store.partner(name) for name in partners} if table is not None else {}
         try:
-            part = Part.on_this_machine(
-                self._settings, self._job, self.record.id, table, own, self._folder, self.progress, attempt, memory, predicting
+            run = set_up(
+                self._settings,
+                self._job,
+                self.record.id,
+                table,
+                own,
+                self._folder,
+                self.progress,
+                attempt,
+                memories,
+                meeting.channels,
+                predicting,
             )
             self._conversing = True
-            meeting.play(conversations(part, meeting.channels), part.processes)
+            meeting.play(conversations(run), run.session.processes)
         finally:
             self._conversing = False
 

@@ -13,41 +13,28 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import Field, JsonValue, StringConstraints, create_model, model_serializer, model_validator
 
 import vfl_node
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.configuration import Frozen
 from vfl_node.files import private_folder, write_whole
-from vfl_node.job import FeatureStrategy, Flow, Job, LabelStrategy, Name, Parties, Train
+from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.registry import load
 from vfl_node.report import page
 from vfl_node.settings import Role, role_in
+from vfl_node.trainers import TRAINERS
+from vfl_node.training.section import Attacks, Count, Section, Share
 from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.split.serving import learnt as learnt_by_predictions
-from vfl_node.training.task import TrainingResult
+from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Traffic
 
-Count = Annotated[int, Field(ge=0)]
-Share = Annotated[float, Field(ge=0, le=1)]
-Attacks = Annotated[
-    dict[str, Share | None],
-    Field(
-        description="attack → AUC with which this party's own audit separates its synthetic rows from real ones: 0.5 is "
-        "chance, both 0 and 1 separate all; null if not defined, empty if no row of this party is synthetic"
-    ),
-]
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
 LIBRARIES = ("cryptography", "gmpy2", "grpcio", "numpy", "protobuf", "pydantic", "pynacl", "safetensors", "torch")
-
-
-class Section(Frozen):
-    """Base of every part of a report."""
-
-    model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)
 
 
 class JobRun(Section):
@@ -93,62 +80,40 @@ class EpochFigures(Section):
     judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
 
 
-class HeldOut(Section):
-    """This party's own attacks on rows that are all embedded by the same weights."""
+class CommonFigures(Section):
+    """How training went, whatever was trained; what one trainer alone has stands under its name."""
 
-    attacks: Attacks
-    judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
-
-
-class Strategies(Section):
-    """The missing-row strategies of a training."""
-
-    labels: LabelStrategy | None = Field(description="for labels that the active party lacks; null if it lacks none")
-    features: FeatureStrategy | None = Field(description="for rows whose columns a party lacks; null if there are none")
-    calibration: Literal["none", "train", "test"] = Field(description="whether and when probabilities were corrected for them")
-
-
-class TrainingFigures(Section):
-    """How training went. What a split network does not have is null."""
-
-    algorithm: Literal["split", "logistic"]
+    algorithm: str
     epochs: tuple[EpochFigures, ...]
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
     device: str
-    strategies: Strategies | None = Field(default=None, description="split: the missing-row strategies")
     audit: Attacks = Field(
         description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"
     )
-    held_out: HeldOut | None = Field(
-        description="the attacks on the embeddings of the rows held out in the first repeat; null if this party sent none"
-    )
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
-    flow: Flow | None = Field(default=None, description="logistic: who decrypts, and whether the active party sees scores")
-    rows: Count | None = Field(default=None, description="logistic: shared rows trained on; null if not known to this party")
-    features: dict[Name, Count | None] | None = Field(
-        default=None, description="logistic: party → number of its encoded columns; null if this party does not know it"
-    )
-    rounds: Count | None = Field(default=None, description="logistic: gradients computed under encryption")
-    decryptions: dict[Name, Count] | None = Field(
-        default=None, description="logistic: party → number of values decrypted for it, as far as this party knows"
-    )
-    decrypted_bits: dict[Name, Count] | None = Field(
-        default=None, description="logistic: party → bits of these values that were revealed to it, whatever the values were"
-    )
-    dropped: tuple[str, ...] | None = Field(default=None, description="logistic: this party's own columns that were left out")
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
 
     @model_validator(mode="after")
-    def _of_one_algorithm(self) -> TrainingFigures:
-        figures = (self.flow, self.features, self.rounds, self.decryptions, self.decrypted_bits, self.dropped)
-        if any((figure is None) == (self.algorithm == "logistic") for figure in figures):
-            raise ValueError(
-                "flow, features, rounds, decryptions, their bits and dropped are of a logistic regression, and all of them"
-            )
-        if (self.strategies is None) == (self.algorithm == "split"):
-            raise ValueError("strategies are of a split network")
+    def _of_one_trainer(self) -> CommonFigures:
+        if [name for name in TRAINERS if getattr(self, name) is not None] != [self.algorithm]:
+            raise ValueError("training has one more section, that of its algorithm")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_other_trainers(self, handler: Any) -> dict[str, Any]:
+        figures: dict[str, Any] = handler(self)
+        return {name: value for name, value in figures.items() if name == self.algorithm or name not in TRAINERS}
+
+
+_SECTIONS: dict[str, Any] = {
+    name: (load(config.report_section, what=f"report of trainer {name!r}") | None, None)
+    for name, config in ((name, TRAINERS[name]) for name in TRAINERS)
+}
+if TYPE_CHECKING:
+    TrainingFigures = CommonFigures
+else:
+    TrainingFigures = create_model("TrainingFigures", __base__=CommonFigures, **_SECTIONS)
 
 
 class Interval(Section):
@@ -178,16 +143,6 @@ class Metrics(Section):
     calibration: tuple[tuple[Share, Share, Count], ...] = Field(
         description="(mean prediction, share of positives, rows) for groups of equal size, first repeat"
     )
-
-
-class MatchedMetrics(Section):
-    """The federated model on the held-out matched rows (rows that both parties own); all null if there are too few to count."""
-
-    auc: float | None = None
-    ace: float | None = None
-    nll: float | None = None
-    accuracy: float | None = None
-    rows: Count | None
 
 
 class Predictions(Section):
@@ -231,7 +186,7 @@ class PhaseTraffic(Section):
 class Report(Section):
     """``report.json``."""
 
-    format: Literal[4] = Field(default=4, description="changes when the meaning of a key changes")
+    format: Literal[5] = Field(default=5, description="changes when a key changes its meaning")
     job: JobRun
     manifest_digest: str = Field(description="as in job")
     party: Name = Field(description="whose report this is")
@@ -243,10 +198,6 @@ class Report(Section):
     training: TrainingFigures | None = Field(description="null for a job that only aligns, or predicts")
     metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
     local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
-    matched_metrics: MatchedMetrics | None = Field(
-        description="over the held-out rows that both own, counted under encryption, first repeat; null if the job does not "
-        "ask for it, and at the passive party"
-    )
     gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
     predictions: Predictions | None = Field(description="null for a job without predictions")
     phases: dict[str, PhaseTraffic]
@@ -282,7 +233,7 @@ def build(
     records: int | None,
     max_attack_auc: float | None,
     traffic: Mapping[str, Traffic],
-    training: TrainingResult | None,
+    training: Trained | None,
     predictions: Served | Predicted | None = None,
     started: str,
     finished: str,
@@ -321,14 +272,13 @@ def build(
         started=started,
         finished=finished,
         alignment=_sizes(job, alignment, align_seconds, records, traffic),
-        training=_training(job, role, alignment, training, max_attack_auc) if training else None,
+        training=_training(job, training, max_attack_auc) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
-        matched_metrics=_matched(training) if training else None,
         gains=_intervals(job, training.gains) if training else None,
         predictions=_predictions(job, role, predictions, max_attack_auc) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
-        learnt=_learnt(job, party, alignment, training.learnt if training else _learnt_by(job, predictions)),
+        learnt=_learnt(job, party, alignment, training.disclosures if training else _learnt_by(job, predictions)),
         versions=dict(versions),
     )
 
@@ -378,44 +328,22 @@ def _sizes(
     )
 
 
-def _training(
-    job: Job, role: Role, alignment: Alignment | None, result: TrainingResult, max_attack_auc: float | None
-) -> TrainingFigures:
-    of = result.logistic
-    features = {name: of.features.get(name) for name in (job.parties.active, *job.parties.passive)} if of else None
+def _training(job: Job, trained: Trained, max_attack_auc: float | None) -> CommonFigures:
+    assert job.train is not None
     return TrainingFigures(
-        algorithm="logistic" if of else "split",
-        epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in result.epochs),
-        steps=result.steps,
+        algorithm=job.train.algorithm,
+        epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in trained.epochs),
+        steps=trained.steps,
         repeats=job.evaluate.repeats,
-        device=result.device,
-        strategies=None if of else _strategies(job, role, alignment),
-        audit=dict(result.audit),
-        held_out=HeldOut(**asdict(result.held_out)) if result.held_out else None,
+        device=trained.device,
+        audit=dict(trained.audit),
         max_attack_auc=max_attack_auc,
-        **(asdict(of) | {"features": features} if of else {}),
+        warnings=trained.warnings,
+        **{job.train.algorithm: trained.section},
     )
 
 
-def _strategies(job: Job, role: Role, alignment: Alignment | None) -> Strategies:
-    assert isinstance(job.train, Train)
-    missing = job.train.missing
-    ours, theirs = (
-        (alignment.missing, alignment.missing_at_peer) if alignment else (None, None)
-    )  # None: hidden, there may be some
-    unlabelled = ours if role == "active" else theirs
-    return Strategies(
-        labels=None if unlabelled == 0 else missing.labels,
-        features=None if ours == theirs == 0 else missing.features,
-        calibration=missing.calibration,
-    )
-
-
-def _matched(result: TrainingResult) -> MatchedMetrics | None:
-    return None if result.matched is None else MatchedMetrics(**result.matched, rows=result.matched_rows)
-
-
-def _metrics(job: Job, result: TrainingResult, *, local: bool) -> Metrics | None:
+def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
     values, intervals, curve = (
         (result.local_metrics, result.local_intervals, result.local_calibration_curve)
         if local

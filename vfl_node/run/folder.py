@@ -48,7 +48,7 @@ class Serving(Frozen):
     Attributes:
         input: digest of the records that took part, hexadecimal.
         encoder: JSON of the encoder that belongs to the model.
-        serving: JSON, as :attr:`vfl_node.training.task.TrainingResult.serving`; holds a secret.
+        serving: JSON, as :attr:`vfl_node.training.trainer.Servable.state`; holds a secret.
     """
 
     input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]

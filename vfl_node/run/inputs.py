@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from vfl_node.alignment.alignment import Memory
 from vfl_node.alignment.lists import promises
 from vfl_node.data.csv_file import read_columns
 from vfl_node.data.sampling import at_most
@@ -13,6 +12,7 @@ from vfl_node.data.tables import Table, check_enough, read_table
 from vfl_node.errors import DataError
 from vfl_node.job import Align, Job
 from vfl_node.run.requests import Records
+from vfl_node.session.memory import Memory
 from vfl_node.settings import Data, Kind, Limits, Settings
 
 

@@ -16,7 +16,7 @@ from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.shown import FileShown
 from vfl_node.training.split.serving import Served, ServedModel
-from vfl_node.training.task import TrainingResult
+from vfl_node.training.trainer import Servable
 
 PREDICTIONS = "predictions.csv"
 """What a job that predicts new records leaves, beside its report."""
@@ -26,16 +26,17 @@ _SERVED = TypeAdapter(Served)
 _TALLY_BYTES = 1024
 
 
-def keep(folder: JobFolder, training: TrainingResult, table: Table) -> None:
+def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table) -> None:
     """Keep what predictions need beside the alignment and the model, which are on disk: until its owner removes it.
 
     Args:
         folder: of the training job.
-        training: its result, with ``serving``.
+        encoder: JSON of the encoder that belongs to the model.
+        servable: what the training leaves for predictions.
         table: the records that took part, which must be the same when it predicts.
     """
-    FileShown.begin(folder.shown, training.tested)
-    folder.serve(Serving(input=table.digest().hex(), encoder=training.encoder, serving=training.serving))
+    FileShown.begin(folder.shown, servable.tested)
+    folder.serve(Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state))
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,15 @@ from typing import Any, cast
 
 import torch
 
-from vfl_node.alignment.alignment import MemoryOfOneRun
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
+from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part, conversations
+from vfl_node.run.run import Run, set_up
+from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Limits, Role, Settings, role_in
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
@@ -60,8 +61,8 @@ def simulate(
     columns = dict(columns or {})
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
-        parts = []
-        for name in job.parties.all:
+        runs = []
+        for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             role = cast(Role, role_in(job.parties, name))
             label = columns.get("label") if role in (job.label_holder, "active") else None
             data = Data(path=files[name], id=columns.get("id", "id"), label=label) if role != "coordinator" else None
@@ -76,46 +77,45 @@ def simulate(
                 limits=Limits(min_set_size=1, allow_matched=True),  # one owner holds all tables
             )
             table = read_input(settings, job) if data else None
-            progress = _Told(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
+            progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             own = (randomness or {}).get(name) or Randomness(folder.seed())
-            memory = MemoryOfOneRun(own.derive("memory of the peer")) if data else None
-            parts.append(Part.on_this_machine(settings, job, job.name, table, own, folder, progress, 1, memory))
+            peers = [peer for peer in held if peer in job.parties.data] if data else []
+            memories = {peer: MemoryOfOneRun(own.derive("memory of the peer")) for peer in peers}
+            channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
+            runs.append(set_up(settings, job, job.name, table, own, folder, progress, 1, memories, channels))
         clear_artefacts(list(folders.values()))
-        protocols: list[tuple[Coroutine[Any, Any, None], Collection[Channel]]] = []
-        for part, held in zip(parts, memory_network(*job.parties.all, job_id=job.name).values(), strict=True):
-            channels = {peer: wrap(part.name, channel) if wrap else channel for peer, channel in held.items()}
-            protocols += side_by_side(part, channels)
         try:
-            results = run_together(*protocols)
+            results = run_together(*(protocol for run in runs for protocol in side_by_side(run)))
         finally:
-            for part in parts:
-                part.processes.close()
+            for run in runs:
+                run.session.processes.close()
         errors = [result for result in results if isinstance(result, BaseException)]
         for error in sorted(errors, key=lambda error: isinstance(error, PeerLost)):  # the cause before its echo
             raise error
-        for part in parts:
-            copy_artefacts(part.folder.artefacts, folders[part.name])
+        for run in runs:
+            copy_artefacts(run.folder.artefacts, folders[run.session.name])
     return folders
 
 
-def side_by_side(part: Part, channels: Mapping[str, Channel]) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
+def side_by_side(run: Run) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
     """What a party does, each with its channels, for ``run_together``; all end when one fails."""
+    channels = run.session.peers.values()
 
-    async def ending_all(played: Coroutine[Any, Any, None]) -> None:
+    async def ending_all(protocol: Coroutine[Any, Any, None]) -> None:
         try:
-            await played
+            await protocol
         except BaseException:
-            for channel in channels.values():
+            for channel in channels:
                 channel.close()
             raise
 
-    played = conversations(part, channels)
-    each = [list(channels.values())] if len(played) == 1 else [[channel] for channel in channels.values()]
-    return list(zip(map(ending_all, played), each, strict=True))
+    protocols = conversations(run)
+    each = [list(channels)] if len(protocols) == 1 else [[channel] for channel in channels]
+    return list(zip(map(ending_all, protocols), each, strict=True))
 
 
-class _Told(LiveProgress):
+class _ShownProgress(LiveProgress):
     """A progress that hands its view on, at most every tenth of a second."""
 
     def __init__(self, job: Job, on_view: Callable[[dict[str, Any]], None]) -> None:

@@ -1,81 +1,20 @@
 """The public schedule: which shared rows are held out, and how the others fall into batches.
 
-Both parties compute it from a seed they toss jointly, and from the number of shared rows;
-never from who owns a row. A schedule derived from one party's own order would tell the
+All data parties compute it from a seed that they toss jointly (:mod:`vfl_node.session.toss`), and from the number of
+shared rows; never from who owns a row. A schedule derived from one party's own order would tell the
 peer which rows that party owns.
-
-Source: Blum 1983 (coin flipping by telephone) for the toss.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 import math
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node import failpoints
-from vfl_node.alignment.alignment import Pins
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import ProtocolError
-from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import training_pb2
-
-SHARE_BYTES = 32
-
-
-async def toss(channel: Channel, randomness: Randomness, *, first: bool, pins: Pins) -> bytes:
-    """A joint 32-byte seed that neither party chose: commit, share, open.
-
-    The committing party could still stop once it has seen the other's share, as in every
-    two-party toss; it cannot steer the seed and go on. Nor can a party in a later attempt of
-    the job, when it knows the other's share: each is held to the first thing it ever sent.
-
-    Args:
-        channel: the conversation; one message or two each way.
-        randomness: this party's own; a restart with the same repeats the same share.
-        first: whether this party commits (the active one does) or answers.
-        pins: digests of what the peer sent in earlier attempts.
-
-    Raises:
-        ProtocolError: the commitment was opened to another share (``E_TOSS``).
-        StateError: the peer came with another share than in an earlier attempt (``E_REPLAY``).
-
-    Leaks: nothing but the two uniform shares.
-    """
-    ours = randomness.bytes(SHARE_BYTES)
-    failpoints.reach("toss")
-    if first:
-        await channel.send(training_pb2.TossCommit(sha256=_commitment(ours)))
-        theirs = await _receive_share(channel)
-        pins.check("toss share", hashlib.sha256(theirs).digest())
-        await channel.send(training_pb2.TossShare(share=ours))
-        return _seed(ours, theirs)
-    commitment = (await channel.receive(training_pb2.TossCommit)).sha256
-    # now, not when it is opened: an attempt cut off in between has already shown the peer our share
-    pins.check("toss commitment", hashlib.sha256(commitment).digest())
-    await channel.send(training_pb2.TossShare(share=ours))
-    theirs = await _receive_share(channel)
-    if not hmac.compare_digest(commitment, _commitment(theirs)):
-        raise ProtocolError(f"{channel.peer} opened its commitment of the coin toss to another share", code="E_TOSS")
-    return _seed(theirs, ours)
-
-
-async def _receive_share(channel: Channel) -> bytes:
-    share = (await channel.receive(training_pb2.TossShare)).share
-    if len(share) != SHARE_BYTES:
-        raise ProtocolError(f"{channel.peer} sent a share of {len(share)} bytes in the coin toss", code="E_TOSS")
-    return share
-
-
-def _commitment(share: bytes) -> bytes:
-    return hashlib.sha256(b"vfl-node toss commitment" + share).digest()
-
-
-def _seed(first: bytes, second: bytes) -> bytes:
-    return hashlib.sha256(b"vfl-node toss seed" + first + second).digest()
 
 
 class Schedule:

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 from google.protobuf.message import Message
 from numpy.typing import NDArray
+from vfl_node.training.logistic.task import Regression
+from vfl_node.training.task import TrainingResult
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, Pins
+from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.crypto.processes import InProcess, Processes
@@ -21,17 +23,18 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PeerLost
-from vfl_node.job import Evaluate, Logistic, Parties
+from vfl_node.job import Evaluate, Parties
 from vfl_node.progress import Silent
+from vfl_node.session.pins import MemoryPins, Pins
+from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.logistic import plain
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.coordinator import coordinate
 from vfl_node.training.logistic.decryption import DecryptionLog, MemoryDecryptionLog
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.side import Side
-from vfl_node.training.logistic.task import Regression
-from vfl_node.training.schedule import Schedule, toss
-from vfl_node.training.task import TrainingResult
+from vfl_node.training.schedule import Schedule
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_network, run_together

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import MemoryPins
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError, StateError, VflError
 from vfl_node.progress import Silent
+from vfl_node.session.pins import MemoryPins
 from vfl_node.training.logistic import decryption
 from vfl_node.training.logistic.coordinator import coordinate
 from vfl_node.training.logistic.decryption import (

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from vfl_node.crypto.processes import ProcessWorkers
 from vfl_node.data.design import LinearEncoder
-from vfl_node.job import Evaluate, Logistic
+from vfl_node.job import Evaluate
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.flow import IterationContext
 from vfl_node.training.logistic.plain import logits, probabilities
 

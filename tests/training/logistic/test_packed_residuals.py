@@ -13,12 +13,12 @@ import gmpy2
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import MemoryPins
 from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import packing
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.session.pins import MemoryPins
 from vfl_node.training.logistic import masks
 from vfl_node.training.logistic.decryption import MemoryDecryptionLog, Service, Tensor
 from vfl_node.training.logistic.masked_decryption import shapes

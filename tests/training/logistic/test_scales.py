@@ -13,8 +13,8 @@ from vfl_node.crypto.fixed_point import MASK_BITS, SPARE_BITS, encode, slot_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import MOST
 from vfl_node.errors import UsageError
-from vfl_node.job import Logistic
 from vfl_node.training.logistic.blind import DITHER
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.masked_decryption import shapes
 from vfl_node.training.logistic.masks import Mask
 from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed

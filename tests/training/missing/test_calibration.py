@@ -11,7 +11,7 @@ import torch
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.job import OwnedShares
+from vfl_node.training.split.config import OwnedShares
 from vfl_node.training.split.missing.calibration import (
     CALIBRATIONS,
     AtTest,

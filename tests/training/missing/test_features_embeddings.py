@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import FeatureStrategy
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
+from vfl_node.training.split.config import FeatureStrategy
 from vfl_node.training.split.missing import EMBEDDINGS, Substitute
 from vfl_node.training.split.missing.features import MADE
 

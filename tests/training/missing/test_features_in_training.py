@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.data.features import Encoder, Features
-from vfl_node.job import Evaluate, Missing, Serve
+from vfl_node.job import Evaluate, Serve
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split import active, half, passive
+from vfl_node.training.split.config import Missing
 from vfl_node.training.split.learner import ModelInput
 from vfl_node.training.split.missing import EMBEDDINGS
 from vfl_node.training.split.missing import features as missing_features

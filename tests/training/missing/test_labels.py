@@ -12,7 +12,7 @@ from torch.nn.functional import one_hot
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
-from vfl_node.job import LabelStrategy
+from vfl_node.training.split.config import LabelStrategy
 from vfl_node.training.split.missing.labels import LABELS, Known, Labels, Step, neighbors
 
 MADE = sorted(set(LABELS) - {"none"})

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from vfl_node.job import Evaluate, Missing, Train
+from vfl_node.job import Evaluate
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split.active import ActiveHalf
+from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.split.missing.labels import LABELS, Known, Step
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from itertools import chain
 
-from vfl_node.alignment.alignment import Memory
 from vfl_node.alignment.roles import OTHER_ROLE
 from vfl_node.alignment.sizes import announced
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align
+from vfl_node.session.memory import Memory
 from vfl_node.settings import Role
 
 

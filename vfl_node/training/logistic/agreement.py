@@ -17,10 +17,10 @@ import numpy as np
 
 from vfl_node.crypto.paillier.keys import PublicKey
 from vfl_node.errors import PolicyError, ProtocolError
-from vfl_node.job import Logistic
+from vfl_node.session.session import Session
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.side import Positions, Side
-from vfl_node.training.logistic.task import Regression
-from vfl_node.transport.channel import Channel
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 RECOMMENDED_BITS = 3072
@@ -37,7 +37,7 @@ KINDS = 20
 """Kinds of records below which the active party's own columns do not hide |I|."""
 
 
-async def exchange_widths(channel: Channel, task: Regression, side: Side, public: PublicKey) -> dict[str, int]:
+async def exchange_widths(session: Session, side: Side, public: PublicKey) -> dict[str, int]:
     """Party → how many columns its side has, of the parties that this one must judge.
 
     Raises:
@@ -45,11 +45,11 @@ async def exchange_widths(channel: Channel, task: Regression, side: Side, public
 
     Leaks: the number of the passive party's columns; with the labels at it the active party's, too.
     """
-    found = {task.name: side.width}
-    both = task.train.labels == "passive"
-    if both or task.role == "passive":
+    widths, channel = {session.name: side.width}, session.peer
+    both = Logistic.of(session.job).labels == "passive"
+    if both or session.role == "passive":
         await channel.send(training_pb2.Features(columns=side.width, key=public.fingerprint()))
-    if both or task.role == "active":
+    if both or session.role == "active":
         theirs = await channel.receive(training_pb2.Features)
         if theirs.key != public.fingerprint():
             raise ProtocolError(
@@ -57,17 +57,24 @@ async def exchange_widths(channel: Channel, task: Regression, side: Side, public
                 code="E_KEY",
                 hint="the coordinator must give both parties the same key",
             )
-        found[channel.peer] = theirs.columns
-    return found
+        widths[channel.peer] = theirs.columns
+    return widths
 
 
 def check(
-    task: Regression, side: Side, widths: dict[str, int], size: int, training: Positions, positions: Callable[[int], Positions]
+    session: Session,
+    data: TrainingData,
+    side: Side,
+    widths: dict[str, int],
+    size: int,
+    training: Positions,
+    positions: Callable[[int], Positions],
 ) -> tuple[str, ...]:
     """Refuse what would tell too much; warnings about what tells more than it needs to.
 
     Args:
-        task: what this party brings.
+        session: whom it meets.
+        data: what it trains on.
         side: its linear model at its start.
         widths: of :func:`exchange_widths`.
         size: shared rows of an iteration.
@@ -78,10 +85,10 @@ def check(
         PolicyError: too few rows for the columns (``E_BATCH``), the active party's columns hide nothing
             (``E_NO_COVER``), or no record is shared (``E_STOPPED``).
     """
-    train = task.train
+    train, parties = Logistic.of(session.job), session.job.parties
     warnings = list(_doubts(train))
     for party, width in widths.items():
-        if party == task.parties.active and train.labels == "active":
+        if party == parties.active and train.labels == "active":
             continue  # it knows its own labels and dummies
         if size < LEAST * width:
             raise PolicyError(
@@ -96,15 +103,21 @@ def check(
                 f"An iteration has {size} shared rows, fewer than {AMPLE} for each of {party}'s {width} columns: its "
                 "gradients tell it more about labels and dummies than they need to."
             )
-    if task.role == "active":
-        _check_genuine(task, side, widths, training, positions)
-        if task.alignment.hides_intersection:
-            _check_cover(side, training, task.parties.passive[0], widths.get(task.parties.passive[0], 0))
+    if session.role == "active":
+        passive = session.peer.peer
+        _check_genuine(data, train, side, widths[passive], training, positions)
+        if data.alignment.hides_intersection:
+            _check_cover(side, training, passive, widths[passive])
     return tuple(warnings)
 
 
 def _check_genuine(
-    task: Regression, side: Side, widths: dict[str, int], training: Positions, positions: Callable[[int], Positions]
+    data: TrainingData,
+    train: Logistic,
+    side: Side,
+    width: int,
+    training: Positions,
+    positions: Callable[[int], Positions],
 ) -> None:
     """Refuse iterations with too few rows of this party's to hide them, or the other's values in its own gradient."""
     if not side.owned[training].any():
@@ -115,11 +128,10 @@ def _check_genuine(
             for_peer="its owner does not go on",
             peer_code="E_STOPPED",
         )
-    steps = range(task.train.iterations if task.train.batch_size else 1)
+    steps = range(train.iterations if train.batch_size else 1)
     fewest = min(int(np.count_nonzero(side.owned[positions(step)])) for step in steps)
-    passive = task.parties.passive[0]
-    seen = [] if task.alignment.every_row_is_shared else [widths[passive]]
-    if task.train.flow == "coordinator":
+    seen = [] if data.alignment.every_row_is_shared else [width]
+    if train.flow == "coordinator":
         seen.append(side.width)
     needed = max(1, *(LEAST * width for width in seen)) if seen else 1
     if fewest < needed:

@@ -8,16 +8,22 @@ the parties but their own plaintexts.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 
-from vfl_node.alignment.alignment import Pins
+from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.crypto.processes import Processes
-from vfl_node.job import Job, Logistic
+from vfl_node.job import Job
 from vfl_node.progress import Progress
-from vfl_node.training.logistic.decryption import Count, DecryptionLog, Service
+from vfl_node.session.pins import Pins
+from vfl_node.session.session import Session
+from vfl_node.settings import role_in
+from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.logistic.decryption import Count, DecryptionLog, FileDecryptionLog, Service, tensors_of
 from vfl_node.training.logistic.disclosures import Numbers, learns
-from vfl_node.training.task import LogisticFigures, TrainingResult
+from vfl_node.training.logistic.section import LogisticSection
+from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Channel
 
 
@@ -28,7 +34,7 @@ async def coordinate(
     private: PrivateKey,
     *,
     workers: Processes,
-    journal: DecryptionLog,
+    log: DecryptionLog,
     pins: Pins,
     other: str,
     progress: Progress,
@@ -41,7 +47,7 @@ async def coordinate(
         role: that party's.
         private: the key, the same in every attempt of the job.
         workers: who decrypts.
-        journal: what that party has had so far.
+        log: what that party has had so far.
         pins: where its plan is pinned.
         other: the other data party.
         progress: told of each answer.
@@ -51,29 +57,70 @@ async def coordinate(
         StateError: another plan than in an earlier attempt (``E_REPLAY``).
     """
     async with channel.phase("decrypt"):
-        service = Service(channel, private, train, role, workers, journal, pins, other)
+        service = Service(channel, private, train, role, workers, log, pins, other)
         await service.send_key()
         await service.take_plan()
         while await service.answer():
             progress.advance(1)
 
 
-def result(job: Job, counts: Mapping[str, Count]) -> TrainingResult:
+class Decryptions:
+    """Both data parties' conversations in one job, each on a thread of its own, and one key for both.
+
+    Args:
+        session: the coordinator's.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._train = session, Logistic.of(session.job)
+        self._logs = {name: FileDecryptionLog(session.folder / f"decryptions-{name}") for name in session.job.parties.data}
+        self._one = threading.Lock()
+        self._private: keys.PrivateKey | None = None
+        each = [tensor for role in ("active", "passive") for tensor in tensors_of(self._train, role)]
+        session.progress.phase("decrypt", self._train.iterations * len(each), "requests")
+
+    async def serve(self, channel: Channel) -> None:
+        """As :func:`coordinate`, with the job's key."""
+        session = self._session
+        await coordinate(
+            channel,
+            self._train,
+            str(role_in(session.job.parties, channel.peer)),
+            self._key(),
+            workers=session.processes,
+            log=self._logs[channel.peer],
+            pins=session.pins,
+            other=next(name for name in self._logs if name != channel.peer),
+            progress=session.progress,
+        )
+
+    def result(self) -> Trained:
+        """As :meth:`vfl_node.training.trainer.Coordination.result`: from the logs, which outlive a restart."""
+        return result(self._session.job, {name: log.read() for name, log in self._logs.items()})
+
+    def _key(self) -> keys.PrivateKey:
+        """The job's key: generated from its stored secret, so the same after a restart."""
+        with self._one:
+            if self._private is None:
+                self._private = keys.generate(self._train.key_bits, self._session.randomness.derive("paillier key"))
+            return self._private
+
+
+def result(job: Job, counts: Mapping[str, Count]) -> Trained:
     """What a coordinator can tell of a training, from each data party's ``counts``."""
-    assert isinstance(job.train, Logistic)
+    train = Logistic.of(job)
     rounds = max(count.step + 1 for count in counts.values())
-    features = {name: count.columns for name, count in counts.items() if count.requests}
+    widths = {name: count.columns for name, count in counts.items() if count.requests}
     bits = {name: count.bits for name, count in counts.items()}
-    return TrainingResult(
+    return Trained(
         epochs=(),
         steps=rounds,
-        rows=(0, 0),
         device="cpu",
-        learnt=learns(job.parties, job.train, job.evaluate, Numbers(None, rounds, features, None, bits)),
-        logistic=LogisticFigures(
-            flow=job.train.flow,
+        disclosures=learns(job.parties, train, job.evaluate, Numbers(None, rounds, widths, None, bits)),
+        section=LogisticSection(
+            flow=train.flow,
             rows=None,
-            features=features,
+            features={name: widths.get(name) for name in job.parties.data},
             rounds=rounds,
             decryptions={name: count.values for name, count in counts.items()},
             decrypted_bits=bits,

@@ -41,7 +41,6 @@ from typing import Protocol
 import numpy as np
 
 from vfl_node import failpoints
-from vfl_node.alignment.alignment import Pins
 from vfl_node.crypto.fixed_point import GUARD_BITS, MASK_BITS, slot_bits
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys, packing
@@ -50,8 +49,9 @@ from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
 from vfl_node.crypto.processes import Processes
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.files import read_checked, write_checked
-from vfl_node.job import Logistic
+from vfl_node.session.pins import Pins
 from vfl_node.training.logistic import masks
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from vfl_node.job import Evaluate, Logistic, Parties
+from vfl_node.job import Evaluate, Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.scales import Scales
 
 

@@ -14,7 +14,7 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.crypto.processes import Processes
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import Logistic
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.decryption import Service
 from vfl_node.training.logistic.masked_decryption import MaskedDecryption
 from vfl_node.training.logistic.scales import Scales

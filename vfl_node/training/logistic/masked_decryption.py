@@ -20,7 +20,7 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.processes import Processes
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import Logistic
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.decryption import GRADIENT, LOSS, Decryptor, Tensor
 from vfl_node.training.logistic.masks import Mask, MaskKind
 from vfl_node.training.logistic.scales import Scales

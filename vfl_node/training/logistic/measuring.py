@@ -7,12 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from vfl_node import metrics
-from vfl_node.job import Logistic
+from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Curve, Values
 from vfl_node.training.logistic import plain
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.prepared_inputs import PreparedInputs
 from vfl_node.training.logistic.side import Floats, Positions
-from vfl_node.training.logistic.task import Regression
+from vfl_node.training.trainer import TrainingData
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,14 @@ class Measured:
     rows: int
 
 
-def measured(task: Regression, own: PreparedInputs, training: Positions, testing: Positions, theirs: Floats) -> Measured:
+def measure(
+    session: Session, data: TrainingData, own: PreparedInputs, training: Positions, testing: Positions, theirs: Floats
+) -> Measured:
     """Results on those of ``testing`` that are this party's own.
 
     Args:
-        task: what it brings.
+        session: whom it meets.
+        data: what it trains on.
         own: its side, trained.
         training: shared positions trained on.
         testing: shared positions measured on.
@@ -48,10 +52,10 @@ def measured(task: Regression, own: PreparedInputs, training: Positions, testing
     genuine = own.side.owned[testing]
     targets = own.targets[testing][genuine]
     scores = (theirs + own.side.scores(testing))[genuine]
-    names = task.evaluate.metrics
+    names = session.job.evaluate.metrics
     local, local_curve = None, []
     if len(own.design.steps):
-        alone = _alone(task, own, training, testing[genuine])
+        alone = _alone(session, data, own, training, testing[genuine])
         local, local_curve = of_scores(names, targets, alone), _curve(targets, alone)
     return Measured(of_scores(names, targets, scores), local, _curve(targets, scores), local_curve, len(scores))
 
@@ -66,15 +70,15 @@ def of_scores(names: tuple[str, ...], targets: Floats, scores: Floats) -> Values
     return {name: several.get(name) for name in names}
 
 
-def _alone(task: Regression, own: PreparedInputs, training: Positions, testing: Positions) -> Floats:
+def _alone(session: Session, data: TrainingData, own: PreparedInputs, training: Positions, testing: Positions) -> Floats:
     """Scores float64[n, K] of the active party's own model, trained alike on its own columns; ``testing`` are all its own."""
-    train: Logistic = task.train
-    rows, design = task.alignment.rows, own.design
+    train = Logistic.of(session.job)
+    rows, design = data.alignment.rows, own.design
     mine = rows[training[own.side.owned[training]]]
-    assert task.table.labels is not None
+    assert data.table.labels is not None
     fitted = plain.fit(
         [design.integers[mine] * design.steps],
-        task.table.labels[mine],
+        data.table.labels[mine],
         [np.zeros((len(design.steps), train.outputs))],
         loss=plain.LOSSES[train.loss],
         l2=train.l2,

@@ -9,9 +9,11 @@ import numpy as np
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design, LinearEncoder
 from vfl_node.errors import DataError
+from vfl_node.session.session import Session
 from vfl_node.training.logistic import plain
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.side import Floats, Positions, Side, common_enough
-from vfl_node.training.logistic.task import Regression
+from vfl_node.training.trainer import TrainingData
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,11 +35,12 @@ class PreparedInputs:
     dropped: tuple[str, ...]
 
 
-def prepare(task: Regression, training: Positions, randomness: Randomness) -> PreparedInputs:
+def prepare(session: Session, data: TrainingData, training: Positions, randomness: Randomness) -> PreparedInputs:
     """Encode this party's table and start its model.
 
     Args:
-        task: what it brings.
+        session: whom it meets.
+        data: what it trains on.
         training: shared positions trained on.
         randomness: its own, kept with the job.
 
@@ -47,36 +50,38 @@ def prepare(task: Regression, training: Positions, randomness: Randomness) -> Pr
     """
     if len(training) == 0:
         raise DataError(
-            f"{len(task.alignment)} shared rows leave none to train on",
+            f"{len(data.alignment)} shared rows leave none to train on",
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    encoder = LinearEncoder.fit(task.table, task.train.scaling)
-    design = encoder.transform(task.table)
-    rows = task.alignment.rows
+    train, active = Logistic.of(session.job), session.role == "active"
+    labelled = session.role == train.label_holder
+    encoder = LinearEncoder.fit(data.table, train.scaling)
+    design = encoder.transform(data.table)
+    rows = data.alignment.rows
     own = training[rows[training] >= 0]
     kept = np.ones(len(design.steps), np.bool_)
-    if task.role == "passive" or not task.labelled:  # its gradient is a linear image of what it must not know
-        kept = common_enough(design.integers[rows[own]], task.train.least_rows)
-    if task.role == "passive" and not kept.any():
+    if not (active and labelled):  # its gradient is a linear image of what it must not know
+        kept = common_enough(design.integers[rows[own]], train.least_rows)
+    if not active and not kept.any():
         raise DataError(
             "the passive party's table has no column to train on",
             code="E_NO_FEATURES",
             hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
         )
-    side = Side(rows, design, kept, task.train, randomness, intercept=task.role == "active")
-    if task.role == "active" and len(own):
+    side = Side(rows, design, kept, train, randomness, intercept=active)
+    if active and len(own):
         side.spread(own, randomness.derive("spread"))
     dropped = (*encoder.dropped, *(name for name, stays in zip(design.names, kept, strict=True) if not stays))
-    return PreparedInputs(encoder, design, side, _targets(task, own) if task.labelled else None, dropped)
+    return PreparedInputs(encoder, design, side, _targets(data, train, own) if labelled else None, dropped)
 
 
-def _targets(task: Regression, own: Positions) -> Floats:
+def _targets(data: TrainingData, train: Logistic, own: Positions) -> Floats:
     """Labels of all shared rows that are this party's; those trained on, ``own``, must be of two classes at least."""
-    if task.table.labels is None:
+    if data.table.labels is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
-    rows = task.alignment.rows
-    labels = task.table.labels[rows[own]]
+    rows = data.alignment.rows
+    labels = data.table.labels[rows[own]]
     if len(labels) and labels.min() == labels.max():
         raise DataError(
             "all records that are shared have the same label",
@@ -85,7 +90,7 @@ def _targets(task: Regression, own: Positions) -> Floats:
             for_peer="its owner does not go on",
             peer_code="E_STOPPED",
         )
-    targets = np.zeros((len(rows), task.train.outputs))
+    targets = np.zeros((len(rows), train.outputs))
     mine = rows >= 0
-    targets[mine] = plain.one_hot(task.table.labels[rows[mine]], task.train.classes)
+    targets[mine] = plain.one_hot(data.table.labels[rows[mine]], train.classes)
     return targets

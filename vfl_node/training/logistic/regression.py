@@ -26,28 +26,30 @@ from dataclasses import asdict, dataclass
 from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
+from vfl_node.session.session import Session
+from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.logistic.agreement import check, exchange_widths
 from vfl_node.training.logistic.blind import ActiveBlind, PassiveBlind
 from vfl_node.training.logistic.clear import ActiveClear, PassiveClear
-from vfl_node.training.logistic.decryption import Decryptor, Service, Tensor, tensors_of
+from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.logistic.decryption import DecryptionLog, Decryptor, Service, Tensor, tensors_of
 from vfl_node.training.logistic.disclosures import Numbers, learns
 from vfl_node.training.logistic.exchange import receive_scores, send_scores
 from vfl_node.training.logistic.flow import Flow, IterationContext, Outcome
 from vfl_node.training.logistic.masked_decryption import MaskedDecryption, shapes
-from vfl_node.training.logistic.measuring import Measured, measured, of_scores
+from vfl_node.training.logistic.measuring import Measured, measure, of_scores
 from vfl_node.training.logistic.prepared_inputs import PreparedInputs, prepare
 from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.logistic.side import Positions, Side
 from vfl_node.training.logistic.strong_labels import ActiveWithoutLabels, PassiveWithLabels
-from vfl_node.training.logistic.task import Regression
-from vfl_node.training.schedule import Schedule, toss
+from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
-from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
-from vfl_node.transport.channel import Channel, Traffic
+from vfl_node.training.trainer import Epoch, Trained, TrainingData
+from vfl_node.transport.channel import Traffic
 
 FLOWS: Mapping[tuple[str, str, str], Callable[[IterationContext], Flow]] = {
     ("two-party", "active", "active"): ActiveClear,
@@ -63,15 +65,16 @@ FLOWS: Mapping[tuple[str, str, str], Callable[[IterationContext], Flow]] = {
 
 
 async def regress(
-    channel: Channel, helper: Channel | None, task: Regression, randomness: Randomness, *, resume_from: str | None = None
-) -> TrainingResult:
+    session: Session, data: TrainingData, checkpoints: Checkpoints, log: DecryptionLog, *, resume_from: str | None = None
+) -> Trained:
     """Train with the other data party.
 
     Args:
-        channel: the conversation with it; phase ``train`` is opened and ended here.
-        helper: the conversation with the coordinator, phase ``decrypt``; None in the two-party flow.
-        task: this party's side.
-        randomness: its own, kept with the job.
+        session: the conversation with it, in which phase ``train`` is opened and ended here; with the coordinator, phase
+            ``decrypt``, in all flows but that of two parties.
+        data: what this party trains on.
+        checkpoints: where its state is kept.
+        log: what this party has decrypted for the other; used where it holds the key.
         resume_from: name of a checkpoint that both data parties hold, or None to begin.
 
     Raises:
@@ -88,78 +91,82 @@ async def regress(
 
     Leaks: see :mod:`vfl_node.training.logistic.disclosures`.
     """
-    async with channel.phase("train") as traffic:
-        if helper is None:
-            return await _Run(channel, None, task, randomness).train(resume_from, traffic)
-        async with helper.phase("decrypt"):
-            return await _Run(channel, helper, task, randomness).train(resume_from, traffic)
+    regression = _Regression(session, data, checkpoints, log)
+    async with session.peer.phase("train") as traffic:
+        if session.coordinator is None:
+            return await regression.train(resume_from, traffic)
+        async with session.coordinator.phase("decrypt"):
+            return await regression.train(resume_from, traffic)
 
 
-class _Run:
+class _Regression:
     """One attempt of one party."""
 
-    def __init__(self, channel: Channel, helper: Channel | None, task: Regression, randomness: Randomness) -> None:
-        self._channel, self._helper, self._task = channel, helper, task
-        self._randomness = randomness
+    def __init__(self, session: Session, data: TrainingData, checkpoints: Checkpoints, log: DecryptionLog) -> None:
+        self._session, self._data, self._checkpoints, self._log = session, data, checkpoints, log
+        self._train, self._evaluate = Logistic.of(session.job), session.job.evaluate
+        self._channel, self._helper, self._randomness = session.peer, session.coordinator, session.randomness
 
-    async def train(self, resume_from: str | None, traffic: Traffic) -> TrainingResult:
+    async def train(self, resume_from: str | None, traffic: Traffic) -> Trained:
         """From the toss to the metrics."""
-        task, train = self._task, self._task.train
-        seed = await toss(self._channel, self._randomness.derive("toss"), first=task.role == "active", pins=task.pins)
-        schedule = Schedule(seed, len(task.alignment), train.seed)
-        self._training, self._testing = schedule.split(0, task.evaluate.test_fraction)
-        own = prepare(task, self._training, self._randomness)
-        place = _resume(task.checkpoints, resume_from, own.side, schedule.fingerprint)
-        seat = await self._seat(own, schedule, place)
-        flow = FLOWS[train.flow, train.labels, task.role](seat)
+        session, train = self._session, self._train
+        seed = await toss(session, self._randomness.derive("toss"))
+        schedule = Schedule(seed, len(self._data.alignment), train.seed)
+        self._training, self._testing = schedule.split(0, self._evaluate.test_fraction)
+        own = prepare(session, self._data, self._training, self._randomness)
+        place = _resume(self._checkpoints, resume_from, own.side, schedule.fingerprint)
+        context = await self._context(own, schedule, place)
+        flow = FLOWS[train.flow, train.labels, session.role](context)
 
-        task.progress.phase("train", train.iterations, "iterations")
-        task.progress.advance(place.step)
+        session.progress.phase("train", train.iterations, "iterations")
+        session.progress.advance(place.step)
         while place.step < train.iterations and not place.over:
-            started, moved = task.clock(), traffic.bytes_sent + traffic.bytes_received
+            started, moved = session.clock(), traffic.bytes_sent + traffic.bytes_received
             outcome = await flow.iterate(place.step)
             moved = traffic.bytes_sent + traffic.bytes_received - moved
-            epoch = Epoch(outcome.loss, self._auc(outcome, seat, place.step), task.clock() - started, moved)
+            epoch = Epoch(outcome.loss, self._auc(outcome, context, place.step), session.clock() - started, moved)
             failpoints.reach("updated")
             place.done(epoch, last=outcome.last)
-            seat.losses.append(outcome.loss)
-            place.save(task.checkpoints, own.side, schedule.fingerprint)
-            task.progress.advance(1)
+            context.losses.append(outcome.loss)
+            place.save(self._checkpoints, own.side, schedule.fingerprint)
+            session.progress.advance(1)
             if outcome.loss is not None:
-                task.progress.note(loss=outcome.loss)
+                session.progress.note(loss=outcome.loss)
         if self._helper and self._decryptor:
             await self._decryptor.done()
         return await self._finish(own, place)
 
-    async def _seat(self, own: PreparedInputs, schedule: Schedule, place: _Place) -> IterationContext:
+    async def _context(self, own: PreparedInputs, schedule: Schedule, place: _Place) -> IterationContext:
         """Meet the key, and agree on widths."""
-        task, train = self._task, self._task.train
+        session, train = self._session, self._train
         self._size = min(train.batch_size or len(self._training), len(self._training))
         self._scales = scales = Scales.of(train)
         self._service, self._decryptor = None, None
-        if train.flow == "two-party" and task.role == "active":
+        if train.flow == "two-party" and session.role == "active":
             private = keys.generate(train.key_bits, self._randomness.derive("paillier key"))
-            self._service = Service(self._channel, private, train, "passive", task.workers, task.journal, task.pins)
+            self._service = Service(self._channel, private, train, "passive", session.processes, self._log, session.pins)
             await self._service.send_key()
             public, encrypting = private.public, private
         else:
-            self._decryptor = Decryptor(self._helper or self._channel, train, task.workers)
+            self._decryptor = Decryptor(self._helper or self._channel, train, session.processes)
             public, encrypting = await self._decryptor.meet(), None
         positions = _positions(schedule, self._training, self._size)
-        self._widths = await exchange_widths(self._channel, task, own.side, public)
-        self._warnings = check(task, own.side, self._widths, self._size, self._training, positions)
+        self._widths = await exchange_widths(session, own.side, public)
+        self._warnings = check(session, self._data, own.side, self._widths, self._size, self._training, positions)
         encryptor = Encryptor(
             public,
-            self._randomness.derive(f"attempt/{task.attempt}/encryption"),
-            task.workers,
+            self._randomness.derive(f"attempt/{session.attempt}/encryption"),
+            session.processes,
             short_exponents=train.short_exponents,
             private=encrypting,
         )
         opening = None
         if self._decryptor:
-            opening = MaskedDecryption(self._decryptor, encryptor, train, scales, self._randomness, task.attempt, task.workers)
+            opening = MaskedDecryption(
+                self._decryptor, encryptor, train, scales, self._randomness, session.attempt, session.processes
+            )
             plans = self._plans(scales)
-            await opening.plan(plans[task.name], place.step, plans.get(self._channel.peer, ()) if self._helper else ())
+            await opening.plan(plans[session.name], place.step, plans.get(self._channel.peer, ()) if self._helper else ())
         if self._service:
             await self._service.take_plan(self._plans(scales)[self._channel.peer])
         return IterationContext(
@@ -169,7 +176,7 @@ class _Run:
             scales=scales,
             public=public,
             encryptor=encryptor,
-            workers=task.workers,
+            workers=session.processes,
             opening=opening,
             service=self._service,
             targets=own.targets,
@@ -178,23 +185,23 @@ class _Run:
             losses=[epoch.loss for epoch in place.epochs],
         )
 
-    def _auc(self, outcome: Outcome, seat: IterationContext, step: int) -> float | None:
-        if outcome.scores is None or seat.targets is None or "auc" not in self._task.evaluate.metrics:
+    def _auc(self, outcome: Outcome, context: IterationContext, step: int) -> float | None:
+        if outcome.scores is None or context.targets is None or "auc" not in self._evaluate.metrics:
             return None
-        positions = seat.positions(step)
-        own = seat.side.owned[positions]
-        return of_scores(("auc",), seat.targets[positions][own], outcome.scores[own])["auc"]
+        positions = context.positions(step)
+        own = context.side.owned[positions]
+        return of_scores(("auc",), context.targets[positions][own], outcome.scores[own])["auc"]
 
-    async def _finish(self, own: PreparedInputs, place: _Place) -> TrainingResult:
+    async def _finish(self, own: PreparedInputs, place: _Place) -> Trained:
         """Measure, and tell this party's owner everything."""
-        task, train = self._task, self._task.train
-        found = await self._measure(own)
-        epochs, values = place.epochs, found.metrics if found else None
-        if task.evaluate.share_with_passive and found:
-            await send_figures(self._channel, [Figures(epoch.loss, epoch.auc) for epoch in epochs], found.metrics)
-        elif task.evaluate.share_with_passive:
-            told, values = await receive_figures(self._channel, len(epochs), task.evaluate.metrics)
-            epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, told, strict=True)]
+        session, train, evaluate = self._session, self._train, self._evaluate
+        measured = await self._measure(own)
+        epochs, metrics = place.epochs, measured.metrics if measured else None
+        if evaluate.share_with_passive and measured:
+            await send_figures(self._channel, [Figures(epoch.loss, epoch.auc) for epoch in epochs], measured.metrics)
+        elif evaluate.share_with_passive:
+            shared, metrics = await receive_figures(self._channel, len(epochs), evaluate.metrics)
+            epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(epochs, shared, strict=True)]
         plans = {name: plan for name, plan in self._plans(self._scales).items() if plan}
         each = {name: [tensor.values(train.outputs) for tensor in plan] for name, plan in plans.items()}
         decryptions = {name: place.step * sum(of) for name, of in each.items()}
@@ -206,47 +213,49 @@ class _Run:
             count = self._service.count
             decryptions[self._channel.peer], bits[self._channel.peer] = count.values, count.bits
         numbers = Numbers(self._size, place.step, self._widths, len(self._testing), bits)
-        return TrainingResult(
+        return Trained(
             epochs=tuple(epochs),
             steps=place.step,
-            rows=(len(self._training), len(self._testing)),
             device="cpu",
-            metrics=values,
-            local_metrics=found.local_metrics if found else None,
-            population={"population": "owned", "rows": found.rows, "real_share": 1.0} if found else None,
-            calibration_curve=found.curve if found else [],
-            local_calibration_curve=found.local_curve if found else [],
-            weights=own.side.model(),
-            encoder=own.encoder.to_json(),
-            learnt=learns(task.parties, train, task.evaluate, numbers),
-            logistic=LogisticFigures(
+            disclosures=learns(session.job.parties, train, evaluate, numbers),
+            section=LogisticSection(
                 flow=train.flow,
                 rows=len(self._training),
-                features=self._widths,
+                features={name: self._widths.get(name) for name in session.job.parties.data},
                 rounds=place.step,
                 decryptions=decryptions,
                 decrypted_bits=bits,
                 dropped=own.dropped,
-                warnings=self._warnings,
             ),
+            warnings=self._warnings,
+            weights=own.side.model(),
+            encoder=own.encoder.to_json(),
+            metrics=metrics,
+            local_metrics=measured.local_metrics if measured else None,
+            population={"population": "owned", "rows": measured.rows, "real_share": 1.0} if measured else None,
+            calibration_curve=measured.curve if measured else [],
+            local_calibration_curve=measured.local_curve if measured else [],
         )
 
     async def _measure(self, own: PreparedInputs) -> Measured | None:
         """Results at the active party, to which the passive one sends its scores of the rows measured on."""
         failpoints.reach("evaluate")
-        task, step = self._task, self._task.train.iterations
-        if task.train.labels == "passive":
+        train = self._train
+        if train.labels == "passive":
             return None
-        if task.role == "passive":
-            await send_scores(self._channel, step, own.side.scores(self._testing))
+        if self._session.role == "passive":
+            await send_scores(self._channel, train.iterations, own.side.scores(self._testing))
             return None
-        theirs = await receive_scores(self._channel, step, len(self._testing), task.train.outputs)
-        return measured(task, own, self._training, self._testing, theirs)
+        theirs = await receive_scores(self._channel, train.iterations, len(self._testing), train.outputs)
+        return measure(self._session, self._data, own, self._training, self._testing, theirs)
 
     def _plans(self, scales: Scales) -> dict[str, tuple[Tensor, ...]]:
         """Party → what it may have decrypted in an iteration, of the parties whose width this one knows."""
-        roles = {self._task.parties.active: "active", self._task.parties.passive[0]: "passive"}
-        return {name: shapes(tensors_of(self._task.train, roles[name]), width, scales) for name, width in self._widths.items()}
+        parties, train = self._session.job.parties, self._train
+        return {
+            name: shapes(tensors_of(train, "active" if name == parties.active else "passive"), width, scales)
+            for name, width in self._widths.items()
+        }
 
 
 def _positions(schedule: Schedule, training: Positions, size: int) -> Callable[[int], Positions]:

@@ -22,7 +22,7 @@ from itertools import pairwise
 from vfl_node.crypto.fixed_point import RangeBound, slot_bits
 from vfl_node.crypto.paillier.packing import join, slots
 from vfl_node.data.design import MOST
-from vfl_node.job import Logistic
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.masks import told_bits
 
 RESIDUAL = 40

@@ -13,7 +13,7 @@ from vfl_node.crypto.fixed_point import decode
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design
 from vfl_node.errors import DataError
-from vfl_node.job import Logistic
+from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.scales import SCORE_RANGE
 
 Positions = NDArray[np.int64]

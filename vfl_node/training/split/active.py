@@ -14,17 +14,17 @@ from torch.nn.functional import one_hot
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.job import Train
 from vfl_node.models import MODELS, Classifier, initialise
+from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
 from vfl_node.training.split.learner import ModelInput, prefixed, under
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing import LABELS, Composition, Known, Labels, Step, calibration
-from vfl_node.training.task import Task
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
-from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 LOCAL_RATE_MARGIN = 1e-3
@@ -35,8 +35,8 @@ class ActiveHalf:
     """An own bottom, if there are columns, and the top; labels, loss and metrics.
 
     Args:
-        channel: the conversation with the passive party.
-        task: this party's side.
+        session: whom it meets; this is one half of two.
+        data: what it trains on.
         randomness: its own.
         draws: its own, too: what stands in for rows that it does not own comes from it.
         repeat: number of the repeat, which has its own weights.
@@ -46,17 +46,18 @@ class ActiveHalf:
 
     def __init__(
         self,
-        channel: Channel,
-        task: Task,
+        session: Session,
+        data: TrainingData,
         randomness: Randomness,
         draws: Randomness,
         repeat: int,
         training: Positions,
         saved: Mapping[str, Tensor] | None,
     ) -> None:
-        self._channel, self._task = channel, task
-        train, self._owned = task.train, task.alignment.owned
-        self._labels = _labels(task)
+        self._channel, self._session, self._alignment = session.peer, session, data.alignment
+        train, self._owned = Train.of(session.job), data.alignment.owned
+        self._train, self._evaluate = train, session.job.evaluate
+        self._labels = _labels(data)
         labelled = training[self._owned[training]]
         if len(labelled) == 0:
             raise DataError(
@@ -64,45 +65,45 @@ class ActiveHalf:
                 code="E_EMPTY",
                 hint="use more records, or a smaller evaluate.test_fraction",
             )
-        self._targets = _as_targets(self._labels, train).to(task.device)
-        self._real = torch.from_numpy(self._owned).to(task.device)
+        self._targets = _as_targets(self._labels, train).to(session.device)
+        self._real = torch.from_numpy(self._owned).to(session.device)
         self._synthetic: Labels | None = None
-        if task.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
+        if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
             own = draws.derive("labels")
             known = Known(self._labels[self._owned], len(self._owned), train.classes, train.missing.draws, own)
             self._synthetic = LABELS[train.missing.labels](known)
         missing = train.missing
         self._calibration = calibration(
             missing.calibration,
-            None if missing.calibration == "none" else Composition.of(task.alignment, missing.shares, missing.calibrate),
+            None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibrate),
             self._synthetic.rate if self._synthetic else 0.0,
         )
-        self.encoder, self._inputs = encode(task, draws, training)
+        self.encoder, self._inputs = encode(session, data, draws, training)
         self._cut = MODELS[train.model].cut_width(train.bottom, train.outputs)
         self._model = classifier(train, self._inputs, [self._cut])
-        self.learner = learner(self._model, task, randomness, repeat)
+        self.learner = learner(self._model, session, randomness, repeat)
         self._positive_rate = float((self._labels[labelled] == 1).mean())
         if missing.calibration == "train" and 0 < self._positive_rate < 1:
             # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
             self._model.start_at(self._positive_rate)
-        self.audit = audit(task, training, randomness, repeat)
+        self.audit = audit(session, data, training, randomness, repeat)
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
 
-        self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=task.device)
+        self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=session.device)
         self._local: Classifier | None = None
         if self._inputs.width:
-            self._local = classifier(train, self._inputs, []).to(task.device)
+            self._local = classifier(train, self._inputs, []).to(session.device)
             if saved is not None:
                 self._local.load_state_dict(under("local", saved))
-                self._base_rate = saved["rate"].to(task.device)
+                self._base_rate = saved["rate"].to(session.device)
             else:
                 self._train_alone(randomness.derive(f"local/{repeat}"), training, labelled)
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since figures were taken."""
-        self._ranks = repeat == 0 and "auc" in task.evaluate.metrics  # only the first repeat's epochs are reported
-        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and task.evaluate.matched else None
+        self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
+        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
@@ -152,7 +153,7 @@ class ActiveHalf:
             if_both.append(self._calibration.probability(logits, base_rate))
         held_out, scores = np.concatenate(batches), np.concatenate(found)
         owned = self._owned[held_out]
-        names = self._task.evaluate.metrics
+        names = self._evaluate.metrics
         labels = self._labels[held_out]
         local: Values | None = None
         local_curve: Curve = []
@@ -161,7 +162,7 @@ class ActiveHalf:
             local, local_curve = measure(names, labels[owned], alone), plotted(labels[owned], alone)
         matched, matched_rows = None, None
         if self._randomness:
-            share = real_share(self._task.alignment)
+            share = real_share(self._alignment)
             of_both = np.concatenate(if_both)
             both = await matched_active(self._channel, labels, of_both, owned, names, self._randomness, share=share)
             matched, matched_rows = both.values, both.rows
@@ -202,11 +203,11 @@ class ActiveHalf:
         In the loss q of a row must not come from a model that has learnt its label, which would make up for what the
         joint model is to learn: there rows of one half are judged by a model of the other.
         """
-        task, missing = self._task, self._task.train.missing
+        train, missing = self._train, self._train.missing
 
         def trained(model: Classifier, own: Randomness, counted: Tensor) -> Classifier:
             initialise(model, own)
-            train_local(model, task.train, self._inputs, self._targets, training, own, task.progress, counted=counted)
+            train_local(model, train, self._inputs, self._targets, training, own, self._session.progress, counted=counted)
             return model
 
         def rates(model: Classifier) -> Tensor:
@@ -221,7 +222,7 @@ class ActiveHalf:
             mixed = labelled[private.derive("folds").permutation(len(labelled))]
             folds = np.array_split(mixed, 2)
             for number, (judged, learnt) in enumerate((folds, folds[::-1])):
-                other = classifier(task.train, self._inputs, []).to(task.device)
+                other = classifier(train, self._inputs, []).to(self._session.device)
                 counted = torch.zeros_like(self._real)
                 counted[torch.from_numpy(learnt)] = True
                 trained(other, private.derive(f"fold/{number}"), counted)
@@ -243,7 +244,7 @@ class ActiveHalf:
         message = await self._channel.receive(training_pb2.Embedding)
         check_step(self._channel, message.step, number)
         embedding = codec.decode(message.tensor, dtype=torch.float32, shape=(len(positions), self._cut))
-        return embedding.to(self._task.device)
+        return embedding.to(self._session.device)
 
 
 def local_rate(logits: Tensor) -> Tensor:
@@ -266,12 +267,12 @@ def classifier(train: Train, inputs: ModelInput, received: Sequence[int]) -> Cla
     return Classifier(bottom, architecture.top(widths=[*own, *received], sizes=train.top, outputs=train.outputs))
 
 
-def _labels(task: Task) -> NDArray[np.float32]:
+def _labels(data: TrainingData) -> NDArray[np.float32]:
     """The label at each shared position, float32[m]; 0 where there is none."""
-    if task.table.labels is None:
+    if data.table.labels is None:
         raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
-    view = task.alignment
-    return np.where(view.owned, task.table.labels[view.rows], np.float32(0)).astype(np.float32)
+    view = data.alignment
+    return np.where(view.owned, data.table.labels[view.rows], np.float32(0)).astype(np.float32)
 
 
 def _as_targets(labels: NDArray[np.float32], train: Train) -> Tensor:

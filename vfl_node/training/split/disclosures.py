@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.training.split import matched
+from vfl_node.training.split.config import Train
 
 COPIED = {
     "sampling": "for some or most of them: a copied row has a twin",

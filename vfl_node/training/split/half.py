@@ -33,10 +33,12 @@ from vfl_node.data.features import Encoder
 from vfl_node.errors import ProtocolError
 from vfl_node.models import initialise
 from vfl_node.privacy.audit import Audit
+from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import Learner, ModelInput
 from vfl_node.training.split.missing import stand_in
-from vfl_node.training.task import Task
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.channel import Channel
 
 Positions = NDArray[np.int64]
@@ -80,20 +82,21 @@ def check_step(channel: Channel, step: int, expected: int) -> None:
         raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
 
 
-def encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, ModelInput]:
+def encode(session: Session, data: TrainingData, draws: Randomness, training: Positions) -> tuple[str, ModelInput]:
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
-    own = task.alignment.rows[training][task.alignment.owned[training]]
-    encoder = Encoder.fit(task.table, own if len(own) else np.arange(len(task.table)))
-    features, source = stand_in(task.alignment, task.table, encoder, task.train.missing.features, draws)
-    return encoder.to_json(), ModelInput(features, source, task.device)
+    own = data.alignment.rows[training][data.alignment.owned[training]]
+    encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)))
+    features, source = stand_in(data.alignment, data.table, encoder, Train.of(session.job).missing.features, draws)
+    return encoder.to_json(), ModelInput(features, source, session.device)
 
 
-def learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -> Learner:
+def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:
     """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
     initialise(model, randomness.derive(f"weights/{repeat}"))
-    return Learner(model.to(task.device), task.train)
+    return Learner(model.to(session.device), Train.of(session.job))
 
 
-def audit(task: Task, training: Positions, randomness: Randomness, repeat: int) -> Audit:
+def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:
     """The party's attacks on what it sends in this repeat."""
-    return Audit(task.party, ~task.alignment.owned, training, randomness.derive(f"audit/{repeat}"), limit=task.max_attack_auc)
+    own, limit = randomness.derive(f"audit/{repeat}"), session.limits.max_attack_auc
+    return Audit(session.name, ~data.alignment.owned, training, own, limit=limit)

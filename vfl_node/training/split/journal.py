@@ -17,7 +17,7 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.split.half import Half
 from vfl_node.training.split.learner import prefixed, under
-from vfl_node.training.task import Epoch
+from vfl_node.training.trainer import Epoch
 
 STEPS_BETWEEN = 50
 """Fewest training steps between two checkpoints, so that tiny epochs are not outweighed by writing to disk."""

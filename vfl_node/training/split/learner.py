@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vfl_node.data.features import Features
-from vfl_node.job import Train
 from vfl_node.models import MODELS, Bottom
+from vfl_node.training.split.config import Train
 
 OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 """Name in the job → optimiser, called with (parameters, lr=…)."""

@@ -14,10 +14,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.job import Train
 from vfl_node.models import Classifier
 from vfl_node.progress import Progress
 from vfl_node.training.schedule import cut
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import Learner, ModelInput
 from vfl_node.transport.codec import is_finite
 

@@ -55,7 +55,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Pins
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
@@ -66,21 +65,11 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
 from vfl_node.metrics import EPSILON, RANGES
+from vfl_node.session.pins import Pins
 from vfl_node.training.evaluation import Values
+from vfl_node.training.split.costs import KEY_BITS, bins_of
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, matched_pb2
-
-KEY_BITS = 3072
-"""Strength 128, as the group of the alignment: what the active party keeps of the flags must stay closed for as long."""
-
-BINS = 30
-"""Most cells a label; each costs 26 ms here and 9 ms at the peer. With a third as many the bias is seven times as large."""
-
-FEWEST = 5
-"""Fewest cells a label: from fewer, metrics say little of the matched rows (with 2 and 400 rows AUC is .04 too low)."""
-
-ROWS_A_BIT = 8
-"""For each bit that a party which departs from the protocol can get there are so many held-out rows."""
 
 LEAST = 20
 """Owned rows of a cell."""
@@ -199,12 +188,6 @@ def least_rows(share: float | None) -> float:
     """How many rows a cell must have if a ``share`` of them is matched; infinitely many if all are, or none."""
     rarer = 0.5 if share is None else min(share, 1 - share)
     return max(LEAST, math.ceil(EXPECTED / rarer)) if rarer > 0 else math.inf
-
-
-def bins_of(rows: int) -> int:
-    """How many cells a label may have with so many held-out ``rows``: 5 from 800 on, 30 at most; 0: there are too few rows."""
-    bins = min(BINS, rows // (2 * ROWS_A_BIT * max(1, rows.bit_length())))
-    return bins if bins >= FEWEST else 0
 
 
 def cells_of(labels: NDArray[np.float32], scores: Floats, owned: Flags, least: float, bins: int) -> NDArray[np.int64]:

@@ -12,15 +12,16 @@ from torch import Tensor, nn
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
+from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
 from vfl_node.training.split.learner import prefixed, under
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing import EMBEDDINGS
-from vfl_node.training.task import Task
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
-from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
@@ -29,29 +30,30 @@ class PassiveHalf:
 
     def __init__(
         self,
-        channel: Channel,
-        task: Task,
+        session: Session,
+        data: TrainingData,
         randomness: Randomness,
         draws: Randomness,
         repeat: int,
         training: Positions,
         saved: Mapping[str, Tensor] | None,
     ) -> None:
-        self._channel, self._task = channel, task
-        self.encoder, self._inputs = encode(task, draws, training)
+        self._channel, self._pins, train = session.peer, session.pins, Train.of(session.job)
+        self.encoder, self._inputs = encode(session, data, draws, training)
         if self._inputs.width == 0:
             raise DataError(
                 "the passive party's table has no feature column",
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
-        self._bottom = self._inputs.bottom(task.train, task.train.bottom)
-        self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), task, randomness, repeat)
-        self._owned = torch.from_numpy(task.alignment.owned).to(task.device)
-        strategy = task.train.missing.features
-        self._substitute = EMBEDDINGS[strategy](draws) if strategy in EMBEDDINGS and task.alignment.missing else None
-        self.audit = audit(task, training, randomness, repeat)
-        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and task.evaluate.matched else None
+        self._bottom = self._inputs.bottom(train, train.bottom)
+        self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
+        self._alignment = data.alignment
+        self._owned = torch.from_numpy(data.alignment.owned).to(session.device)
+        strategy = train.missing.features
+        self._substitute = EMBEDDINGS[strategy](draws) if strategy in EMBEDDINGS and data.alignment.missing else None
+        self.audit = audit(session, data, training, randomness, repeat)
+        self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
@@ -82,8 +84,8 @@ class PassiveHalf:
         for offset, embedding in enumerate(embeddings):
             await self._send(number + offset, embedding)
         if self._randomness:
-            owned = self._task.alignment.owned[np.concatenate(batches)]
-            await matched_passive(self._channel, owned, self._randomness, pins=self._task.pins)
+            owned = self._alignment.owned[np.concatenate(batches)]
+            await matched_passive(self._channel, owned, self._randomness, pins=self._pins)
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from vfl_node.data.features import Encoder
 from vfl_node.errors import PolicyError, StateError
-from vfl_node.job import Predict, Serve, Train
+from vfl_node.job import Predict, Serve
 from vfl_node.settings import Kind
+from vfl_node.training.split.config import Train
 
 
 @dataclass(frozen=True)

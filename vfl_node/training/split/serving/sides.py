@@ -19,9 +19,9 @@ from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
-from vfl_node.job import SERVED_FEATURES
 from vfl_node.models import MODELS
 from vfl_node.training.split.active import classifier, local_rate
+from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.learner import ModelInput, under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import EMBEDDINGS, Substitute, stand_in

@@ -27,10 +27,20 @@ class InputCommitments(Protocol):
 
 @dataclass(frozen=True)
 class Agreement:
-    """What both parties found in common."""
+    """What two parties have in common.
+
+    Attributes:
+        attempt: number of this attempt, the later one of both.
+        common: names of the points that both can resume from, oldest first.
+    """
 
     attempt: int
-    checkpoint: str | None
+    common: tuple[str, ...]
+
+    @property
+    def checkpoint(self) -> str | None:
+        """The newest of them; None where there is none."""
+        return self.common[-1] if self.common else None
 
 
 async def preflight(
@@ -100,8 +110,8 @@ async def preflight(
                 for_peer=f"its job differs in {named}",
             )
         inputs.check_input(channel.peer, theirs.input_digest)
-    common = [name for name in checkpoints if name in set(theirs.checkpoints)]
+    common = tuple(name for name in checkpoints if name in set(theirs.checkpoints))
     agreed = max(attempt, theirs.attempt)
     channel.attempt = agreed
     failpoints.reach("agreed")
-    return Agreement(agreed, common[-1] if common else None)
+    return Agreement(agreed, common)

@@ -1,0 +1,66 @@
+"""The alignment of a run: stored by an earlier attempt, or computed now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vfl_node import failpoints
+from vfl_node.alignment.alignment import Alignment, Party
+from vfl_node.alignment.protocols import align
+from vfl_node.run.run import Run
+from vfl_node.transport.channel import Traffic
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """An alignment, and what it took.
+
+    Attributes:
+        alignment: the shared rows as this party sees them.
+        seconds: wall time, waiting for the peers included.
+        traffic: of its phase.
+    """
+
+    alignment: Alignment
+    seconds: float
+    traffic: Traffic
+
+
+async def aligned(run: Run, *, resume: bool) -> Aligned:
+    """Align, or take what an earlier attempt stored; all parties know then that all have it.
+
+    Args:
+        run: this party's.
+        resume: whether all parties have stored theirs.
+
+    Raises:
+        VflError: as :func:`vfl_node.alignment.protocols.align`.
+    """
+    session, folder = run.session, run.folder
+    stored = folder.load_alignment() if resume else None
+    if stored is None:
+        party = Party(
+            name=session.name,
+            ids=run.data.table.ids,
+            identity=run.data.whole.identity,
+            randomness=session.randomness,
+            workers=session.workers,
+            pins=session.pins,
+            progress=session.progress,
+            folder=folder.lists,
+            memory=session.memory,
+            limits=session.limits,
+            obfuscation=session.obfuscation,
+        )
+        assert session.role != "coordinator"
+        began = session.clock()
+        alignment = await align(session.role, session.job.align, session.peer, party)
+        stored = alignment, session.clock() - began, session.peer.traffic["align"]
+        failpoints.reach("align-keep")
+        folder.save_alignment(*stored)
+        failpoints.reach("aligned")
+    for channel in session.data_peers.values():
+        async with channel.phase("aligned"):
+            pass
+    folder.remove_lists()
+    return Aligned(*stored)

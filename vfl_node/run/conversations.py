@@ -1,0 +1,16 @@
+"""What a party does in an attempt, by its role and its job."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any
+
+from vfl_node.run import coordinator, predict, train
+from vfl_node.run.run import Run
+
+
+def conversations(run: Run) -> list[Coroutine[Any, Any, None]]:
+    """What goes on side by side: one coroutine of a data party; at a coordinator one for each peer, in their order."""
+    if run.inputs is None:
+        return coordinator.conversations(run)
+    return [predict.play(run, run.inputs.predicting) if run.inputs.predicting else train.play(run)]

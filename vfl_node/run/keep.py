@@ -1,0 +1,85 @@
+"""What a run leaves on this party's disk: its part of the model, and the report last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vfl_node import failpoints
+from vfl_node.files import private_folder
+from vfl_node.machine import now
+from vfl_node.models import storage
+from vfl_node.report import envelope
+from vfl_node.run import serving
+from vfl_node.run.align import Aligned
+from vfl_node.run.run import Run
+from vfl_node.session.session import Session
+from vfl_node.training.split.serving import Predicted, Served
+from vfl_node.training.trainer import Trained
+from vfl_node.transport.channel import Traffic
+
+
+def traffic_of(session: Session, aligned: Aligned | None) -> dict[str, Traffic]:
+    """Phase → traffic with the data peer; with the coordinator as ``PHASE (coordinator)``.
+
+    Args:
+        session: this party's.
+        aligned: the alignment, whose traffic may be that of an earlier attempt.
+    """
+    moved = dict(session.peer.traffic)
+    if aligned:
+        moved["align"] = aligned.traffic
+    if session.coordinator:
+        moved |= {f"{phase} (coordinator)": of for phase, of in session.coordinator.traffic.items()}
+    return moved
+
+
+def keep(
+    run: Run,
+    started: str,
+    traffic: Mapping[str, Traffic],
+    *,
+    aligned: Aligned | None = None,
+    trained: Trained | None = None,
+    predictions: Served | Predicted | None = None,
+) -> None:
+    """Write this party's artefacts.
+
+    Args:
+        run: this party's.
+        started: when it began, ISO 8601.
+        traffic: phase → bytes and messages.
+        aligned: what the job aligned; None at a coordinator, and for predictions of known records.
+        trained: what it trained, if it did.
+        predictions: of a job that makes some.
+    """
+    failpoints.reach("keep")
+    session, folder = run.session, run.folder
+    private_folder(folder.artefacts)
+    if trained and trained.weights:
+        head = {
+            "job": session.job_id,
+            "manifest_digest": session.job.digest(),
+            "party": session.name,
+            "encoder": trained.encoder,
+        }
+        storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
+    if trained and session.job.serve and trained.servable:
+        serving.keep(folder, trained.encoder, trained.servable, run.data.table)
+    report = envelope.build(
+        job=session.job,
+        job_id=session.job_id,
+        party=session.name,
+        alignment=aligned.alignment if aligned else None,
+        align_seconds=aligned.seconds if aligned else None,
+        records=len(run.inputs.whole) if run.inputs else None,
+        max_attack_auc=session.limits.max_attack_auc,
+        traffic=traffic,
+        training=trained,
+        predictions=predictions,
+        started=started,
+        finished=now(),
+        versions=envelope.installed_versions(),
+    )
+    envelope.write(report, folder.artefacts)
+    folder.seal()
+    failpoints.reach("kept")

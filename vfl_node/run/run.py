@@ -1,0 +1,132 @@
+"""One party's run of one job, from the first message to the report.
+
+::
+
+    preflight   same version, same job, same inputs; the newest point that all can resume from     (session/agree.py)
+    align       which shared rows are mine                                                         (align.py)
+    aligned     all know that all have stored it; only now may the lists go
+    train       my part of the model, and how good the whole is                                    (train.py)
+    or predict  by a model that an earlier job trained                                             (predict.py)
+    keep        model and report on this party's disk                                              (keep.py)
+    finish      all know that all have stored theirs; only now may any forget its secrets
+
+A coordinator has a conversation of its own with each data party, and in it only: preflight, what the training asks of it,
+keep, finish (coordinator.py).
+
+The same coroutines run over gRPC in a node's job threads and in memory in a simulation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vfl_node.crypto.processes import ProcessWorkers
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.data.tables import Table
+from vfl_node.job import Job
+from vfl_node.progress import Progress
+from vfl_node.run.device import choose_device
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.inputs import taking_part
+from vfl_node.run.serving import Predicting
+from vfl_node.session.memory import Memory
+from vfl_node.session.session import Session
+from vfl_node.settings import Settings
+from vfl_node.transport.channel import Channel
+
+ALIGNED, KEPT = "aligned", "kept"
+"""The first and last points a job can resume from; between them lie the training checkpoints."""
+
+
+@dataclass(frozen=True)
+class DataInputs:
+    """The records that a data party brings.
+
+    Attributes:
+        whole: its table, to whose digest the job is held.
+        table: the records of it that take part: all, or as many as ``align.at_most`` allows.
+        predicting: what it brings to a job of predictions besides, else None.
+    """
+
+    whole: Table
+    table: Table
+    predicting: Predicting | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one party brings to one attempt at a job.
+
+    Attributes:
+        session: whom it meets, and with what.
+        folder: where it stores what the job needs and leaves.
+        inputs: its records; None at a coordinator.
+    """
+
+    session: Session
+    folder: JobFolder
+    inputs: DataInputs | None
+
+    @property
+    def data(self) -> DataInputs:
+        """The records of a data party."""
+        if self.inputs is None:
+            raise ValueError("a coordinator has no data")
+        return self.inputs
+
+
+def set_up(
+    settings: Settings,
+    job: Job,
+    job_id: str,
+    table: Table | None,
+    randomness: Randomness,
+    folder: JobFolder,
+    progress: Progress,
+    attempt: int,
+    memories: Mapping[str, Memory],
+    channels: Mapping[str, Channel],
+    predicting: Predicting | None = None,
+) -> Run:
+    """The run of the party with these settings, on its device and threads.
+
+    Args:
+        settings: of this party.
+        job: the shared part.
+        job_id: of this run.
+        table: its whole table; None at a coordinator. In a job of predictions, the records that it predicts.
+        randomness: its own for this job.
+        folder: of the job.
+        progress: told how far it is.
+        attempt: how often it has begun this job.
+        memories: name of each data peer → what is remembered of it.
+        channels: peer → the conversation with it, in the order of the job's parties.
+        predicting: in a job of predictions, what it brings besides.
+
+    Raises:
+        DataError, PolicyError: as :func:`vfl_node.run.inputs.taking_part`.
+    """
+    session = Session(
+        job=job,
+        name=settings.name,
+        peers=channels,
+        randomness=randomness,
+        folder=folder.path,
+        job_id=job_id,
+        memories=memories,
+        pins=folder,
+        attempt=attempt,
+        progress=progress,
+        workers=ThreadWorkers(settings.group_workers),
+        processes=ProcessWorkers(settings.group_workers),
+        device=choose_device(settings.device),
+        limits=settings.limits,
+        obfuscation=settings.obfuscation,
+    )
+    inputs = None
+    if table is not None:
+        part = table if predicting else taking_part(table, job.align, session.memory, settings.limits, settings.name)
+        inputs = DataInputs(table, part, predicting)
+    return Run(session, folder, inputs)

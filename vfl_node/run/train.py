@@ -1,0 +1,102 @@
+"""A data party's run of a job that aligns, and trains where the job says so."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from vfl_node import failpoints
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.errors import PolicyError
+from vfl_node.estimate.estimate import after_alignment
+from vfl_node.estimate.memory import check_steps
+from vfl_node.machine import now
+from vfl_node.run.align import aligned
+from vfl_node.run.keep import keep, traffic_of
+from vfl_node.run.run import ALIGNED, KEPT, Run
+from vfl_node.session.agree import agree
+from vfl_node.training.checkpoints import FileCheckpoints
+from vfl_node.training.trainer import Trained, TrainingData, device_name, trainer_of
+
+
+async def play(run: Run) -> None:
+    """The run to its end; report and model lie in its folder's ``artefacts`` then.
+
+    Raises:
+        VflError: this party's or a peer's error.
+
+    Leaks: what the job's alignment and training leak; the report says it in words.
+    """
+    session, folder = run.session, run.folder
+    started, digest = now(), run.data.whole.digest()
+    checkpoints = FileCheckpoints(folder.checkpoints)
+    points = [ALIGNED, *checkpoints.names()] if folder.load_alignment() else []
+    if folder.whole:
+        points.append(KEPT)
+    point = await agree(session, points, input_digest=digest, inputs=folder)
+    if session.coordinator:
+        done = [KEPT] if point == KEPT else []
+        await agree(session, done, input_digest=digest, inputs=folder, peers=[session.coordinator])
+    if point != KEPT:
+        result = await aligned(run, resume=point is not None)
+        trained = None
+        if session.job.train:
+            trained = await _trained(run, result.alignment, checkpoints, None if point == ALIGNED else point)
+        keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
+    failpoints.reach("finish")
+    for channel in session.peers.values():
+        async with channel.phase("finish"):
+            pass
+
+
+async def _trained(run: Run, alignment: Alignment, checkpoints: FileCheckpoints, resume: str | None) -> Trained:
+    session, job = run.session, run.session.job
+    assert job.train is not None
+    number = _number(run, alignment)
+    _check_enough(run, alignment)
+    check_steps(job, len(alignment), session.limits)
+    if takes := after_alignment(job, alignment):
+        session.progress.remark(takes)
+    trainer = trainer_of(job.train)
+    if job.train.on_device:
+        run.folder.check_device(device_name(session.device))
+    trainer.prepare(session)
+    own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
+    return await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
+
+
+def _number(run: Run, alignment: Alignment) -> int:
+    """Which training with synthetic rows over these records with this partner it is; 1 where no row is synthetic.
+
+    A training counts from here on, whatever becomes of it: on the disk before its first message.
+
+    Raises:
+        PolicyError: it would be more than this owner allows (``E_BUDGET``).
+
+    Leaks: by a refusal, about how many trainings this owner allows. Whether and when it comes depends on that and on what
+    both parties know, how many trainings there were over which set and whether rows can be synthetic: under apsi
+    every one counts, since whether any row is would tell the passive party whether it is given the bare intersection.
+    For the same reason this comes before this owner looks at how many records are shared.
+    """
+    session, train = run.session, run.session.job.train
+    synthetic = alignment.hides_intersection or alignment.missing or alignment.missing_at_peer != 0
+    if train is None or not train.has_synthetic_rows or not synthetic:
+        return 1
+    return session.memory.count_trainings(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
+
+
+def _check_enough(run: Run, alignment: Alignment) -> None:
+    """Stop where fewer records are shared than the active party's owner wants, once the obfuscated set is agreed.
+
+    Raises:
+        PolicyError: so few (``E_STOPPED``).
+
+    Leaks: that this party stops at its owner's discretion; the peer may guess why.
+    """
+    least, shared = run.session.obfuscation.min_intersection, alignment.intersection
+    if alignment.hides_intersection and shared is not None and shared < least:
+        raise PolicyError(
+            f"{shared} records are shared, fewer than this owner's minimum of {least}",
+            code="E_STOPPED",
+            hint="see obfuscation.min_intersection; to stop at all tells the other party something",
+            for_peer="its owner does not go on",
+        )

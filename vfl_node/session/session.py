@@ -1,0 +1,96 @@
+"""Everything one party brings to a job, and whom it meets there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from vfl_node.crypto.processes import InProcess, Processes
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.crypto.workers import ThreadWorkers, Workers
+from vfl_node.job import Job
+from vfl_node.progress import Progress, Silent
+from vfl_node.session.memory import Memory
+from vfl_node.session.pins import MemoryPins, Pins
+from vfl_node.settings import Limits, Obfuscation, Role, role_in
+from vfl_node.transport.channel import Channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """One party's side of one attempt at a job.
+
+    Attributes:
+        job: the shared part, as this party holds it.
+        job_id: of this run.
+        name: this party.
+        peers: name → the conversation with that party. A passive party has one with the active party and, where the job has
+            one, with the coordinator; the active party has one with everybody.
+        randomness: this party's own for the job; the same on every attempt.
+        memories: name of a data party → what this node remembers of it beyond the job.
+        pins: digests of what the peers sent in earlier attempts.
+        attempt: how often this party has begun the job; no noise or additive mask is ever drawn for two attempts.
+        folder: private; large intermediate results lie there until the job no longer needs them.
+        progress: told how far it is.
+        workers: who computes group operations.
+        processes: who computes on ciphertexts.
+        device: where tensors are.
+        clock: seconds since any fixed moment, for durations only.
+        limits: what this owner allows.
+        obfuscation: this owner's own wishes for an obfuscated set.
+    """
+
+    job: Job
+    name: str
+    peers: Mapping[str, Channel]
+    randomness: Randomness
+    folder: Path
+    job_id: str = ""
+    memories: Mapping[str, Memory] = field(default_factory=dict)
+    pins: Pins = field(default_factory=MemoryPins)
+    attempt: int = 1
+    progress: Progress = field(default_factory=Silent)
+    workers: Workers = field(default_factory=lambda: ThreadWorkers(1))
+    processes: Processes = field(default_factory=InProcess)
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    clock: Callable[[], float] = time.monotonic
+    limits: Limits = field(default_factory=Limits)
+    obfuscation: Obfuscation = field(default_factory=Obfuscation)
+
+    @property
+    def role(self) -> Role:
+        """This party's role in the job."""
+        role = role_in(self.job.parties, self.name)
+        if role is None:
+            raise ValueError(f"the job does not name {self.name}")
+        return role
+
+    @property
+    def data_peers(self) -> dict[str, Channel]:
+        """Name → conversation, of those peers that have data, in the order of the job's parties."""
+        return {name: self.peers[name] for name in self.job.parties.data if name in self.peers}
+
+    @property
+    def peer(self) -> Channel:
+        """The conversation with the one other data party, in a protocol of two.
+
+        Raises:
+            ValueError: there are several; a protocol that calls this must not run with them.
+        """
+        (channel,) = self.data_peers.values()
+        return channel
+
+    @property
+    def memory(self) -> Memory:
+        """What this node remembers of the one other data party; raises as :attr:`peer`."""
+        return self.memories[self.peer.peer]
+
+    @property
+    def coordinator(self) -> Channel | None:
+        """The conversation with the coordinator, where the job has one."""
+        name = self.job.parties.coordinator
+        return self.peers[name] if name is not None and name in self.peers else None

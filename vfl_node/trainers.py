@@ -1,0 +1,170 @@
+"""What a job may train: the registry of trainers, and what each of them says about itself before anything runs.
+
+A trainer is a folder under ``vfl_node/training`` (or an installed package) with two parts: a *config*, the job's ``train``
+section, a subclass of :class:`TrainerConfig` that imports neither torch nor grpc, so that any command can check a job; and
+the *implementation*, a :class:`vfl_node.training.trainer.Trainer`, loaded when it first runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from typing_extensions import Self
+
+from vfl_node.configuration import Frozen
+from vfl_node.registry import Registry
+
+if TYPE_CHECKING:
+    from vfl_node.job import Evaluate, Job
+
+HEAD_BYTES = 4 << 10
+"""More than a message has beside the values of its tensor."""
+
+DataRole = Literal["active", "passive"]
+
+DEFAULT_TRAINER = "split"
+"""What ``train.algorithm`` is where a job does not say."""
+
+
+@dataclass(frozen=True)
+class TableShape:
+    """A party's table, as far as it is known.
+
+    Attributes:
+        rows: records.
+        numeric: numeric columns as they are encoded: the values, and whether there is one.
+        cardinalities: codes of each categorical column.
+    """
+
+    rows: int = 0
+    numeric: int = 0
+    cardinalities: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What training over some number of shared rows takes, all repeats together unless it says otherwise.
+
+    Attributes:
+        rows: trained on in an epoch.
+        batches: in an epoch.
+        steps: messages sent whose answers are awaited, one after the other.
+        active_bytes: sent by the active party.
+        passive_bytes: sent by the passive party.
+    """
+
+    rows: int
+    batches: int
+    steps: int
+    active_bytes: int
+    passive_bytes: int
+
+    @property
+    def bytes(self) -> int:
+        """Both ways."""
+        return self.active_bytes + self.passive_bytes
+
+
+class TrainerConfig(Frozen):
+    """The job's ``train`` section for one trainer, and the facts that other rooms ask for.
+
+    Attributes:
+        implementation: ``module:attribute`` of the :class:`~vfl_node.training.trainer.Trainer`.
+        report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
+        max_passive_parties: how many passive parties it can train with.
+        on_device: whether it computes on the node's device, which must then be the same in every attempt.
+        algorithm: its name, that of the registry.
+        classes: how many classes labels have, 0 to classes − 1.
+    """
+
+    implementation: ClassVar[str]
+    report_section: ClassVar[str]
+    max_passive_parties: ClassVar[int] = 1
+    on_device: ClassVar[bool] = True
+
+    algorithm: str
+    classes: int = 2
+
+    @classmethod
+    def of(cls, job: Job) -> Self:
+        """The ``train`` section of a job, for the trainer whose section it is."""
+        if not isinstance(job.train, cls):
+            raise TypeError(f"the job's train section is none of {cls.__name__}")
+        return job.train
+
+    @property
+    def label_holder(self) -> DataRole:
+        """The role whose table has the labels."""
+        return "active"
+
+    @property
+    def coordinated(self) -> bool:
+        """Whether a coordinator takes part."""
+        return False
+
+    @property
+    def has_synthetic_rows(self) -> bool:
+        """Whether it makes rows up for those that a party does not own, anew in each training."""
+        return False
+
+    @property
+    def can_serve(self) -> bool:
+        """Whether its model can be kept for predictions (``serve``)."""
+        return False
+
+    @property
+    def can_match(self) -> bool:
+        """Whether it measures on the rows that both parties own (``evaluate.matched``)."""
+        return False
+
+    @classmethod
+    def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The ``train`` section of a document, with defaults that depend on the rest of the ``job``."""
+        return section
+
+    def check(self, job: Job) -> None:
+        """Refuse a job in which this training would fail, or tell too much, only after a long alignment.
+
+        Raises:
+            ValueError: whole sentences that name the keys to change.
+        """
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """The fewest steps that training takes if at least ``rows`` rows are shared."""
+        return 0
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand."""
+        return None
+
+    def parameters(self, role: DataRole, table: TableShape) -> int:
+        """Weights of the networks of the party in ``role``; of the layers alone where its table is not known."""
+        return 0
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """Memory of what the party in ``role`` computes for one batch."""
+        return 0
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """Epochs, or iterations, of which figures are kept in memory until the report is written."""
+        return 0
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """Size of the largest message, head included."""
+        return 0
+
+    def served_message_bytes(self, rows: int) -> int:
+        """Size of the largest message of a prediction service with batches of ``rows`` rows, head included."""
+        return 0
+
+
+TRAINERS: Registry[type[TrainerConfig]] = Registry(
+    "vfl_node.trainers",
+    {
+        "split": "vfl_node.training.split.config:Train",
+        "logistic": "vfl_node.training.logistic.config:Logistic",
+    },
+)
+"""``train.algorithm`` → its config."""

@@ -1,0 +1,26 @@
+"""Logistic regression as the node runs it."""
+
+from __future__ import annotations
+
+from vfl_node.session.session import Session
+from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.logistic.coordinator import Decryptions
+from vfl_node.training.logistic.decryption import FileDecryptionLog
+from vfl_node.training.logistic.regression import regress
+from vfl_node.training.trainer import Coordination, Trained, TrainingData
+
+
+class LogisticTrainer:
+    """Genuine-with-dummy training (:mod:`~vfl_node.training.logistic.regression`), as a `Trainer`."""
+
+    def prepare(self, session: Session) -> None:
+        """Nothing is refused."""
+
+    async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
+        """As :func:`~vfl_node.training.logistic.regression.regress`."""
+        log = FileDecryptionLog(session.folder / f"decryptions-{session.peer.peer}")
+        return await regress(session, data, checkpoints, log, resume_from=resume)
+
+    def coordination(self, session: Session) -> Coordination:
+        """The coordinator decrypts for both data parties."""
+        return Decryptions(session)

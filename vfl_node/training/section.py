@@ -1,0 +1,25 @@
+"""The base of what a trainer reports of itself, and types that several of them use."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+
+from vfl_node.configuration import Frozen
+
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Attacks = Annotated[
+    dict[str, Share | None],
+    Field(
+        description="attack → AUC with which this party's own audit tells its synthetic rows from real ones: 0.5 is chance, "
+        "both 0 and 1 tell all; null where not defined, empty where no row of this party is synthetic"
+    ),
+]
+
+
+class Section(Frozen):
+    """Base of every part of a report: JSON values, no NaN, no unknown key."""
+
+    model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)

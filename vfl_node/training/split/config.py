@@ -1,0 +1,196 @@
+"""The job's ``train`` section for split training (see docs/training.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from vfl_node.configuration import Frozen
+from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
+from vfl_node.training.split import costs
+
+if TYPE_CHECKING:
+    from vfl_node.job import Evaluate, Job
+
+Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
+LabelStrategy = Literal["majority", "minority", "random-pos", "random-pred", "neighbors", "none"]
+FeatureStrategy = Literal["sampling", "smoothed", "gaussian", "random", "naive", "none"]
+
+SERVED_FEATURES: FeatureStrategy = "smoothed"
+"""``train.missing.features`` of a job with ``serve`` that says nothing of it: ``sampling`` elsewhere.
+
+All predictions meet the same weights, under which a copied row is equal to its source. Predictions cannot use
+another strategy than training did: a row that changes where real ones stay is told by that (docs/prediction.md).
+"""
+
+
+class OwnedShares(Frozen):
+    """What share of the shared rows each party owns, where the alignment hides it: an agreed guess."""
+
+    active: float = Field(gt=0, le=1, description="p_a: share of the rows with a real label")
+    passive: float = Field(gt=0, le=1, description="p_p: share of the rows with real features of the passive party")
+
+
+class Missing(Frozen):
+    """How rows are filled in that a party does not own (see docs/training.md)."""
+
+    labels: LabelStrategy = "majority"
+    draws: int = Field(
+        default=1, ge=1, le=100, description="random-pred only: labels drawn for each row and step; their mean is used"
+    )
+    features: FeatureStrategy = "sampling"
+    calibration: Literal["none", "train", "test"] = Field(
+        default="none", description="whether and when probabilities are corrected for synthetic rows"
+    )
+    calibrate: Literal["both", "labels", "features"] = Field(default="both", description="what calibration corrects for")
+    shares: OwnedShares | None = Field(
+        default=None, description="for calibration with align.dummies, which hide how many rows each party owns"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Missing:
+        if self.draws > 1 and self.labels != "random-pred":
+            raise ValueError("draws is for labels: random-pred, which draws labels anew in every step")
+        if self.calibration == "none" and (self.shares or self.calibrate != "both"):
+            raise ValueError("shares and calibrate are for calibration, and calibration is none")
+        return self
+
+
+class Train(TrainerConfig):
+    """A split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
+
+    implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
+    report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
+
+    algorithm: Literal["split"] = "split"
+    model: Literal["mlp", "wide_deep"] = "mlp"
+    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1")
+    bottom: Sizes = Field(default=(128, 128), min_length=1)
+    active_bottom: Sizes = Field(default=(32,), min_length=1)
+    top: Sizes = (128, 128)
+    embedding_size: int = Field(default=4, ge=1, le=1024)
+    epochs: int = Field(default=10, ge=1, le=100_000)
+    batch_size: int = Field(default=256, ge=1, le=1_000_000)
+    optimizer: Literal["adam", "sgd"] = "adam"
+    learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
+    missing: Missing = Missing()
+
+    @property
+    def outputs(self) -> int:
+        """Logits a row: one for two classes, else one a class."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def wide(self) -> bool:
+        """Whether each embedding has one more, linear coordinate for each logit."""
+        return self.model == "wide_deep"
+
+    @property
+    def cut_width(self) -> int:
+        """Width of the cut layer: of an embedding of the passive party's."""
+        return self.bottom[-1] + (self.outputs if self.wide else 0)
+
+    @model_validator(mode="after")
+    def _calibratable(self) -> Train:
+        if self.classes > 2 and self.missing.calibration != "none":
+            raise ValueError("missing.calibration is for two classes: set it to none")
+        return self
+
+    @property
+    def has_synthetic_rows(self) -> bool:
+        """Rows that a party does not own have columns or a label that it makes up."""
+        return True
+
+    @property
+    def can_match(self) -> bool:
+        """By histograms under encryption."""
+        return True
+
+    @property
+    def can_serve(self) -> bool:
+        """Both halves stay at the parties."""
+        return True
+
+    @classmethod
+    def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise."""
+        missing = section.get("missing", {})
+        if not job.get("serve") or not isinstance(missing, Mapping) or "features" in missing:
+            return section
+        return {**section, "missing": {**missing, "features": SERVED_FEATURES}}
+
+    def check(self, job: Job) -> None:
+        """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""
+        missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
+        strategies = [missing.features, *([missing.labels] if "active" in spec.synthetic_rows_at else [])]
+        if "passive" in spec.synthetic_rows_at and "none" in strategies:
+            raise ValueError(
+                f"{protocol} trains on {spec.shared_rows}: train.missing.labels and train.missing.features must say "
+                "how synthetic labels and rows are made for rows that a party does not own (majority, sampling)"
+            )
+        if "active" in spec.synthetic_rows_at and missing.labels == "none":
+            raise ValueError(
+                f"{protocol} trains on {spec.shared_rows}, and the active party has no labels for the rows that are not its "
+                "own: train.missing.labels must say how synthetic labels are made (majority)"
+            )
+        hidden = _why_intersection_is_hidden(job)
+        if missing.shares and not job.align.dummies:
+            raise ValueError(
+                "train.missing.shares is for align.dummies: without them both parties know how many rows are whose"
+            )
+        if missing.calibration != "none" and hidden and not missing.shares:
+            way_out = ", or state train.missing.shares" if job.align.dummies else ""
+            raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none{way_out}")
+        if job.evaluate.matched:
+            self._check_matched(job)
+
+    def _check_matched(self, job: Job) -> None:
+        """Refuse matched metrics where there is nothing to match, or they would tell too much."""
+        if not job.align.spec.can_count_matched_rows:
+            raise ValueError(
+                "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
+                "passive party which are"
+            )
+        if self.classes > 2:
+            raise ValueError("evaluate.matched is for two classes")
+        if job.align.dummies:
+            raise ValueError("evaluate.matched counts shared rows, and align.dummies hide how many there are: leave one out")
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """Batches of all epochs and repeats."""
+        trained = int(rows * (1 - evaluate.test_fraction))
+        return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
+        """Counted exactly, up to a few messages around it."""
+        return costs.cost(self, evaluate, rows, protocol)
+
+    def parameters(self, role: DataRole, table: TableShape) -> int:
+        """Of this party's half, the active party's own model included."""
+        return costs.parameters(self, role, table)
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """Values of every layer for each row of a batch, and their gradients."""
+        return costs.batch_bytes(self, role, table)
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """Those of all repeats."""
+        return self.epochs * evaluate.repeats
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """An embedding of a batch, or the figures that the passive party is told."""
+        return costs.message_bytes(self, evaluate)
+
+    def served_message_bytes(self, rows: int) -> int:
+        """An embedding of a batch, or what is predicted from it."""
+        return costs.tensor_bytes(self, rows)
+
+
+def _why_intersection_is_hidden(job: Job) -> str:
+    if hidden := job.align.spec.intersection_hidden_from:
+        parties = " and the ".join(f"{role} party" for role in sorted(hidden))
+        return f"which {job.align.protocol} keeps from the {parties} (a loss that depends on it would tell)"
+    return "which align.dummies hides from both parties" if job.align.dummies else ""

@@ -1,0 +1,169 @@
+"""The contract of a trainer: what it gets, what it gives back, and what a coordinator does in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.tables import Table
+from vfl_node.ledger import Disclosure
+from vfl_node.registry import load
+from vfl_node.session.session import Session
+from vfl_node.trainers import TrainerConfig
+from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.evaluation import Curve, Values
+from vfl_node.training.section import Section
+from vfl_node.transport.channel import Channel
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """What one party trains on.
+
+    Attributes:
+        alignment: the shared rows as this party sees them.
+        table: its own records that took part; labels where the job has them at this party.
+        number: which training with synthetic rows over these records with this partner it is, from 1.
+    """
+
+    alignment: Alignment
+    table: Table
+    number: int = 1
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """One epoch of the first repeat, or one iteration.
+
+    Attributes:
+        loss: as :attr:`vfl_node.training.evaluation.Figures.loss`; None at a passive party that the job does not tell.
+        auc: as :attr:`vfl_node.training.evaluation.Figures.auc`; likewise.
+        seconds: from its first batch to its last.
+        bytes: sent and received, as serialised frames.
+        attacks: attack → AUC of this party's own attacks on what it sent; empty where none of its rows is synthetic.
+        judged: attack → number of rows behind that AUC.
+    """
+
+    loss: float | None
+    auc: float | None
+    seconds: float
+    bytes: int
+    attacks: Mapping[str, float | None] = field(default_factory=dict)
+    judged: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Servable:
+    """What predictions need beside weights, encoder and alignment.
+
+    Attributes:
+        state: JSON, of the trainer's own form; holds a secret of this party.
+        tested: int64[t], shared positions whose embeddings by the trained weights the peer has received already: those
+            held out in the first repeat; none where none are sent.
+    """
+
+    state: str = field(repr=False)
+    tested: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What one party has after training. Metrics are None at a party that the job does not tell.
+
+    Attributes:
+        epochs: of the first repeat.
+        steps: batches, or iterations, of all repeats.
+        device: its name.
+        disclosures: every party of the job → what it learnt from training, as far as this party can know.
+        section: what this trainer alone reports.
+        warnings: whole sentences for this party's owner.
+        weights: this party's part of the model, first repeat: parameter → tensor on the CPU.
+        encoder: JSON of the encoder that belongs to ``weights``.
+        servable: what predictions need besides; None where the model makes none.
+        audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
+        metrics: metric → value, the mean over repeats; None for one that is not defined.
+        local_metrics: the active party alone on the same rows; None without own features.
+        intervals: metric → {mean, sd, low, high} over repeats; empty for a single repeat.
+        local_intervals: the same of ``local_metrics``.
+        gains: the same of the difference federated − local, repeat by repeat.
+        population: which rows the metrics are about: ``population``, ``rows`` (of the first
+            repeat), ``real_share`` (share with real passive features, a ratio of counts).
+        calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party.
+        local_calibration_curve: the same of the active party alone; empty without own features.
+    """
+
+    epochs: tuple[Epoch, ...]
+    steps: int
+    device: str
+    disclosures: Mapping[str, tuple[Disclosure, ...]]
+    section: Section
+    warnings: tuple[str, ...] = ()
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
+    encoder: str = ""
+    servable: Servable | None = None
+    audit: Mapping[str, float | None] = field(default_factory=dict)
+    metrics: Values | None = None
+    local_metrics: Values | None = None
+    intervals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    local_intervals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    gains: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    population: Mapping[str, Any] | None = None
+    calibration_curve: Curve = field(default_factory=list)
+    local_calibration_curve: Curve = field(default_factory=list)
+
+
+class Coordination(Protocol):
+    """A coordinator's part in one training: a conversation with each data party, side by side on threads of their own."""
+
+    async def serve(self, channel: Channel) -> None:
+        """Do what one data party asks for until it needs no more."""
+
+    def result(self) -> Trained:
+        """What the coordinator can report, once it has served every data party."""
+
+
+class Trainer(Protocol):
+    """Trains a model with the peers of a session; loaded when a job first runs it. Stateless: a job is a call."""
+
+    def prepare(self, session: Session) -> None:
+        """Refuse what this machine cannot run, before anything is sent.
+
+        Raises:
+            VflError: with what to change.
+        """
+
+    async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
+        """This data party's part, from the first message to the metrics.
+
+        Args:
+            session: whom it meets; all that it draws comes from ``session.randomness.derive("train")``.
+            data: what it trains on.
+            checkpoints: where its state is kept. All data parties keep theirs at the same points, under the same names.
+            resume: name of the checkpoint that all hold, or None to begin.
+
+        Raises:
+            VflError: this party's or a peer's error.
+
+        Leaks: what the result's ``disclosures`` say.
+        """
+
+    def coordination(self, session: Session) -> Coordination:
+        """The coordinator's part, where :attr:`~vfl_node.trainers.TrainerConfig.coordinated` says that there is one."""
+
+
+def trainer_of(config: TrainerConfig) -> Trainer:
+    """The implementation of a job's ``train`` section, loaded on first use. Raises UsageError (``E_EXTENSION``)."""
+    kind: type[Trainer] = load(config.implementation, what=f"trainer {config.algorithm!r}")
+    return kind()
+
+
+def device_name(device: torch.device) -> str:
+    """The accelerator's name, or ``cpu``."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else str(device)
