@@ -67,7 +67,7 @@ def run(
 def gathered(job: Job, folders: Mapping[str, Path], seconds: float) -> Run:
     """The artefacts of a job: data party → folder."""
     reports = {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
-    dropped = {name: frozenset(report["training"]["dropped"]) for name, report in reports.items()}
+    dropped = {name: frozenset(report["training"]["logistic"]["dropped"]) for name, report in reports.items()}
     return Run(reports[job.parties.active], dropped, Model.load(folders), seconds)
 
 

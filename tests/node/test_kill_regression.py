@@ -117,7 +117,7 @@ train: {{algorithm: logistic, iterations: {ITERATIONS}, key_bits: 2048, {FLOWS[f
             assert view["state"] == "done", (view, self.federation.log(name)[-3000:])
             report = self.federation.report(name, job_id)
             losses = [epoch["loss"] for epoch in report["training"]["epochs"]]
-            found[name] = [report["metrics"], losses, report["training"]["rounds"]]
+            found[name] = [report["metrics"], losses, report["training"]["logistic"]["rounds"]]
             if name != "notary":  # which counts a value that it decrypted again
                 weights, _ = storage.load(self.federation.job_folder(name, job_id) / "artefacts" / "model.safetensors")
                 learnt = [entry | {"text": re.sub(r", \d+ in all", "", entry["text"])} for entry in report["learnt"][name]]

@@ -12,8 +12,8 @@ import pytest
 import torch
 from google.protobuf.message import Message
 from numpy.typing import NDArray
-from vfl_node.training.task import Task, TrainingResult
 
+from tests.sessions import session
 from tests.training.predicting import world_fixture as world_fixture
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
@@ -21,11 +21,15 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate
 from vfl_node.session.pins import MemoryPins, Pins
+from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
+from vfl_node.settings import Limits
+from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.loop import train_active, train_passive
+from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.training.trainer import Trained, TrainingData
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Recorder
 
@@ -128,7 +132,7 @@ def synthetic(
     return federation(clinic, lab, labels, clinic_owns, lab_owns, seed=seed)
 
 
-Trained = tuple[TrainingResult, TrainingResult]
+Results = tuple[Trained, Trained]
 
 
 @dataclass
@@ -142,6 +146,7 @@ class Run:
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
+    limits: Limits = field(default_factory=Limits)
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
@@ -156,14 +161,26 @@ class Run:
     def raw(self, parties: Federation) -> list[Any]:
         """The two results or exceptions, active party first."""
         a, b = map(self._recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
-        clinic = self._task("clinic", parties.clinic_view, parties.clinic, self.checkpoints[0], self.pins[0])
-        lab = self._task("lab", parties.lab_view, parties.lab, self.checkpoints[1], self.pins[1])
+        sides = (
+            ("clinic", a, parties.clinic_view, parties.clinic, self.clinic_seed),
+            ("lab", b, parties.lab_view, parties.lab, self.lab_seed),
+        )
         return run_together(
-            (train_active(a, clinic, Randomness(self.clinic_seed), resume_from=self.resume_from), a),
-            (train_passive(b, lab, Randomness(self.lab_seed), resume_from=self.resume_from), b),
+            *(
+                (
+                    SplitTrainer().run(
+                        self.session(name, channel, seed, number),
+                        TrainingData(view, own),
+                        self.checkpoints[number],
+                        self.resume_from,
+                    ),
+                    channel,
+                )
+                for number, (name, channel, view, own, seed) in enumerate(sides)
+            )
         )
 
-    def __call__(self, parties: Federation) -> Trained:
+    def __call__(self, parties: Federation) -> Results:
         """Both results.
 
         Raises:
@@ -175,26 +192,26 @@ class Run:
                 raise result
         return results[0], results[1]
 
-    def _task(self, party: str, view: Alignment, own: Table, checkpoints: Checkpoints, pins: Pins) -> Task:
+    def session(self, name: str, channel: Channel, seed: bytes, number: int) -> Session:
+        """A party's session; its clock ticks once a reading."""
         ticks = count()
-        return Task(
-            view,
-            own,
-            self.train,
-            self.evaluate,
+        return session(
+            name,
+            {channel.peer: channel},
+            Randomness(seed),
+            train=self.train,
+            evaluate=self.evaluate,
+            pins=self.pins[number],
             clock=lambda: float(next(ticks)),
-            party=party,
-            checkpoints=checkpoints,
-            pins=pins,
+            limits=self.limits,
         )
 
     def schedule(self, parties: Federation) -> Schedule:
         """The schedule that both parties follow."""
         a, b = memory_channels("clinic", "lab")
-        ours, theirs = (Randomness(seed).derive("toss") for seed in (self.clinic_seed, self.lab_seed))
-        seed, _ = run_together(
-            (toss(a, ours, first=True, pins=MemoryPins()), a), (toss(b, theirs, first=False, pins=MemoryPins()), b)
-        )
+        sessions = [session(name, {end.peer: end}, Randomness(bytes(32))) for name, end in (("clinic", a), ("lab", b))]
+        seeds = (Randomness(seed).derive("toss") for seed in (self.clinic_seed, self.lab_seed))
+        seed, _ = run_together(*((toss(of, own), end) for of, own, end in zip(sessions, seeds, (a, b), strict=True)))
         return Schedule(seed, len(parties.people), self.train.seed)
 
 

@@ -130,7 +130,7 @@ class World:
     def kept(self, index: int, *, draws: bytes | None = None) -> ServedModel:
         """What a party kept; ``draws``: with another seed of synthetic rows than that of training."""
         of = self.results[index]
-        serving = of.serving if draws is None else json.dumps({**json.loads(of.serving), "draws": draws.hex()})
+        serving = of.servable.state if draws is None else json.dumps({**json.loads(of.servable.state), "draws": draws.hex()})
         return ServedModel(self.train, self.serve, of.weights, of.encoder, serving)
 
     @property

@@ -147,7 +147,7 @@ def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
 
 def _strategies(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The missing-row strategies: (for what, strategy, in words)."""
-    used = (report["training"] or {}).get("strategies") or {}
+    used = ((report["training"] or {}).get("split") or {}).get("strategies") or {}
     draws = report["job"]["spec"]["train"]["missing"]["draws"] if used else 1
     several = f"; the mean of {draws} draws" if draws > 1 else ""
     named = (("labels", "Missing labels", LABELS), ("features", "Missing columns", FEATURES))
@@ -170,7 +170,7 @@ def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
     curves = [LineChart(ATTACKS[name][0], points[name], ATTACKS[name][2]) for name in names if points[name]]
     if not curves:
         return None
-    held_out = report["training"].get("held_out")
+    held_out = (report["training"].get("split") or {}).get("held_out")
     means, most = report["training"]["audit"], report["training"]["max_attack_auc"]
     strongest = max((name for name in names if means.get(name) is not None), key=lambda name: folded(means[name]), default=None)
     guides = [(0.5, "chance")] + ([(most, "limit")] if most else [])

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from google.protobuf.message import Message
 from numpy.typing import NDArray
-from vfl_node.training.logistic.task import Regression
-from vfl_node.training.task import TrainingResult
 
+from tests.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
@@ -35,6 +34,7 @@ from vfl_node.training.logistic.decryption import DecryptionLog, MemoryDecryptio
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.side import Side
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_network, run_together
@@ -217,27 +217,23 @@ class Attempt:
             ("clinic", "active", over.clinic, over.clinic_view, self.seeds[0]),
             ("lab", "passive", over.lab, over.lab_view, self.seeds[1]),
         ]
-        for name, role, table, view, seed in roles:
+        for name, _, table, view, seed in roles:
             ticks = count()
-            task = Regression(
-                parties=self.parties,
-                role=role,
-                alignment=view,
-                table=table,
+            own = session(
+                name,
+                network[name],
+                Randomness(seed),
                 train=self.train,
                 evaluate=self.evaluate,
+                parties=self.parties,
                 attempt=self.number,
-                workers=self.workers,
-                journal=self.state.journals["lab"],
-                checkpoints=self.state.checkpoints[name],
+                processes=self.workers,
                 pins=self.state.pins[name],
-                clock=lambda ticks=ticks: float(next(ticks)),  # type: ignore[misc]
-                progress=Silent(),
+                clock=lambda ticks=ticks: float(next(ticks)),
             )
-            held = network[name]
-            other, helper = held["lab" if name == "clinic" else "clinic"], held.get("hub")
-            protocol = regress(other, helper, task, Randomness(seed), resume_from=self.resume_from)
-            protocols.append((protocol, list(held.values())))
+            data, checkpoints = TrainingData(view, table), self.state.checkpoints[name]
+            protocol = regress(own, data, checkpoints, self.state.journals["lab"], resume_from=self.resume_from)
+            protocols.append((protocol, list(network[name].values())))
         for (name, role, *_), key in zip(roles, self.hub, strict=True):
             if channel := network.get("hub", {}).get(name):
                 served = coordinate(
@@ -246,7 +242,7 @@ class Attempt:
                     role,
                     key,
                     workers=self.workers,
-                    journal=self.state.journals[name],
+                    log=self.state.journals[name],
                     pins=self.state.pins["hub"],
                     other="lab" if name == "clinic" else "clinic",
                     progress=Silent(),
@@ -254,7 +250,7 @@ class Attempt:
                 protocols.append((served, [channel]))
         return run_together(*protocols)
 
-    def __call__(self, over: Shared) -> tuple[TrainingResult, TrainingResult]:
+    def __call__(self, over: Shared) -> tuple[Trained, Trained]:
         """The clinic's and the lab's result.
 
         Raises:
@@ -282,10 +278,9 @@ class Attempt:
         """The schedule that both data parties follow."""
         network = memory_network("clinic", "lab")
         a, b = network["clinic"]["lab"], network["lab"]["clinic"]
-        ours, theirs = (Randomness(seed).derive("toss") for seed in self.seeds)
-        seed, _ = run_together(
-            (toss(a, ours, first=True, pins=MemoryPins()), a), (toss(b, theirs, first=False, pins=MemoryPins()), b)
-        )
+        sessions = [session(end_of, {end.peer: end}, Randomness(bytes(32))) for end_of, end in (("clinic", a), ("lab", b))]
+        seeds = (Randomness(seed).derive("toss") for seed in self.seeds)
+        seed, _ = run_together(*((toss(of, own), end) for of, own, end in zip(sessions, seeds, (a, b), strict=True)))
         return Schedule(seed, len(over), self.train.seed)
 
     def reference(self, over: Shared, labels: NDArray[np.float32] | None = None, *, rounded: bool = True) -> plain.Fit:
@@ -349,7 +344,7 @@ def scaled(encoder: LinearEncoder, table: Table) -> NDArray[np.float64]:
     return np.stack([(table.columns[of.name].values - of.centre) / of.unit for of in encoder.columns], axis=1)  # type: ignore[union-attr]
 
 
-def difference(results: Sequence[TrainingResult], fit: plain.Fit) -> float:
+def difference(results: Sequence[Trained], fit: plain.Fit) -> float:
     """Largest difference of any weight or intercept."""
     clinic, lab = results[0].weights, results[1].weights
     pairs = [(clinic["weight"], fit.weights[0].T), (lab["weight"], fit.weights[1].T), (clinic["bias"], fit.intercepts)]

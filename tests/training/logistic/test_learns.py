@@ -50,13 +50,13 @@ def test_two_parties(attempt: Any, shared: Any, logistic: Any) -> None:
         assert set(told.learnt) == {"clinic", "lab"}
         assert counts(told.learnt, "clinic") == active
         assert counts(told.learnt, "lab") == passive
-        assert told.logistic.features == ({"clinic": 3, "lab": 3} if told is clinic else {"lab": 3})
-        assert told.logistic.decryptions == {"lab": 9}
-        assert told.logistic.decrypted_bits == {"lab": 9 * 62}
+        assert told.section.features == ({"clinic": 3, "lab": 3} if told is clinic else {"lab": 3})
+        assert told.section.decryptions == {"lab": 9}
+        assert told.section.decrypted_bits == {"lab": 9 * 62}
         (masked,) = (entry.text for entry in told.learnt["clinic"] if entry.what == "masked gradient")
         assert masked.endswith("such as residuals; of those it would have told lab 62 bits an entry, 558 in all")
-        assert told.logistic.rounds == 3
-        assert told.logistic.rows == 30
+        assert told.section.rounds == 3
+        assert told.section.rows == 30
 
 
 def test_what_was_decrypted_again_after_restarts_counts(attempt: Any, logistic: Any) -> None:
@@ -82,9 +82,9 @@ def test_a_coordinator_that_only_decrypts(attempt: Any, shared: Any, logistic: A
     assert counts(hub.learnt, "hub") == [("rounds", 3), ("masked gradient", 9)]
     assert ("scores", None) in counts(hub.learnt, "clinic")  # it does not know how many rows there are
     assert ("held-out scores", None) in counts(hub.learnt, "clinic")
-    assert hub.logistic.features == {"lab": 3}
-    assert hub.logistic.decryptions == {"clinic": 0, "lab": 9}
-    assert hub.logistic.rows is None
+    assert hub.section.features == {"lab": 3}
+    assert hub.section.decryptions == {"clinic": 0, "lab": 9}
+    assert hub.section.rows is None
 
 
 @pytest.mark.parametrize("tolerance", [0.0, 1e-12])
@@ -102,11 +102,11 @@ def test_a_coordinator_and_no_scores(attempt: Any, shared: Any, logistic: Any, t
     squares = "squares" in next(entry.text for entry in clinic.learnt["clinic"] if entry.what == "encrypted scores")
     assert squares == bool(tolerance)
     values = {"clinic": 9 + 3 * bool(tolerance), "lab": 9}
-    assert clinic.logistic.decryptions == hub.logistic.decryptions == values
-    assert lab.logistic.decryptions == {"lab": 9}
+    assert clinic.section.decryptions == hub.section.decryptions == values
+    assert lab.section.decryptions == {"lab": 9}
     bits = {"clinic": 9 * 109 + 3 * 97 * bool(tolerance), "lab": 9 * 109}
-    assert clinic.logistic.decrypted_bits == hub.logistic.decrypted_bits == bits
-    assert hub.logistic.features == clinic.logistic.features == {"clinic": 3, "lab": 3}
+    assert clinic.section.decrypted_bits == hub.section.decrypted_bits == bits
+    assert hub.section.features == clinic.section.features == {"clinic": 3, "lab": 3}
 
 
 def test_labels_at_the_passive_party(attempt: Any, shared: Any, logistic: Any) -> None:
@@ -128,16 +128,16 @@ def test_labels_at_the_passive_party(attempt: Any, shared: Any, logistic: Any) -
             ("masked loss", 3),
         ]
     assert counts(hub.learnt, "hub") == counts(lab.learnt, "hub")
-    assert lab.logistic.decryptions == clinic.logistic.decryptions == hub.logistic.decryptions == {"clinic": 9, "lab": 15}
-    assert hub.logistic.features == {"clinic": 3, "lab": 4}
+    assert lab.section.decryptions == clinic.section.decryptions == hub.section.decryptions == {"clinic": 9, "lab": 15}
+    assert hub.section.features == {"clinic": 3, "lab": 4}
 
 
 @pytest.mark.parametrize("given", [{}, TAYLOR], ids=["two-party", "coordinator"])
 def test_several_classes_count_as_often(attempt: Any, shared: Any, logistic: Any, given: Any) -> None:
     made, clinic, lab, *hub = run(attempt, shared, logistic(classes=4, **given))
     assert ("gradient", 36) in counts(lab.learnt, "lab")
-    assert clinic.logistic.decryptions["lab"] == 36
-    assert all(told.logistic.decryptions["lab"] == 36 and told.logistic.features["lab"] == 3 for told in hub)
+    assert clinic.section.decryptions["lab"] == 36
+    assert all(told.section.decryptions["lab"] == 36 and told.section.features["lab"] == 3 for told in hub)
     assert made.state.journals["lab"].read().values == 36
 
 

@@ -124,7 +124,7 @@ def test_few_rows_a_column_are_warned_of(attempt: Any, shared: Any, logistic: An
     def warnings(rows: int, lab: int, clinic: int = 2, **given: Any) -> list[tuple[str, ...]]:
         over = shared(rows=rows, genuine=30, lab=lab, clinic=clinic, labels=given.get("labels", "active"))
         results = attempt(logistic(iterations=1, **given))(over)
-        return [tuple(text for text in result.logistic.warnings if "fewer than" in text) for result in results]
+        return [tuple(text for text in result.warnings if "fewer than" in text) for result in results]
 
     for told in warnings(59, 3):
         assert len(told) == 1
@@ -136,11 +136,11 @@ def test_few_rows_a_column_are_warned_of(attempt: Any, shared: Any, logistic: An
 
 
 def test_doubts_about_the_job_are_told(attempt: Any, shared: Any, logistic: Any) -> None:
-    told = attempt(logistic(short_exponents=True))(shared(rows=60))[1].logistic.warnings
+    told = attempt(logistic(short_exponents=True))(shared(rows=60))[1].warnings
     assert any("key has 512 bits" in text for text in told)
     assert any("further assumption" in text for text in told)
     assert any("as few as 0 shared rows" in text for text in told)
-    told = attempt(logistic(least_rows=20))(shared(rows=60))[1].logistic.warnings
+    told = attempt(logistic(least_rows=20))(shared(rows=60))[1].warnings
     assert not any("further assumption" in text or "as few as" in text for text in told)
 
 
@@ -242,14 +242,14 @@ def test_rare_columns_are_left_out_and_named(attempt: Any, shared: Any, logistic
     with_rare = shared(60, 50, lab=2, columns=[common, rare], labels=labels)
     train = logistic(least_rows=7, **given)
     clinic, lab = attempt(train)(with_rare)
-    assert lab.logistic.dropped == ("more1",)
-    assert lab.logistic.features["lab"] == 3
+    assert lab.section.dropped == ("more1",)
+    assert lab.section.features["lab"] == 3
     assert lab.weights["weight"][0, 3] == 0
-    assert clinic.logistic.dropped == ()
+    assert clinic.section.dropped == ()
     without = attempt(train)(shared(60, 50, lab=2, columns=[common], labels=labels))
     torch.testing.assert_close(lab.weights["weight"][:, :3], without[1].weights["weight"], atol=1e-12, rtol=0)
     kept = attempt(logistic(least_rows=6, **given))(with_rare)[1]
-    assert kept.logistic.dropped == ()
+    assert kept.section.dropped == ()
     assert kept.weights["weight"][0, 3] != 0
 
 
@@ -263,8 +263,8 @@ def test_rare_columns_of_an_active_party_without_labels_too(attempt: Any, shared
             type(over)(table, over.lab, over.clinic_view, over.lab_view, over.labels)
         )[0]
 
-    assert clinic(**STRONG).logistic.dropped == ("rare",)
-    assert clinic(**TAYLOR).logistic.dropped == ()  # it knows its labels
+    assert clinic(**STRONG).section.dropped == ("rare",)
+    assert clinic(**TAYLOR).section.dropped == ()  # it knows its labels
 
 
 # numbers

@@ -67,8 +67,8 @@ def assert_same(results: Any, whole: Any) -> None:
         assert replace(ours.logistic, decryptions={}, decrypted_bits={}) == replace(
             theirs.logistic, decryptions={}, decrypted_bits={}
         )
-        for party, values in theirs.logistic.decryptions.items():  # the key's holder counts an iteration that was repeated
-            assert ours.logistic.decryptions[party] in (values, values + values // theirs.steps)
+        for party, values in theirs.section.decryptions.items():  # the key's holder counts an iteration that was repeated
+            assert ours.section.decryptions[party] in (values, values + values // theirs.steps)
 
 
 def small(shared: Any, given: dict[str, Any]) -> Any:

@@ -8,6 +8,7 @@ import gmpy2
 import numpy as np
 import pytest
 from gmpy2 import mpz
+from vfl_node.training.section.flow import IterationContext
 
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import integers
@@ -16,7 +17,6 @@ from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks.residuals import Round, scores
 from vfl_node.training.logistic import agreement, blind, strong_labels
-from vfl_node.training.logistic.flow import IterationContext
 from vfl_node.training.logistic.scales import WEIGHT, Scales
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
 
@@ -262,7 +262,7 @@ def test_dummies_cannot_be_told_from_gradients_over_ample_rows(
             over = shared(rows, rows // 2, population=rows, clinic=4, lab=lab, seed=seed)
             gradients.clear()
             made = attempt(logistic(learning_rate=0.3, **given), seeds=(bytes([seed]) * 32, bytes([seed + 9]) * 32))
-            warnings = " ".join(made(over)[0].logistic.warnings)
+            warnings = " ".join(made(over)[0].warnings)
             assert ("fewer than 20" in warnings) == warned
             assert len(gradients) == given["iterations"]
             found.append(auc(over.genuine, scores(lab_columns(over), gradients)))

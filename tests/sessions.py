@@ -1,0 +1,39 @@
+"""Sessions of parties in one process, for tests of what runs in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job import Evaluate, Job, Parties
+from vfl_node.session.session import Session
+from vfl_node.transport.channel import Channel
+
+TWO = Parties(active="clinic", passive=("lab",))
+
+
+def session(
+    name: str,
+    peers: Mapping[str, Channel],
+    randomness: Randomness,
+    *,
+    train: Any = None,
+    evaluate: Evaluate | None = None,
+    parties: Parties = TWO,
+    folder: Path = Path("/nowhere"),
+    job: Job | None = None,
+    **rest: Any,
+) -> Session:
+    """One party's session of a job that need not be one that a user could submit."""
+    job = job or Job.model_construct(
+        name="test",
+        parties=parties,
+        align=Job.model_fields["align"].default,
+        train=train,
+        evaluate=evaluate or Evaluate(),
+        serve=None,
+        predict=None,
+    )
+    return Session(job=job, name=name, peers=peers, randomness=randomness, folder=folder, **rest)
