@@ -21,19 +21,19 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
-from vfl_node.training.task import Task
 
-from benchmarks.florist import view
+from benchmarks.florist import PARTIES, view
 from benchmarks.measure import machine
+from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.job import Evaluate
 from vfl_node.privacy.audit import Audit
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.memory import memory_channels
 
 TRAIN = Train(batch_size=256)
@@ -66,8 +66,9 @@ class Pair:
             memory_channels("active", "passive"),
             strict=True,
         ):
-            task = Task(view(rows, mine, both), table, TRAIN, Evaluate(), time.monotonic, name)
-            self.halves.append(half_of(channel, task, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
+            own = session(name, {channel.peer: channel}, Randomness(bytes(32)), train=TRAIN, parties=PARTIES)
+            data = TrainingData(view(rows, mine, both), table)
+            self.halves.append(half_of(own, data, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
         self._steps = self._schedule(Schedule(bytes(32), rows, 0), every)
 
     @staticmethod

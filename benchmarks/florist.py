@@ -17,7 +17,7 @@ import argparse
 import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -26,22 +26,25 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn.functional import binary_cross_entropy_with_logits
-from vfl_node.training.task import Task
 
 from benchmarks.measure import machine
+from benchmarks.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.job import Evaluate
+from vfl_node.job import Evaluate, Parties
 from vfl_node.models import MODELS, Classifier, initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.progress import Silent
+from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import OPTIMIZERS, ModelInput
-from vfl_node.training.split.loop import train_active, train_passive
+from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.training.trainer import Trained, TrainingData
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_channels, run_together
 
 TRAIN = Train(bottom=(128, 128), top=(128, 128), embedding_size=4, batch_size=8192, learning_rate=1e-4)
@@ -75,6 +78,9 @@ def view(rows: int, owned: NDArray[np.bool_], both: int) -> Alignment:
     return Alignment("psu", "curve25519", own, ours=rows, theirs=rows, intersection=both)
 
 
+PARTIES = Parties(active="active", passive=("passive",))
+
+
 def split(rows: int, epochs: int, share: float) -> list[float]:
     """CPU seconds of each epoch but the first, each party owning ``share`` of the rows."""
     rng = np.random.default_rng(1)
@@ -83,16 +89,16 @@ def split(rows: int, epochs: int, share: float) -> list[float]:
     train = TRAIN.model_copy(update={"epochs": epochs})
     ends = Ends()
 
-    def task(party: str, owned: NDArray[np.bool_]) -> Task:
-        own = table(rows, labels=party == "active")
-        shown = ends if party == "active" else Silent()
-        return Task(view(rows, owned, both), own, train, EVALUATE, time.monotonic, party, progress=shown)
+    def run(party: str, channel: Channel, owned: NDArray[np.bool_]) -> Coroutine[Any, Any, Trained]:
+        data = TrainingData(view(rows, owned, both), table(rows, labels=party == "active"))
+        shown, secret = (ends, b"a" * 32) if party == "active" else (Silent(), b"p" * 32)
+        own = session(
+            party, {channel.peer: channel}, Randomness(secret), train=train, evaluate=EVALUATE, parties=PARTIES, progress=shown
+        )
+        return SplitTrainer().run(own, data, MemoryCheckpoints(), None)
 
     a, b = memory_channels("active", "passive")
-    results = run_together(
-        (train_active(a, task("active", active), Randomness(b"a" * 32)), a),
-        (train_passive(b, task("passive", passive), Randomness(b"p" * 32)), b),
-    )
+    results = run_together((run("active", a, active), a), (run("passive", b, passive), b))
     for result in results:
         if isinstance(result, BaseException):
             raise result

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from vfl_node.training.task import Task
 
 from benchmarks.overhear import Overheard, Tables, overhear, prepare
+from benchmarks.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -29,11 +29,15 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.job import Evaluate, Job, Serve
 from vfl_node.metrics import auc
 from vfl_node.privacy.equal_weights import audit_equal_weights
+from vfl_node.session.session import Session
+from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Missing, Train
-from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.split.missing.features import EMBEDDINGS, MADE
 from vfl_node.training.split.serving import Embedder, ServedModel
+from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.training.trainer import TrainingData
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_channels, run_together
 
 CPU = torch.device("cpu")
@@ -47,7 +51,7 @@ def embedded(met: Overheard, job: Job, tables: Tables, strategy: str) -> Tensor:
     """What a service sends of every shared row, float32[m, d], with the synthetic rows of ``strategy``."""
     train = job.train.model_copy(update={"missing": job.train.missing.model_copy(update={"features": strategy})})
     made = met.results[1]
-    side = Embedder(ServedModel(train, SERVE, made.weights, made.encoder, made.serving), met.passive, tables[1], CPU)
+    side = Embedder(ServedModel(train, SERVE, made.weights, made.encoder, made.servable.state), met.passive, tables[1], CPU)
     return side.shared(np.arange(len(met.passive)))
 
 
@@ -99,14 +103,25 @@ def federation(owned: tuple[int, int], shared: int, columns: int) -> list[tuple[
 def trained(owned: tuple[int, int], train: Train, *, shared: int = 2000) -> tuple[list[Any], list[Any]]:
     """Both results and both sides."""
     sides = federation(owned, shared, 8)
-    channels = memory_channels("clinic", "lab")
-    tasks = [Task(view, table, train, Evaluate(test_fraction=0), clock=lambda: 0.0, party="p") for table, view in sides]
-    runs = zip((train_active, train_passive), channels, tasks, strict=True)
-    made = run_together(*((run(channel, task, Randomness(bytes(32))), channel) for run, channel, task in runs))
+    made = run_together(
+        *(
+            (
+                SplitTrainer().run(own_session(name, channel, train), TrainingData(view, table), MemoryCheckpoints(), None),
+                channel,
+            )
+            for name, channel, (table, view) in zip(("clinic", "lab"), memory_channels("clinic", "lab"), sides, strict=True)
+        )
+    )
     for result in made:
         if isinstance(result, Exception):
             raise result
     return made, sides
+
+
+def own_session(name: str, channel: Channel, train: Train) -> Session:
+    """Of one party that holds nothing out."""
+    nothing = Evaluate(test_fraction=0)
+    return session(name, {channel.peer: channel}, Randomness(bytes(32)), train=train, evaluate=nothing, clock=lambda: 0.0)
 
 
 def first_gradient(trials: int) -> float | None:
@@ -116,10 +131,10 @@ def first_gradient(trials: int) -> float | None:
     for trial in range(trials):
         for count in (1200, 1600):
             table, view = federation((count, 1800), 2000, 8)[0]
-            task = Task(view, table, train, Evaluate(test_fraction=0), clock=lambda: 0.0, party="p")
+            clinic = own_session("clinic", memory_channels("clinic", "lab")[0], train)
             own = Randomness(bytes([trial]) + bytes(31))
             began = time.process_time()
-            ActiveHalf(memory_channels("clinic", "lab")[0], task, own, own, 0, np.arange(2000), None)
+            ActiveHalf(clinic, TrainingData(view, table), own, own, 0, np.arange(2000), None)
             delays.append(time.process_time() - began)
             more.append(count == 1600)
     return auc(np.array(more), np.array(delays))
@@ -130,7 +145,7 @@ def unnamed(strategy: str, trials: int) -> float | None:
     train = Train(bottom=(64, 64), top=(16,), epochs=1, batch_size=256, missing=Missing(features=strategy))
     made, sides = trained((2000, 1500), train)
     (table, view), lab = sides[1], made[1]
-    side = Embedder(ServedModel(train, Serve(to="passive"), lab.weights, lab.encoder, lab.serving), view, table, CPU)
+    side = Embedder(ServedModel(train, Serve(to="passive"), lab.weights, lab.encoder, lab.servable.state), view, table, CPU)
     times: list[float] = []
     new: list[bool] = []
     for trial in range(trials):

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from vfl_node.training.task import Task, TrainingResult
 
+from benchmarks.sessions import session
 from vfl_node.alignment.alignment import Alignment, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
@@ -31,10 +31,12 @@ from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
 from vfl_node.session.toss import toss
 from vfl_node.settings import Data, Limits, Obfuscation
+from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, cut
-from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.split.missing import LABELS, Known
 from vfl_node.training.split.missing.labels import Fixed
+from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -75,7 +77,7 @@ class Overheard:
     embeddings: Transcript = field(default_factory=list)
     gradients: Transcript = field(default_factory=list)
     tested: list[Batch] = field(default_factory=list)
-    results: Sequence[TrainingResult] = ()
+    results: Sequence[Trained] = ()
 
 
 def prepare(example: str, folder: Path, *arguments: Path, epochs: int | None = None) -> tuple[Job, Tables]:
@@ -116,13 +118,17 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
 
     def learning(channel: Channel, i: int) -> Any:
         channel = recorder.wrap(job.parties.all[i], channel)
-        task = Task(views[i], tables[i], job.train, job.evaluate, clock=lambda: 0.0, party=job.parties.all[i])
-        return (train_passive if i else train_active)(channel, task, training[i])
+        own = session(job.parties.all[i], {channel.peer: channel}, training[i], job=job, clock=lambda: 0.0)
+        return SplitTrainer().run(own, TrainingData(views[i], tables[i]), MemoryCheckpoints(), None)
+
+    def tossing(channel: Channel, i: int) -> Any:
+        own = session(job.parties.all[i], {channel.peer: channel}, training[i], job=job)
+        return toss(own, training[i].derive("toss"))
 
     with tempfile.TemporaryDirectory() as scratch:
         views = _together(job, aligning)
     results = _together(job, learning)
-    seeds = _together(job, lambda channel, i: toss(channel, training[i].derive("toss"), first=i == 0, pins=MemoryPins()))
+    seeds = _together(job, tossing)
     schedule = Schedule(seeds[0], len(views[0]), job.train.seed)
 
     drawn = Randomness(training[0].derive("draws").bytes(32)).derive("labels")  # as the active half has it

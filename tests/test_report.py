@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from pydantic import ValidationError
-from vfl_node.training.task import Epoch, LogisticFigures, TrainingResult
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.job import Job
@@ -20,8 +19,13 @@ from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
+from vfl_node.settings import role_in
+from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.split.config import FeatureStrategy, LabelStrategy
+from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.serving import Predicted, Served
+from vfl_node.training.split.trainer import strategies_used
+from vfl_node.training.trainer import Epoch, Trained
 from vfl_node.transport.channel import Traffic
 
 ROOT = Path(__file__).parents[1]
@@ -43,7 +47,12 @@ def a_job(
     return Job.model_validate({"name": "trial", "parties": parties, "align": align or {}, **rest})
 
 
-RESULT = TrainingResult(
+SECTION = SplitSection(
+    strategies=Strategies(labels="majority", features="sampling", calibration="none"), held_out=None, matched_metrics=None
+)
+
+RESULT = Trained(
+    section=SECTION,
     epochs=(Epoch(0.7, 0.8, 0.1, 1000), Epoch(0.5, 0.9, 0.1, 1000), Epoch(0.4, 0.95, 0.1, 1000)),
     steps=12,
     rows=(455, 114),
@@ -58,7 +67,7 @@ RESULT = TrainingResult(
     local_calibration_curve=[(0.2, 0.1, 50), (0.7, 0.9, 53)],
     weights={},
     encoder="",
-    learnt={
+    disclosures={
         "clinic": (Disclosure("embeddings", 1479, "an embedding of each shared row"),),
         "lab": (Disclosure("gradients", 1365, "a gradient for each row of every batch"), Disclosure("figures", 0, "none")),
     },
@@ -91,7 +100,12 @@ AUDITED = replace(
     audit={"longitudinal": 0.53, "row_loss": 0.22, "same_step_twin": 0.7, "spectral": 0.51},
 )
 
-MATCHED = replace(RESULT, matched={"auc": 0.987, "ace": 0.02, "nll": 0.09, "accuracy": 0.96}, matched_rows=91)
+
+def with_matched(**values: Any) -> Trained:
+    return replace(RESULT, section=SECTION.model_copy(update={"matched_metrics": MatchedMetrics(**values)}))
+
+
+MATCHED = with_matched(auc=0.987, ace=0.02, nll=0.09, accuracy=0.96, rows=91)
 
 PSI = {"protocol": "psi"}
 APSI = {"protocol": "apsi", "obfuscation": {"size": 480}}
@@ -114,16 +128,16 @@ def regression(*, party: str = "clinic", align: dict[str, Any] = APSI, rows: int
         local_metrics=ALONE | ({"ace": None, "nll": None} if several else {}) if told else None,
         calibration_curve=RESULT.calibration_curve if told and not several else [],
         local_calibration_curve=RESULT.local_calibration_curve if told and not several else [],
-        learnt={name: (Disclosure("rounds", 3, f"how long {name} trained"),) for name in job.parties.all},
-        logistic=LogisticFigures(
+        disclosures={name: (Disclosure("rounds", 3, f"how long {name} trained"),) for name in job.parties.all},
+        warnings=("480 shared rows are fewer than 20 for each of 40 columns.",) if party == "clinic" else (),
+        section=LogisticSection(
             flow=flow,
             rows=rows,
-            features={"clinic": 8, "lab": 12} if party != "lab" else {"lab": 12},
+            features={"clinic": 8 if party != "lab" else None, "lab": 12},
             rounds=3,
             decryptions={"lab": 36} | ({"clinic": 24} if flow == "coordinator" and party != "lab" else {}),
             decrypted_bits={"lab": 2232} | ({"clinic": 1488} if flow == "coordinator" and party != "lab" else {}),
             dropped=("constant", "empty") if party == "lab" else (),
-            warnings=("480 shared rows are fewer than 20 for each of 40 columns.",) if party == "clinic" else (),
         ),
     )
     if party == "carol":
@@ -164,8 +178,11 @@ def aligned(job: Job, party: str) -> Alignment:
     )
 
 
-def build(job: Job | None = None, *, party: str = "clinic", training: TrainingResult | None = RESULT, **changes: Any) -> Report:
+def build(job: Job | None = None, *, party: str = "clinic", training: Trained | None = RESULT, **changes: Any) -> Report:
     job = job or a_job()
+    if job.train and training and isinstance(training.section, SplitSection) and party in ("clinic", "lab"):
+        used = strategies_used(job.train.missing, role_in(job.parties, party), aligned(job, party))
+        training = replace(training, section=training.section.model_copy(update={"strategies": used}))
     given: dict[str, Any] = {
         "job": job,
         "job_id": "trial-0a1b2c3d",
@@ -244,7 +261,7 @@ REPORTS = {
         training=replace(RESULT, epochs=tuple(replace(epoch, attacks={"spectral": None}) for epoch in RESULT.epochs))
     ),
     "matched": lambda: build(training=MATCHED),
-    "too few matched": lambda: build(training=replace(RESULT, matched=dict.fromkeys(VALUES))),
+    "too few matched": lambda: build(training=with_matched(rows=None)),
     "down-sampled": lambda: build(a_job(align={"at_most": 512}), records=12_345),
     "strategies": lambda: build(
         a_job(missing={"labels": "random-pred", "draws": 5, "features": "gaussian", "calibration": "train"})
@@ -393,7 +410,7 @@ def test_learnt_has_every_party_of_the_job() -> None:
         with pytest.raises(ValidationError, match="each party of the job"):
             Report.model_validate(whole | {"learnt": learnt})
     with pytest.raises(KeyError, match="lab"):  # a trainer that says nothing of a party is wrong, and not read as "nothing"
-        build(training=replace(RESULT, learnt={"clinic": ()}))
+        build(training=replace(RESULT, disclosures={"clinic": ()}))
 
 
 def test_alignment_is_null_at_the_coordinator_and_nowhere_else() -> None:
@@ -414,30 +431,31 @@ def test_figures_of_a_logistic_regression() -> None:
     own = {"flow": "two-party", "rows": 480, "rounds": 3, "decryptions": {"lab": 36}, "decrypted_bits": {"lab": 2232}}
     active, passive = (json.loads(regression(party=party).to_json())["training"] for party in ("clinic", "lab"))
     warning = "480 shared rows are fewer than 20 for each of 40 columns."
-    for found, features, dropped, warnings in (
+    for training, features, dropped, warnings in (
         (active, {"clinic": 8, "lab": 12}, [], [warning]),
         (passive, {"clinic": None, "lab": 12}, ["constant", "empty"], []),
     ):
-        expected = own | {"algorithm": "logistic", "features": features, "dropped": dropped, "warnings": warnings}
-        assert {key: found[key] for key in expected} == expected
+        assert training["logistic"] == own | {"features": features, "dropped": dropped}
+        assert (training["algorithm"], training["warnings"]) == ("logistic", warnings)
     assert [epoch["loss"] for epoch in active["epochs"]] == [0.7, 0.5, 0.4]
     assert [epoch["loss"] for epoch in passive["epochs"]] == [None] * 3
-    split = json.loads(build().to_json())["training"]
-    assert {key: split[key] for key in (*own, "algorithm", "features", "dropped", "warnings")} == dict.fromkeys(
-        (*own, "features", "dropped")
-    ) | {"algorithm": "split", "warnings": []}
 
 
-def test_figures_of_one_algorithm_are_refused_in_another() -> None:
+def test_a_report_has_the_section_of_its_trainer_only() -> None:
     logistic, split = (json.loads(of.to_json()) for of in (regression(), build()))
+    assert "split" not in logistic["training"]
+    assert "logistic" not in split["training"]
+    section = logistic["training"]["logistic"]
     for whole, change in (
-        (logistic, {"rounds": None}),
+        (logistic, {"logistic": section | {"rounds": None}}),
         (logistic, {"algorithm": "split"}),
-        (split, {"rounds": 3}),
+        (split, {"logistic": section}),
+        (split, {"split": None}),
         (split, {"algorithm": "logistic"}),
         (split, {"algorithm": "forest"}),
-        (logistic, {"flow": "four-party"}),
-        (logistic, {"decryptions": {"lab": -1}}),
+        (logistic, {"logistic": section | {"flow": "four-party"}}),
+        (logistic, {"logistic": section | {"decryptions": {"lab": -1}}}),
+        (logistic, {"logistic": section | {"surprise": 1}}),
         (logistic, {"surprise": 1}),
     ):
         assert Report.model_validate(whole).training
@@ -476,8 +494,7 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
 def test_hostile_text_stays_text() -> None:
     learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Disclosure(HOSTILE, None, HOSTILE),))
     said = dict.fromkeys(("clinic", "lab"), (Disclosure("embeddings", 1, HOSTILE),))
-    figures = LogisticFigures("two-party", 1, {}, 1, {}, {}, dropped=(HOSTILE,), warnings=(HOSTILE,))
-    hostile = replace(RESULT, device=HOSTILE, learnt=said, logistic=figures)
+    hostile = replace(RESULT, device=HOSTILE, disclosures=said, warnings=(HOSTILE,))
     traffic = {"align": Traffic(), HOSTILE: Traffic(1, 2, 3, 4)}
     html = page(build(alignment=learnt, training=hostile, traffic=traffic, versions={HOSTILE: HOSTILE}))
     tags = parsed(html)
@@ -597,7 +614,7 @@ def test_page_draws_the_audit_and_says_what_it_means() -> None:
 
 
 def test_page_has_the_metrics_of_rows_that_both_own() -> None:
-    assert json.loads(build(training=MATCHED).to_json())["matched_metrics"] == VALUES | {
+    assert json.loads(build(training=MATCHED).to_json())["training"]["split"]["matched_metrics"] == VALUES | {
         "auc": 0.987,
         "ace": 0.02,
         "nll": 0.09,
@@ -638,11 +655,10 @@ def test_page_says_that_a_part_of_the_records_took_part() -> None:
 def test_strategies_are_those_that_were_needed(party: str, align: dict[str, Any], used: tuple[str | None, str | None]) -> None:
     missing = {"labels": "random-pred", "draws": 5, "features": "gaussian"}
     built = build(a_job(align=align, missing=missing), party=party, training=RESULT if party == "clinic" else UNTOLD)
-    strategies = built.training.strategies
+    strategies = built.training.split.strategies
     assert (strategies.labels, strategies.features, strategies.calibration) == (*used, "none")
     assert ("Missing labels random-pred : a class drawn anew" in text(page(built))) == (used[0] is not None)
     assert ("the mean of 5 draws" in text(page(built))) == (used[0] is not None)
-    assert regression().training.strategies is None
 
 
 @pytest.mark.parametrize(

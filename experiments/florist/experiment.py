@@ -22,15 +22,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from vfl_node.training.task import Task
 
+from benchmarks.sessions import session
 from experiments.florist.data import SOURCES, Records
 from vfl_node import metrics
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
-from vfl_node.job import Evaluate, load_job
+from vfl_node.job import load_job
 from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf, classifier, local_rate
@@ -39,6 +39,7 @@ from vfl_node.training.split.learner import ModelInput, under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
@@ -52,6 +53,7 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 """Settings that differ from those of the job; all were chosen once, for the baseline that lacks no row (see README.md)."""
 
 ACTIVE, PASSIVE = "bank", "bureau"
+PARTIES = Parties(active=ACTIVE, passive=(PASSIVE,))
 POINTS = 12
 """How often a training is measured on its way."""
 
@@ -183,9 +185,9 @@ class Training:
                 intersection=self.real,
             )
             table = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
-            task = Task(view, table, trial.train, Evaluate(), clock=lambda: 0.0, party=name)
+            of = session(name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0)
             own, draws = randomness.derive(name), randomness.derive(f"{name} draws")
-            self._halves[name] = half_of(channels[name], task, own, draws, 0, np.arange(len(mine)), None)
+            self._halves[name] = half_of(of, TrainingData(view, table), own, draws, 0, np.arange(len(mine)), None)
             self._tested[name] = records.table(tested, columns[name], labelled=name == ACTIVE)
         self._labels = np.where(owns[ACTIVE], records.labels[trained], 0.0)[kept].astype(np.float32)
 

@@ -21,7 +21,7 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,12 +37,14 @@ from vfl_node.data.tables import read_table
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.job import Job
 from vfl_node.node.partners import Partner
-from vfl_node.run import party as module
+from vfl_node.run import run as run_module
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.party import Part
+from vfl_node.run.run import Run, set_up
 from vfl_node.run.simulation import side_by_side
 from vfl_node.settings import Data, Limits, Settings
+from vfl_node.training.logistic import coordinator
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import (
     alignment_pb2,
     decryption_pb2,
@@ -293,16 +295,15 @@ class Mutated:
         names = job.parties.all
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
             kept = folder or Path(scratch)
-            parts = [self._part(job, name, kept, attempt) for name in names]
-            for name, part, channels in zip(names, parts, memory_network(*names, job_id="trial").values(), strict=True):
+            for name, channels in memory_network(*names, job_id="trial").items():
                 for peer, channel in channels.items():
                     changed = change if (name, peer) == (sender, receiver) else None
                     wires[name, peer] = channel._pipe = Wire(channel._pipe, changed)  # type: ignore[assignment]
-                runs += side_by_side(part, channels)
+                runs += side_by_side(self._run(job, name, kept, attempt, channels))
             results = run_together(*runs)
         return results, {pair: wire._sent for pair, wire in wires.items()}
 
-    def _part(self, job: Job, name: str, folder: Path, attempt: int) -> Part:
+    def _run(self, job: Job, name: str, folder: Path, attempt: int, channels: Mapping[str, Channel]) -> Run:
         role: Any = ROLES[name]
         data = Data(path=self._files[name], label="label" if name == "clinic" else None) if name in self._files else None
         settings = Settings(
@@ -317,9 +318,10 @@ class Mutated:
         table = read_table(data, id_form="text", needs_label=role == "active", party=name) if data else None
         kept = JobFolder(folder / name)
         own = Randomness(kept.seed(first=attempt == 1))
-        memory = Partner(folder / "partners" / name, "other") if data else None
+        peers = [peer for peer in channels if peer in job.parties.data] if data else []
+        memories = {peer: Partner(folder / "partners" / name, "other") for peer in peers}
         progress = LiveProgress("trial", Stop())
-        return Part.on_this_machine(settings, job, "trial", table, own, kept, progress, attempt, memory)
+        return set_up(settings, job, "trial", table, own, kept, progress, attempt, memories, channels)
 
     def many(self, count: int, *, minutes: float = float("inf"), say: Callable[[str], None] = lambda _: None) -> Counter[str]:
         """That many jobs, or as many as there is time for: how often each end came.
@@ -367,8 +369,8 @@ def quick() -> None:
     torch.set_num_threads(1)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     made = functools.lru_cache(maxsize=None)(lambda bits: keys.generate(bits, Randomness(bytes(32))))
-    module.keys = type("Once", (), {"generate": staticmethod(lambda bits, _: made(bits))})  # type: ignore[attr-defined]
-    module.ProcessWorkers = lambda _: InProcess()  # type: ignore[attr-defined, assignment, misc]
+    coordinator.keys = type("Once", (), {"generate": staticmethod(lambda bits, _: made(bits))})  # type: ignore[attr-defined]
+    run_module.ProcessWorkers = lambda _: InProcess()  # type: ignore[attr-defined, assignment, misc]
 
 
 def main() -> int:

@@ -15,7 +15,8 @@ from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.paillier.keys import PublicKey, check, verify
 from vfl_node.errors import VflError
 from vfl_node.job import parse_job
-from vfl_node.run import party
+from vfl_node.run import run
+from vfl_node.training.logistic import coordinator
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import session_pb2, training_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -26,8 +27,8 @@ JOBS = 100
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("keys", "ProcessWorkers"):
-        monkeypatch.setattr(party, name, getattr(party, name))
+    for module, name in ((coordinator, "keys"), (run, "ProcessWorkers")):
+        monkeypatch.setattr(module, name, getattr(module, name))
 
 
 def test_whole_jobs_end_by_themselves(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from vfl_node.cli import main
 from vfl_node.node import partners, service  # noqa: F401 - what a node imports once it runs
 from vfl_node.run import folder as job_folder
-from vfl_node.run import party
+from vfl_node.run import train
 
 DEVICE = "TEST_DEVICE"
 """In the environment: what the device on which this node computes is called."""
@@ -37,6 +37,6 @@ def run(environment: Mapping[str, str], arguments: list[str], log: Path, seed: s
         for module in (job_folder, partners):
             module.secrets = repeated  # type: ignore[attr-defined]
     if environment.get(DEVICE):
-        party.device_name = lambda _: environment[DEVICE]  # type: ignore[attr-defined]
+        train.device_name = lambda _: environment[DEVICE]  # type: ignore[attr-defined]
     sys.argv = ["vfl-node", *arguments]
     main()

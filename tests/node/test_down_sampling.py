@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vfl_node.run.party import Part
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table, read_table
@@ -14,9 +13,11 @@ from vfl_node.errors import PolicyError, VflError
 from vfl_node.report.envelope import Report
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.run import DataInputs, set_up
 from vfl_node.run.simulation import simulate
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Settings
+from vfl_node.transport.memory import memory_channels
 
 LINES = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\nevaluate: {test_fraction: 0.3}\n"
 
@@ -26,13 +27,15 @@ def table(trial: Any) -> Table:
     return read_table(Data(path=trial.lab), id_form="text", needs_label=False, party="lab")
 
 
-def part(trial: Any, table: Table, folder: Path, most: int | None, memory: MemoryOfOneRun | None = None) -> Part:
+def part(trial: Any, table: Table, folder: Path, most: int | None, memory: MemoryOfOneRun | None = None) -> DataInputs:
     settings = Settings(name="lab", role="passive", insecure_loopback=True, listen="127.0.0.1:0")
     job = trial.job(f"align: {{at_most: {most or 'null'}}}\n{LINES}")
     memory = memory or MemoryOfOneRun(Randomness(b"s" * 32))
     own = Randomness(folder.name.encode().ljust(32))
     progress = LiveProgress("job", Stop())
-    return Part.on_this_machine(settings, job, "job", table, own, JobFolder(folder), progress, 1, memory)
+    channels = {"clinic": memory_channels("lab", "clinic")[0]}
+    memories = {"clinic": memory}
+    return set_up(settings, job, "job", table, own, JobFolder(folder), progress, 1, memories, channels).data
 
 
 def test_the_same_records_in_every_job_with_a_partner_and_the_whole_table_pinned(

@@ -11,7 +11,7 @@ import pytest
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.report.envelope import Report
-from vfl_node.run import party
+from vfl_node.run import train
 from vfl_node.run.simulation import simulate
 
 DUMMIES = 40
@@ -33,13 +33,13 @@ def test_rows_that_neither_owns_are_trained_on(
     trial: Any, tmp_path: Path, seeds: dict[str, Randomness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     views: dict[str, Alignment] = {}
-    real = party.keep
+    real = train.keep
 
-    def keep(part: Any, alignment: Alignment, *rest: Any, **named: Any) -> None:
-        views[part.name] = alignment
-        real(part, alignment, *rest, **named)
+    def keep(run: Any, *rest: Any, **named: Any) -> None:
+        views[run.session.name] = named["aligned"].alignment
+        real(run, *rest, **named)
 
-    monkeypatch.setattr(party, "keep", keep)
+    monkeypatch.setattr(train, "keep", keep)
     simulate(trial.job(JOB), trial.files, tmp_path, randomness=seeds)
     clinic, lab = views["clinic"], views["lab"]
     neither = ~clinic.owned & ~lab.owned

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from vfl_node.run.party import Part
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
@@ -34,6 +33,7 @@ from vfl_node.node.store import Store
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.run import set_up
 from vfl_node.run.serving import FileTally
 from vfl_node.run.shown import FileShown
 from vfl_node.run.simulation import simulate
@@ -41,6 +41,7 @@ from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import load_settings
 from vfl_node.training.split.serving import Embedder, Scorer
 from vfl_node.training.split.serving import Served as Exchanged
+from vfl_node.transport.memory import memory_channels
 
 BATCH = 16
 TRAIN = """\
@@ -440,7 +441,8 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
         table, predicting = predictions.prepare(settings, store, known, JobFolder(tmp_path / name), None)
         assert len(table) == 100
         other = known.model_copy(update={"align": Align(at_most=50)})  # as check refuses
-        part = Part.on_this_machine(
+        peer = OTHER[name]
+        run = set_up(
             settings,
             other,
             "job",
@@ -449,12 +451,12 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
             JobFolder(tmp_path / name),
             LiveProgress("job", Stop()),
             1,
-            store.partner(OTHER[name]),
+            {peer: store.partner(peer)},
+            {peer: memory_channels(name, peer)[0]},
             predicting,
         )
-        part.processes.close()
-        assert part.table is not None
-        assert part.table.ids == table.ids
+        run.session.processes.close()
+        assert run.data.table.ids == table.ids
         sides[name] = kind(predicting.model.kept, predicting.model.alignment, table, torch.device("cpu"))
         store.partner = lambda _: MemoryOfOneRun(Randomness(b"another secret".ljust(32)))
         with pytest.raises(StateError, match="the table has changed") as caught:

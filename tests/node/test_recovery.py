@@ -9,7 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from vfl_node.run.party import Part, conversations
 
 from vfl_node.alignment.lists.columns import Columns
 from vfl_node.crypto.groups import Curve25519
@@ -19,8 +18,10 @@ from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.node import partners
 from vfl_node.node.partners import Partner
 from vfl_node.run import party
+from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.run import set_up
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -81,8 +82,8 @@ def attempt(
         progress = LiveProgress("trial", Stop())
         peer = next(other for other in ROLES if other != name)
         memory = Partner(folder / "partners" / name, peer)
-        part = Part.on_this_machine(settings, trial.job(job), "trial", table, seed, store, progress, number, memory)
-        runs += [(protocol, channel) for protocol in conversations(part, {peer: channel})]
+        run = set_up(settings, trial.job(job), "trial", table, seed, store, progress, number, {peer: memory}, {peer: channel})
+        runs += [(protocol, channel) for protocol in conversations(run)]
     return run_together(*runs), cut.left if cut else 0
 
 

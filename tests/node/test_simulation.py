@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vfl_node.run.party import Part, conversations
 
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
 from vfl_node.job import Job
-from vfl_node.run import party
+from vfl_node.run import coordinator, train
+from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.run import Run, set_up
 from vfl_node.run.simulation import simulate
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Settings
@@ -53,10 +54,11 @@ def over_grpc(trial: Any, seeds: dict[str, Randomness], out: Path) -> None:
             folder = JobFolder(out / name)
             progress = LiveProgress("trial", Stop())
             memory = MemoryOfOneRun(seeds[name].derive("memory of the peer"))
-            part = Part.on_this_machine(settings, job, "trial", table, seeds[name], folder, progress, 1, memory)
             peer = "lab" if name == "clinic" else "clinic"
             channel = Channel(pipe, peer=peer, job_id="trial")
-            (protocol,) = conversations(part, {peer: channel})
+            channels = {peer: channel}
+            own = set_up(settings, job, "trial", table, seeds[name], folder, progress, 1, {peer: memory}, channels)
+            (protocol,) = conversations(own)
             run(protocol)
             channel.close()
         except BaseException as error:
@@ -165,13 +167,14 @@ def test_nothing_private_crosses_the_wire_between_three(trial: Any, tmp_path: Pa
 def test_a_report_is_written_once_also_by_a_coordinator(trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as one of its conversations ends a data party may be done; a report half written anew would be none."""
     written: list[str] = []
-    keep = party.keep
+    keep = train.keep
 
-    def noted(part: Part, *rest: Any) -> None:
-        written.append(part.role)
-        keep(part, *rest)
+    def noted(own: Run, *rest: Any, **named: Any) -> None:
+        written.append(own.session.role)
+        keep(own, *rest, **named)
 
-    monkeypatch.setattr(party, "keep", noted)
+    for module in (train, coordinator):
+        monkeypatch.setattr(module, "keep", noted)
     text = """\
 name: trial
 parties: {active: clinic, passive: lab, coordinator: notary}

@@ -19,7 +19,7 @@ from vfl_node.errors import PeerLost, VflError
 from vfl_node.node import meeting, work
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.pulse import Pulse, threads_cpu_s
-from vfl_node.run import party
+from vfl_node.run import train
 from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.streams import StreamPipe
@@ -42,14 +42,14 @@ def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pai
 @pytest.fixture
 def hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """The lab's thread does nothing in its first training, until this is set."""
-    goes_on, trained, once = threading.Event(), party._trained, iter([True])
+    goes_on, trained, once = threading.Event(), train._trained, iter([True])
 
     async def hang(part: Any, *rest: Any) -> Any:
-        if part.name == "lab" and next(once, False):
+        if part.session.name == "lab" and next(once, False):
             goes_on.wait(60)
         return await trained(part, *rest)
 
-    monkeypatch.setattr(party, "_trained", hang)
+    monkeypatch.setattr(train, "_trained", hang)
     yield goes_on
     goes_on.set()
 
@@ -187,10 +187,10 @@ def test_a_job_that_breaks_off_at_one_place_for_ever_waits_for_its_owner(
         monkeypatch.setattr(work, name, value)
     clinic = pair.nodes["clinic"]
     clinic._jobs._settings = clinic._jobs._settings.model_copy(update={"peer_wait_s": 0.3})
-    trained, attempts, mended = party._trained, count(1), threading.Event()
+    trained, attempts, mended = train._trained, count(1), threading.Event()
 
     async def lost(part: Any, *rest: Any) -> Any:
-        if part.name == "clinic" and not mended.is_set():
+        if part.session.name == "clinic" and not mended.is_set():
             attempt = next(attempts)
             mended.set() if keeps and attempt == 8 else time.sleep(0.15)
             if keeps:
@@ -200,7 +200,7 @@ def test_a_job_that_breaks_off_at_one_place_for_ever_waits_for_its_owner(
             path.unlink()
         return await trained(part, *rest)
 
-    monkeypatch.setattr(party, "_trained", lost)
+    monkeypatch.setattr(train, "_trained", lost)
     job_id = pair.submit()
     pair.wait(lambda: pair.ended("clinic", job_id))
     view = pair.view("clinic", job_id)

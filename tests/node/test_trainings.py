@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from vfl_node.run.party import Part, conversations
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError
 from vfl_node.files import read_checked
 from vfl_node.node.partners import Partner
+from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.run import set_up
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -48,7 +49,7 @@ class Trainings:
                 device="cpu",
                 limits=Limits(**limits if name == "lab" else {}),
             )
-            part = Part.on_this_machine(
+            run = set_up(
                 settings,
                 self.trial.job(text),
                 job_id,
@@ -57,9 +58,10 @@ class Trainings:
                 self.job_folder(job_id, name),
                 LiveProgress(job_id, Stop()),
                 attempt,
-                Partner(self.folder / "partners" / name, peer),
+                {peer: Partner(self.folder / "partners" / name, peer)},
+                {peer: channel},
             )
-            runs += [(protocol, channel) for protocol in conversations(part, {peer: channel})]
+            runs += [(protocol, channel) for protocol in conversations(run)]
         return run_together(*runs)
 
     def job_folder(self, job_id: str, name: str) -> JobFolder:

@@ -13,7 +13,7 @@ import torch
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from tests.sessions import session
+from benchmarks.sessions import session
 from tests.training.predicting import world_fixture as world_fixture
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from vfl_node.training.task import Task
 
 from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.session.session import Session
 from vfl_node.training.split import loop
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.passive import PassiveHalf
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
-from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 EPOCHS = 5
@@ -26,10 +26,10 @@ EPOCHS = 5
 class Redrawing(PassiveHalf):
     """The mistake: a position without an own row gets another source row at every visit."""
 
-    def __init__(self, channel: Channel, task: Task, *rest: Any) -> None:
-        super().__init__(channel, task, *rest)
-        self._lacking = np.flatnonzero(~task.alignment.owned)
-        self._rows = len(task.table)
+    def __init__(self, own: Session, data: TrainingData, *rest: Any) -> None:
+        super().__init__(own, data, *rest)
+        self._lacking = np.flatnonzero(~data.alignment.owned)
+        self._rows = len(data.table)
         self._draw = np.random.default_rng(0)
 
     async def step(self, number: int, positions: NDArray[np.int64]) -> None:

@@ -32,9 +32,9 @@ def test_copies_among_them_stop_it_with_a_limit_and_are_shown_without_one(run: A
     parties = synthetic(600, (0.8, 0.5))
     free, stopped = limited(run, None), limited(run, 0.65)
     clinic, lab = free(parties)
-    assert (lab.held_out.attacks["same_step_twin"] or 0) > 0.65
-    assert lab.held_out.judged["same_step_twin"] == lab.rows[1]
-    assert clinic.held_out is None
+    assert (lab.section.held_out.attacks["same_step_twin"] or 0) > 0.65
+    assert lab.section.held_out.judged["same_step_twin"] == lab.rows[1]
+    assert clinic.section.held_out is None
     assert all(
         (value or 0.5) < 0.62 for epoch in lab.epochs for name, value in epoch.attacks.items() if name == "same_step_twin"
     )

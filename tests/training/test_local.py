@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from vfl_node.training.task import Task
 
+from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.job import Evaluate
 from vfl_node.training.split import active
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.memory import memory_channels
 
 SECRET = b"clinic's private randomness, 32b"
@@ -28,9 +28,9 @@ def half(parties: Any, calibration: str = "none", *, protocol: str = "psu") -> A
         missing=Missing(calibration=calibration),
     )  # fmt: skip
     view = replace(parties.clinic_view, protocol=protocol)
-    task = Task(view, parties.clinic, train, Evaluate(), clock=lambda: 0.0, party="clinic")
     channel, _ = memory_channels("clinic", "lab")
-    return ActiveHalf(channel, task, Randomness(SECRET), Randomness(SECRET[::-1]), 0, np.arange(len(view)), None)
+    own, data = session("clinic", {"lab": channel}, Randomness(SECRET), train=train), TrainingData(view, parties.clinic)
+    return ActiveHalf(own, data, Randomness(SECRET), Randomness(SECRET[::-1]), 0, np.arange(len(view)), None)
 
 
 def with_other_label(parties: Any, row: int) -> Any:
@@ -98,7 +98,11 @@ def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any],
 def test_no_label_among_the_rows_trained_on_is_said(synthetic: Callable[..., Any]) -> None:
     parties = synthetic(100, (0.5, 1.0), independent=True)
     train = Train(bottom=(8,), active_bottom=(4,), top=(8,), epochs=1, batch_size=32)
-    task = Task(parties.clinic_view, parties.clinic, train, Evaluate(), clock=lambda: 0.0, party="clinic")
+    channel = memory_channels("a", "b")[0]
+    own, data = (
+        session("clinic", {"lab": channel}, Randomness(SECRET), train=train),
+        TrainingData(parties.clinic_view, parties.clinic),
+    )
     foreign = np.flatnonzero(~parties.clinic_view.owned)
     with pytest.raises(DataError, match="E_EMPTY"):
-        ActiveHalf(memory_channels("a", "b")[0], task, Randomness(SECRET), Randomness(SECRET), 0, foreign, None)
+        ActiveHalf(own, data, Randomness(SECRET), Randomness(SECRET), 0, foreign, None)

@@ -806,7 +806,7 @@ def test_a_model_that_does_not_fit_is_refused(world: Make) -> None:
         Embedder(kept, made.parties.lab_view, made.parties.lab, CPU)
     assert caught.value.code == "E_STATE_CORRUPT"
     for damage in ({"calibration": "{}"}, {"calibration": {}}, {"positive_rate": "often"}, {"positive_rate": None}):
-        scorer = dataclasses.replace(made.kept(0), serving=json.dumps({**json.loads(made.results[0].serving), **damage}))
+        scorer = dataclasses.replace(made.kept(0), serving=json.dumps({**json.loads(made.results[0].servable.state), **damage}))
         with pytest.raises(StateError) as caught:
             Scorer(scorer, made.parties.clinic_view, made.parties.clinic, CPU)
         assert caught.value.code == "E_STATE_CORRUPT"
@@ -814,7 +814,7 @@ def test_a_model_that_does_not_fit_is_refused(world: Make) -> None:
 
 def test_nothing_secret_is_shown(world: Make) -> None:
     made = world(epochs=1)
-    assert json.loads(made.results[1].serving)["draws"] not in repr(made.kept(1))
+    assert json.loads(made.results[1].servable.state)["draws"] not in repr(made.kept(1))
 
 
 @pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])

@@ -96,22 +96,22 @@ def test_what_is_learnt_is_counted_as_it_crosses(synthetic: Make, run: Any, eval
     def crossed(kind: type) -> int:
         return sum(message.tensor.shape[0] for message in both.transcript if isinstance(message, kind))
 
-    assert {entry.what: entry.count for entry in active.learnt["clinic"]} == {
+    assert {entry.what: entry.count for entry in active.disclosures["clinic"]} == {
         "embeddings": crossed(training_pb2.Embedding),
         "membership": parties.lab_view.missing,
     }
-    assert {entry.what: entry.count for entry in passive.learnt["lab"]} == {
+    assert {entry.what: entry.count for entry in passive.disclosures["lab"]} == {
         "gradients": crossed(training_pb2.Gradient),
         "membership": parties.clinic_view.missing,
         "figures": 0,
     }
-    assert "a copied row has a twin" in active.learnt["clinic"][1].text
-    assert "not the synthetic class" in passive.learnt["lab"][1].text
+    assert "a copied row has a twin" in active.disclosures["clinic"][1].text
+    assert "not the synthetic class" in passive.disclosures["lab"][1].text
 
 
 def test_where_nothing_is_filled_in_nothing_is_said_of_it(synthetic: Make, run: Any) -> None:
     active, passive = run()(synthetic(100, (1.0, 1.0)))
-    said = " ".join(entry.text for entry in active.learnt["clinic"] + passive.learnt["lab"])
+    said = " ".join(entry.text for entry in active.disclosures["clinic"] + passive.disclosures["lab"])
     assert "embedding" in said
     assert "the label of every row trained on can be read from the gradients almost surely" in said
     for word in ("synthetic", "twin", "lacks", "holds"):
@@ -121,25 +121,25 @@ def test_where_nothing_is_filled_in_nothing_is_said_of_it(synthetic: Make, run: 
 def test_each_knows_of_the_other_what_the_other_learnt(synthetic: Make, run: Any) -> None:
     for share, metrics, told in ((False, ("auc", "nll"), 0), (True, ("auc", "nll"), 3 * 2 + 2), (True, ("nll",), 3 + 1)):
         active, passive = run(evaluate=Evaluate(share_with_passive=share, metrics=metrics))(synthetic(100))
-        assert list(active.learnt) == ["clinic", "lab"]
-        assert list(passive.learnt) == ["lab", "clinic"]
-        assert active.learnt == passive.learnt
-        assert {entry.what: entry.count for entry in active.learnt["lab"]}["figures"] == told
+        assert list(active.disclosures) == ["clinic", "lab"]
+        assert list(passive.disclosures) == ["lab", "clinic"]
+        assert active.disclosures == passive.disclosures
+        assert {entry.what: entry.count for entry in active.disclosures["lab"]}["figures"] == told
 
 
 def test_where_rows_stand_for_no_record_nobody_knows_what_the_other_lacks(synthetic: Make, run: Any) -> None:
     parties = synthetic(100)
     clinic, lab = (dataclasses.replace(view, intersection=None) for view in (parties.clinic_view, parties.lab_view))
     for result in run()(dataclasses.replace(parties, clinic_view=clinic, lab_view=lab)):
-        for entries in result.learnt.values():
+        for entries in result.disclosures.values():
             assert {entry.what: entry.count for entry in entries}["membership"] is None
 
 
 @pytest.mark.parametrize("owned", [(1.0, 0.5), (0.5, 1.0)])
 def test_each_is_told_only_of_rows_that_its_peer_lacks(synthetic: Make, run: Any, owned: tuple[float, float]) -> None:
     active, passive = run()(synthetic(100, owned))
-    assert any("twin" in entry.text for entry in active.learnt["clinic"]) == (owned[1] < 1)
-    assert any("synthetic" in entry.text for entry in passive.learnt["lab"]) == (owned[0] < 1)
+    assert any("twin" in entry.text for entry in active.disclosures["clinic"]) == (owned[1] < 1)
+    assert any("synthetic" in entry.text for entry in passive.disclosures["lab"]) == (owned[0] < 1)
 
 
 def test_the_passive_party_is_told_loss_and_metrics_only_if_the_job_says_so(synthetic: Make, run: Any) -> None:

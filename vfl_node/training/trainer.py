@@ -80,6 +80,8 @@ class Trained:
     Attributes:
         epochs: of the first repeat.
         steps: batches, or iterations, of all repeats.
+        rows: shared rows trained on and held out in each repeat; all of them twice where none are held out; (0, 0) at a
+            coordinator.
         device: its name.
         disclosures: every party of the job → what it learnt from training, as far as this party can know.
         section: what this trainer alone reports.
@@ -101,6 +103,7 @@ class Trained:
 
     epochs: tuple[Epoch, ...]
     steps: int
+    rows: tuple[int, int]
     device: str
     disclosures: Mapping[str, tuple[Disclosure, ...]]
     section: Section

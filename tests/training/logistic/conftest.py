@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from tests.sessions import session
+from benchmarks.sessions import session
 from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey

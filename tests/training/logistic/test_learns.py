@@ -47,13 +47,13 @@ def test_two_parties(attempt: Any, shared: Any, logistic: Any) -> None:
         ("features", 3),
     ]
     for told in (clinic, lab):
-        assert set(told.learnt) == {"clinic", "lab"}
-        assert counts(told.learnt, "clinic") == active
-        assert counts(told.learnt, "lab") == passive
+        assert set(told.disclosures) == {"clinic", "lab"}
+        assert counts(told.disclosures, "clinic") == active
+        assert counts(told.disclosures, "lab") == passive
         assert told.section.features == ({"clinic": 3, "lab": 3} if told is clinic else {"lab": 3})
         assert told.section.decryptions == {"lab": 9}
         assert told.section.decrypted_bits == {"lab": 9 * 62}
-        (masked,) = (entry.text for entry in told.learnt["clinic"] if entry.what == "masked gradient")
+        (masked,) = (entry.text for entry in told.disclosures["clinic"] if entry.what == "masked gradient")
         assert masked.endswith("such as residuals; of those it would have told lab 62 bits an entry, 558 in all")
         assert told.section.rounds == 3
         assert told.section.rows == 30
@@ -63,25 +63,25 @@ def test_what_was_decrypted_again_after_restarts_counts(attempt: Any, logistic: 
     """A sender that departs from the protocol has it told again, of other values."""
     made = job(attempt(logistic(flow="coordinator-clear"), QUARTER))
     again = Count(step=2, requests=5, repeated=2, values=15, bits=15 * 62, columns=3)
-    (masked,) = (entry.text for entry in result(made, {"lab": again}).learnt["hub"] if entry.what == "masked gradient")
+    (masked,) = (entry.text for entry in result(made, {"lab": again}).disclosures["hub"] if entry.what == "masked gradient")
     assert masked.endswith("62 bits an entry, 930 in all")
 
 
 def test_a_coordinator_that_only_decrypts(attempt: Any, shared: Any, logistic: Any) -> None:
     _, clinic, lab, hub = run(attempt, shared, logistic(flow="coordinator-clear", tolerance=1e-12))
     for told in (clinic, lab):
-        assert counts(told.learnt, "clinic") == [
+        assert counts(told.disclosures, "clinic") == [
             ("rounds", 3),
             ("scores", 90),
             ("held-out scores", 10),
             ("loss", 3),
             ("features", 3),
         ]
-        assert counts(told.learnt, "lab") == [("rounds", 3), ("residuals", 90), ("gradient", 9)]
-        assert counts(told.learnt, "hub") == [("rounds", 3), ("masked gradient", 9)]
-    assert counts(hub.learnt, "hub") == [("rounds", 3), ("masked gradient", 9)]
-    assert ("scores", None) in counts(hub.learnt, "clinic")  # it does not know how many rows there are
-    assert ("held-out scores", None) in counts(hub.learnt, "clinic")
+        assert counts(told.disclosures, "lab") == [("rounds", 3), ("residuals", 90), ("gradient", 9)]
+        assert counts(told.disclosures, "hub") == [("rounds", 3), ("masked gradient", 9)]
+    assert counts(hub.disclosures, "hub") == [("rounds", 3), ("masked gradient", 9)]
+    assert ("scores", None) in counts(hub.disclosures, "clinic")  # it does not know how many rows there are
+    assert ("held-out scores", None) in counts(hub.disclosures, "clinic")
     assert hub.section.features == {"lab": 3}
     assert hub.section.decryptions == {"clinic": 0, "lab": 9}
     assert hub.section.rows is None
@@ -93,13 +93,17 @@ def test_a_coordinator_and_no_scores(attempt: Any, shared: Any, logistic: Any, t
     losses = [("loss", 3)] if tolerance else []
     masked = [("masked loss", 3)] if tolerance else []
     active = [("rounds", 3), ("encrypted scores", 90), ("held-out scores", 10), ("gradient", 9), *losses, ("features", 3)]
-    assert counts(clinic.learnt, "clinic") == active
+    assert counts(clinic.disclosures, "clinic") == active
     # the lab does not know how many columns the clinic has
-    assert counts(lab.learnt, "clinic") == [(what, None if what == "gradient" else count) for what, count in active]
-    assert counts(clinic.learnt, "lab") == counts(lab.learnt, "lab") == [("rounds", 3), ("residuals", 90), ("gradient", 9)]
+    assert counts(lab.disclosures, "clinic") == [(what, None if what == "gradient" else count) for what, count in active]
+    assert (
+        counts(clinic.disclosures, "lab")
+        == counts(lab.disclosures, "lab")
+        == [("rounds", 3), ("residuals", 90), ("gradient", 9)]
+    )
     seen = [("rounds", 3), ("masked gradient", 9), ("masked gradient", 9), *masked]
-    assert counts(clinic.learnt, "hub") == counts(hub.learnt, "hub") == seen
-    squares = "squares" in next(entry.text for entry in clinic.learnt["clinic"] if entry.what == "encrypted scores")
+    assert counts(clinic.disclosures, "hub") == counts(hub.disclosures, "hub") == seen
+    squares = "squares" in next(entry.text for entry in clinic.disclosures["clinic"] if entry.what == "encrypted scores")
     assert squares == bool(tolerance)
     values = {"clinic": 9 + 3 * bool(tolerance), "lab": 9}
     assert clinic.section.decryptions == hub.section.decryptions == values
@@ -113,21 +117,21 @@ def test_labels_at_the_passive_party(attempt: Any, shared: Any, logistic: Any) -
     train = logistic(**TAYLOR, tolerance=1e-12, labels="passive")
     _, clinic, lab, hub = run(attempt, shared, train, Evaluate(test_fraction=0), lab=4)
     for told in (clinic, lab):
-        assert counts(told.learnt, "clinic") == [("rounds", 3), ("residuals", 120), ("gradient", 9), ("features", 4)]
-        assert counts(told.learnt, "lab") == [
+        assert counts(told.disclosures, "clinic") == [("rounds", 3), ("residuals", 120), ("gradient", 9), ("features", 4)]
+        assert counts(told.disclosures, "lab") == [
             ("rounds", 3),
             ("encrypted weights", 120),
             ("gradient", 12),
             ("loss", 3),
             ("features", 3),
         ]
-        assert counts(told.learnt, "hub") == [
+        assert counts(told.disclosures, "hub") == [
             ("rounds", 3),
             ("masked gradient", 12),
             ("masked gradient", 9),
             ("masked loss", 3),
         ]
-    assert counts(hub.learnt, "hub") == counts(lab.learnt, "hub")
+    assert counts(hub.disclosures, "hub") == counts(lab.disclosures, "hub")
     assert lab.section.decryptions == clinic.section.decryptions == hub.section.decryptions == {"clinic": 9, "lab": 15}
     assert hub.section.features == {"clinic": 3, "lab": 4}
 
@@ -135,7 +139,7 @@ def test_labels_at_the_passive_party(attempt: Any, shared: Any, logistic: Any) -
 @pytest.mark.parametrize("given", [{}, TAYLOR], ids=["two-party", "coordinator"])
 def test_several_classes_count_as_often(attempt: Any, shared: Any, logistic: Any, given: Any) -> None:
     made, clinic, lab, *hub = run(attempt, shared, logistic(classes=4, **given))
-    assert ("gradient", 36) in counts(lab.learnt, "lab")
+    assert ("gradient", 36) in counts(lab.disclosures, "lab")
     assert clinic.section.decryptions["lab"] == 36
     assert all(told.section.decryptions["lab"] == 36 and told.section.features["lab"] == 3 for told in hub)
     assert made.state.journals["lab"].read().values == 36
@@ -168,7 +172,7 @@ def test_every_kind_of_message_has_an_entry(attempt: Any, shared: Any, logistic:
     ):
         made, clinic, *_ = run(attempt, shared, logistic(**given), Evaluate(test_fraction=0))
         for party in ("clinic", "lab"):
-            told = {entry.what for entry in clinic.learnt[party]}
+            told = {entry.what for entry in clinic.disclosures[party]}
             for what, crossed in entries.items():
                 assert (what in told) == crossed(made, party), (given, party, what)
 
@@ -183,8 +187,8 @@ def tensor(made: Any, receiver: str, name: str) -> bool:
 def test_figures_that_are_shared_are_listed(attempt: Any, shared: Any, logistic: Any) -> None:
     made = attempt(logistic(), Evaluate(test_fraction=0.25, share_with_passive=True))
     clinic, _ = made(shared(genuine=40, protocol="psi"))
-    assert ("figures", 3) in counts(clinic.learnt, "lab")
-    assert "figures" not in {entry.what for entry in clinic.learnt["clinic"]}
+    assert ("figures", 3) in counts(clinic.disclosures, "lab")
+    assert "figures" not in {entry.what for entry in clinic.disclosures["clinic"]}
 
 
 def test_texts_name_the_peer_and_the_mask_and_warn_where_rows_are_few(logistic: Any, attempt: Any) -> None:

@@ -63,7 +63,7 @@ def assert_same(results: Any, whole: Any) -> None:
         assert [(epoch.loss, epoch.auc) for epoch in ours.epochs] == [(epoch.loss, epoch.auc) for epoch in theirs.epochs]
         for name in ("steps", "metrics", "local_metrics", "population", "encoder", "calibration_curve"):
             assert getattr(ours, name) == getattr(theirs, name), name
-        assert once(ours.learnt) == once(theirs.learnt)
+        assert once(ours.disclosures) == once(theirs.disclosures)
         assert replace(ours.logistic, decryptions={}, decrypted_bits={}) == replace(
             theirs.logistic, decryptions={}, decrypted_bits={}
         )

@@ -133,7 +133,7 @@ def test_predictions_read_the_rows_of_training(
     parties = synthetic(300, (0.7, 0.6))
     both = training(run, strategy, evaluate=Evaluate(test_fraction=0.5, repeats=2), epochs=1)
     _, lab = both(parties)
-    kept = ServedModel(both.train, Serve(to="both"), lab.weights, lab.encoder, lab.serving)
+    kept = ServedModel(both.train, Serve(to="both"), lab.weights, lab.encoder, lab.servable.state)
     side = Embedder(kept, parties.lab_view, parties.lab, torch.device("cpu"))
     first = next(inputs for party, _, inputs in encodings if party == "lab")  # that of the weights which are kept
     everything = np.arange(len(parties.people))

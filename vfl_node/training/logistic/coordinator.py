@@ -115,6 +115,7 @@ def result(job: Job, counts: Mapping[str, Count]) -> Trained:
     return Trained(
         epochs=(),
         steps=rounds,
+        rows=(0, 0),
         device="cpu",
         disclosures=learns(job.parties, train, job.evaluate, Numbers(None, rounds, widths, None, bits)),
         section=LogisticSection(

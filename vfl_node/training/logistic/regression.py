@@ -216,6 +216,7 @@ class _Regression:
         return Trained(
             epochs=tuple(epochs),
             steps=place.step,
+            rows=(len(self._training), len(self._testing)),
             device="cpu",
             disclosures=learns(session.job.parties, train, evaluate, numbers),
             section=LogisticSection(

@@ -6,12 +6,13 @@ import dataclasses
 import json
 from dataclasses import asdict
 
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.sharing import receive_figures, send_figures
-from vfl_node.training.split.config import Train
+from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.split.disclosures import active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
@@ -85,10 +86,11 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
+        rows=journal.rows,
         device=device_name(session.device),
         disclosures=_disclosures(session, data, journal.rows),
         section=SplitSection(
-            strategies=_strategies(session, data),
+            strategies=strategies_used(Train.of(session.job).missing, session.role, data.alignment),
             held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
             matched_metrics=matched,
         ),
@@ -99,10 +101,10 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
     )
 
 
-def _strategies(session: Session, data: TrainingData) -> Strategies:
-    """What fills in for rows that are not real; of what the alignment hides there may be some."""
-    missing, ours, theirs = Train.of(session.job).missing, data.alignment.missing, data.alignment.missing_at_peer
-    unlabelled = ours if session.role == "active" else theirs
+def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strategies:
+    """Which strategies an alignment needed; of rows that it hides there may be some."""
+    ours, theirs = alignment.missing, alignment.missing_at_peer
+    unlabelled = ours if role == "active" else theirs
     return Strategies(
         labels=None if unlabelled == 0 else missing.labels,
         features=None if ours == theirs == 0 else missing.features,

@@ -24,9 +24,9 @@ class ServedModel:
     Attributes:
         train: the training job's section.
         serve: likewise.
-        weights: parameter → tensor, as :attr:`~vfl_node.training.task.TrainingResult.weights`.
+        weights: parameter → tensor, as :attr:`~vfl_node.training.trainer.Trained.weights`.
         encoder: JSON of the encoder that belongs to them.
-        serving: JSON, as :attr:`~vfl_node.training.task.TrainingResult.serving`; holds a secret.
+        serving: JSON, as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
     """
 
     train: Train

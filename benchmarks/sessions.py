@@ -1,4 +1,4 @@
-"""Sessions of parties in one process, for tests of what runs in them."""
+"""Sessions of parties in one process, for benchmarks, experiments and tests of what runs in them."""
 
 from __future__ import annotations
 
