@@ -324,7 +324,9 @@ def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
     found = json.loads(built.to_json())
     for key, value in found.items():
         assert any(name.split(".")[0] == key for name in documented), key
-        inner = {"local_metrics": "metrics", "matched_metrics": "metrics"}.get(key, key)
+        inner = {"local_metrics": "metrics"}.get(key, key)
+        if key == "training" and value:
+            value |= {f"{value['algorithm']}.{name}": None for name in value.pop(value["algorithm"])}
         if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases", "gains"):
             missing = {f"{inner}.{name}" for name in value} - {name.removesuffix("[]") for name in documented}
             assert not missing
@@ -394,7 +396,7 @@ def test_learnt_is_that_of_alignment_and_training_for_both_parties(party: str, a
     job = a_job(align=align)
     built = build(job, party=party, training=RESULT if party == "clinic" else UNTOLD)
     assert list(built.learnt) == [party, "lab" if party == "clinic" else "clinic"]
-    view, trained = aligned(job, party), RESULT.learnt
+    view, trained = aligned(job, party), RESULT.disclosures
     for name, entries in ((party, view.learnt), (list(built.learnt)[1], view.peer_learnt)):
         assert [entry.model_dump() for entry in built.learnt[name]] == [asdict(entry) for entry in entries + trained[name]]
 

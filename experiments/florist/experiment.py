@@ -30,7 +30,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
-from vfl_node.job import load_job
+from vfl_node.job import Parties, load_job
 from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf, classifier, local_rate

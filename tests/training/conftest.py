@@ -146,7 +146,7 @@ class Run:
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: dict[str, Limits] = field(default_factory=dict)
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
@@ -203,7 +203,7 @@ class Run:
             evaluate=self.evaluate,
             pins=self.pins[number],
             clock=lambda: float(next(ticks)),
-            limits=self.limits,
+            limits=self.limits.get(name, Limits()),
         )
 
     def schedule(self, parties: Federation) -> Schedule:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from vfl_node.errors import PolicyError
 from vfl_node.job import Evaluate
+from vfl_node.settings import Limits
 from vfl_node.training.split.config import Train
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -18,14 +18,7 @@ def sent(both: Any) -> int:
 
 
 def limited(run: Any, limit: float | None) -> Any:
-    both = run(train=TRAIN, evaluate=Evaluate(test_fraction=0.5))
-    plain = both._task
-
-    def task(party: str, *rest: Any) -> Any:
-        return dataclasses.replace(plain(party, *rest), max_attack_auc=limit if party == "lab" else None)
-
-    both._task = task
-    return both
+    return run(train=TRAIN, evaluate=Evaluate(test_fraction=0.5), limits={"lab": Limits(max_attack_auc=limit)})
 
 
 def test_copies_among_them_stop_it_with_a_limit_and_are_shown_without_one(run: Any, synthetic: Any) -> None:

@@ -63,7 +63,7 @@ class Holder:
             role,
             self.private,
             workers=InProcess(),
-            journal=self.journal,
+            log=self.journal,
             pins=self.pins,
             other=other,
             progress=Silent(),

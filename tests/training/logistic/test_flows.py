@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
-from vfl_node.training.section.flow import IterationContext
 
 from vfl_node.crypto.processes import ProcessWorkers
 from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Evaluate
 from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.logistic.flow import IterationContext
 from vfl_node.training.logistic.plain import logits, probabilities
 
 NAMES = ("flow", "labels", "loss", "mask", "classes")

@@ -50,7 +50,7 @@ def test_two_parties(attempt: Any, shared: Any, logistic: Any) -> None:
         assert set(told.disclosures) == {"clinic", "lab"}
         assert counts(told.disclosures, "clinic") == active
         assert counts(told.disclosures, "lab") == passive
-        assert told.section.features == ({"clinic": 3, "lab": 3} if told is clinic else {"lab": 3})
+        assert told.section.features == {"clinic": 3 if told is clinic else None, "lab": 3}
         assert told.section.decryptions == {"lab": 9}
         assert told.section.decrypted_bits == {"lab": 9 * 62}
         (masked,) = (entry.text for entry in told.disclosures["clinic"] if entry.what == "masked gradient")
@@ -82,7 +82,7 @@ def test_a_coordinator_that_only_decrypts(attempt: Any, shared: Any, logistic: A
     assert counts(hub.disclosures, "hub") == [("rounds", 3), ("masked gradient", 9)]
     assert ("scores", None) in counts(hub.disclosures, "clinic")  # it does not know how many rows there are
     assert ("held-out scores", None) in counts(hub.disclosures, "clinic")
-    assert hub.section.features == {"lab": 3}
+    assert hub.section.features == {"clinic": None, "lab": 3}
     assert hub.section.decryptions == {"clinic": 0, "lab": 9}
     assert hub.section.rows is None
 

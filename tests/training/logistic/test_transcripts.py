@@ -8,7 +8,6 @@ import gmpy2
 import numpy as np
 import pytest
 from gmpy2 import mpz
-from vfl_node.training.section.flow import IterationContext
 
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import integers
@@ -17,6 +16,7 @@ from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks.residuals import Round, scores
 from vfl_node.training.logistic import agreement, blind, strong_labels
+from vfl_node.training.logistic.flow import IterationContext
 from vfl_node.training.logistic.scales import WEIGHT, Scales
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
 

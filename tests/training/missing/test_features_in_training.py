@@ -75,9 +75,9 @@ def encodings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, ModelInpu
     met: list[tuple[str, str, ModelInput]] = []
     encode = half.encode
 
-    def spying(task: Any, *rest: Any) -> tuple[str, ModelInput]:
-        encoder, inputs = encode(task, *rest)
-        met.append((task.party, encoder, inputs))
+    def spying(own: Any, *rest: Any) -> tuple[str, ModelInput]:
+        encoder, inputs = encode(own, *rest)
+        met.append((own.name, encoder, inputs))
         return encoder, inputs
 
     for of in (active, passive):
