@@ -27,7 +27,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.split import matched
-from vfl_node.training.split.costs import BINS, KEY_BITS, bins_of
+from vfl_node.training.split.costs import BINS, bins_of
 from vfl_node.training.split.matched import (
     LEAST,
     Matched,
@@ -46,7 +46,7 @@ CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomnes
 ROWS, CELLS = 400, 2 * BINS
 
 
-KEY_BITS = KEY_BITS
+KEY_BITS = matched.KEY_BITS
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def private(self) -> PrivateKey:
-        return keys.generate(KEY_BITS, Randomness(self.lab_seed).derive("key"))
+        return keys.generate(matched.KEY_BITS, Randomness(self.lab_seed).derive("key"))
 
     def column(self, sender: str) -> NDArray[np.uint8]:
         """The ciphertexts that ``sender`` sent."""

@@ -119,7 +119,7 @@ def test_both_parties_reports_say_the_same_of_each(
         )
         for party, view, result in zip(("clinic", "lab"), views, both(found), strict=True)
     )
-    assert clinic.disclosures == lab.disclosures
+    assert clinic.learnt == lab.learnt
     figures = [round(epoch.auc, 3) if told else None for epoch in clinic.training.epochs]
     assert [epoch.auc for epoch in lab.training.epochs] == figures
-    assert any("can be read from the gradients almost surely" in entry.text for entry in lab.disclosures["lab"])
+    assert any("can be read from the gradients almost surely" in entry.text for entry in lab.learnt["lab"])
