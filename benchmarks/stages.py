@@ -18,7 +18,8 @@ import numpy as np
 from benchmarks.measure import alone, check, length, peak_bytes, sets, spelled, terms
 from benchmarks.memory import ROLES, party
 from vfl_node.alignment.lists.columns import Column, Columns
-from vfl_node.alignment.lists.lists import Computed, Lists
+from vfl_node.alignment.lists.computed import Computed
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.groups import Curve25519, Scalar
 from vfl_node.crypto.rows import RowIndex, Rows, is_strictly_ascending, order_rows
 from vfl_node.crypto.workers import Workers

@@ -181,8 +181,8 @@ def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[in
     """
     m = obfuscated_size(shared, n_s, lists.terms, lists.party.obfuscation)
     job = _stamp(lists)[:32]
-    kept = lists.party.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
-    first = int.from_bytes(kept[32:], "big")
+    record = lists.party.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
+    first = int.from_bytes(record[32:], "big")
     if first < shared:  # nothing but genuine ones would be left to choose
         raise ProtocolError(f"{lists.peer} announces other identifiers as those of an earlier job")
     if first < least_size(lists.terms, n_s):
@@ -192,7 +192,7 @@ def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[in
             hint=f"set align.obfuscation: {{size: {first}}}, or less",
             for_peer=f"an earlier job over the same identifiers had an obfuscated set of {first}",
         )
-    return first, not kept.startswith(job)
+    return first, not record.startswith(job)
 
 
 def _stamp(lists: Lists) -> bytes:
