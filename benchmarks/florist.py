@@ -34,12 +34,14 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Train
-from vfl_node.models import MODELS, Classifier, initialise
+from vfl_node.models import ARCHITECTURES, OPTIMISERS
+from vfl_node.models.classifier import classifier
+from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.progress import Silent
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.split.learner import OPTIMIZERS, ModelInput
 from vfl_node.training.split.loop import train_active, train_passive
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.task import Task
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -109,15 +111,15 @@ def joint(rows: int, epochs: int) -> list[float]:
     own = table(rows, labels=False)
     labels = torch.from_numpy(table(rows, labels=True).labels)
     every = np.arange(rows, dtype=np.int64)
-    inputs = ModelInput(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
-    bottom = inputs.bottom(TRAIN, TRAIN.bottom)
-    model = Classifier(bottom, MODELS[TRAIN.model].top(widths=[TRAIN.bottom[-1]], sizes=TRAIN.top))
+    inputs = PositionedInput.of(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
+    whole = TRAIN.model_copy(update={"active_bottom": TRAIN.bottom})
+    model = classifier(ARCHITECTURES[TRAIN.model], whole, inputs.schema, [])
     initialise(model, Randomness(b"j" * 32))
-    optimizer = OPTIMIZERS[TRAIN.optimizer](model.parameters(), lr=TRAIN.learning_rate)
+    optimizer = OPTIMISERS[TRAIN.optimizer](model.parameters(), TRAIN)
     schedule, times = Schedule(bytes(32), rows, 0), []
     for epoch in range(epochs):
         for batch in schedule.batches(0, epoch, every, TRAIN.batch_size):
-            loss = binary_cross_entropy_with_logits(model(*inputs.at(batch)), labels[torch.from_numpy(batch)])
+            loss = binary_cross_entropy_with_logits(model(inputs.at(batch)), labels[torch.from_numpy(batch)])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

@@ -35,6 +35,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.job import SERVED_FEATURES, Evaluate, Missing, Predict, Serve
 from vfl_node.metrics import auc
+from vfl_node.models.inputs import ModelInput
 from vfl_node.training.split.active import probabilities
 from vfl_node.training.split.learner import under
 from vfl_node.training.split.missing.features import MADE
@@ -61,7 +62,7 @@ def by_hand(world: World, positions: NDArray[np.int64], people: NDArray[np.int64
     scorer, embedder = world.sides
     model, bottom = scorer._model, embedder._bottom
     with torch.no_grad():
-        return model(*scorer.inputs.at(positions), [bottom(*embedder.inputs.at(positions))])
+        return model(scorer.inputs.at(positions), [bottom(embedder.inputs.at(positions))])
 
 
 # Right predictions.
@@ -168,8 +169,8 @@ def test_rows_that_nobody_has_met_are_predicted_without_any_name(world: Make) ->
     scorer, embedder = made.sides
     features = embedder.encoder.transform(table)
     with torch.no_grad():
-        embedding = embedder._bottom(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical))
-        logits = scorer._model(torch.empty(37, 0), torch.empty(37, 0, dtype=torch.int64), [embedding])
+        embedding = embedder._bottom(ModelInput(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical)))
+        logits = scorer._model(ModelInput.of(torch.empty(37, 0)), [embedding])
     assert found == pytest.approx(probabilities(logits), abs=1e-6)
     asks = [prediction_pb2.PredictionAsk.FromString(body) for body in made.bodies("PredictionAsk")]
     assert [(list(ask.batches), ask.unnamed, ask.done) for ask in asks] == [([], 3, False), ([], 0, True)]
@@ -680,8 +681,8 @@ def test_new_rows_of_an_intersection(world: Make, predict: Predict, active_featu
     assert asker.shared == 100
     with torch.no_grad():
         positions = np.argsort(own)
-        embedding = sides[1]._bottom(*sides[1].inputs.at(positions))
-        logits = sides[0]._model(*sides[0].inputs.at(positions), [embedding])
+        embedding = sides[1]._bottom(sides[1].inputs.at(positions))
+        logits = sides[0]._model(sides[0].inputs.at(positions), [embedding])
     assert asker.probabilities == pytest.approx(probabilities(logits), abs=1e-5)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job, Logistic, Train
-from vfl_node.models import MODELS
+from vfl_node.models import ARCHITECTURES, InputSchema, cut_width
 from vfl_node.settings import Limits, Role
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.streams import PIECE_BYTES, QUEUE_BYTES
@@ -99,8 +99,7 @@ def need(job: Job, role: Role, table: Shape, model: Job | None = None) -> Need:
     if isinstance(train, Train):
         widths = [*_bottom_sizes(train, role), *([*train.top, train.outputs] if role == "active" else [])]
         width = table.numeric + train.embedding_size * len(table.cardinalities)
-        cut = MODELS[train.model].cut_width(train.bottom, train.outputs)
-        batch = VALUE_BYTES * train.batch_size * (width + sum(widths) + 2 * cut)
+        batch = VALUE_BYTES * train.batch_size * (width + sum(widths) + 2 * cut_width(train))
         figures = EPOCH_BYTES * train.epochs * job.evaluate.repeats
     elif isinstance(train, Logistic):
         rows = table.rows if train.batch_size is None else min(train.batch_size, table.rows)
@@ -120,15 +119,12 @@ def parameters(job: Job, role: Role, table: Shape) -> int:
     train = job.train
     if role == "coordinator" or not isinstance(train, Train):
         return 0
-    architecture = MODELS[train.model]
-    wide = train.outputs if architecture.wide else 0
-    numeric, codes = table.numeric, sum(table.cardinalities)
-    width = numeric + train.embedding_size * len(table.cardinalities)
-    bottom = _dense(width, _bottom_sizes(train, role)) + train.embedding_size * codes + wide * (numeric + codes)
+    architecture, schema = ARCHITECTURES[train.model], InputSchema(table.numeric, table.cardinalities)
+    bottom = architecture.bottom_weights(schema, _bottom_sizes(train, role), train)
     if role == "passive":
         return bottom
     own, theirs = train.active_bottom[-1], train.bottom[-1]
-    joint, alone = (_dense(cut, [*train.top, train.outputs]) for cut in (own + theirs, own))
+    joint, alone = (architecture.head_weights(widths, train) for widths in ([own, theirs], [own]))
     return 2 * bottom + joint + alone
 
 
@@ -157,7 +153,7 @@ def frame_bytes(job: Job, model: Job | None = None) -> int:
 
 def _row_bytes(train: Train) -> int:
     """Of an embedding, or of what is predicted from it."""
-    return max(4 * MODELS[train.model].cut_width(train.bottom, train.outputs), 8 * train.outputs)
+    return max(4 * cut_width(train), 8 * train.outputs)
 
 
 def check_limits(job: Job, role: Role, limits: Limits, table: Shape | None = None) -> None:
@@ -179,11 +175,6 @@ def check_steps(job: Job, rows: int, limits: Limits) -> None:
 
 def _bottom_sizes(train: Train, role: Role) -> Sequence[int]:
     return train.bottom if role == "passive" else train.active_bottom
-
-
-def _dense(width: int, sizes: Sequence[int]) -> int:
-    """Weights of layers behind one another, their offsets included."""
-    return sum((before + 1) * after for before, after in zip([width, *sizes], sizes, strict=False))
 
 
 def _at_most(count: int, most: int, what: str, limit: str) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import Frozen, name_in
+from vfl_node.models import ARCHITECTURES, OPTIMISERS
 
 Metric = Literal["auc", "ace", "nll", "accuracy"]
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
@@ -53,7 +54,7 @@ class Train(Frozen):
     """A split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
 
     algorithm: Literal["split"] = "split"
-    model: Literal["mlp", "wide_deep"] = "mlp"
+    model: Annotated[str, name_in(ARCHITECTURES)] = "mlp"
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1")
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
@@ -61,7 +62,7 @@ class Train(Frozen):
     embedding_size: int = Field(default=4, ge=1, le=1024)
     epochs: int = Field(default=10, ge=1, le=100_000)
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Annotated[str, name_in(OPTIMISERS)] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Missing = Missing()

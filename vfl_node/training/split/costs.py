@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.job import Evaluate, Train
-from vfl_node.models import MODELS
+from vfl_node.models import cut_width
 from vfl_node.training.split.matched import KEY_BITS, bins_of
 
 FRAME_BYTES = 74
@@ -51,7 +51,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCos
     held_out = math.ceil(m * evaluate.test_fraction)
     rows, tested = m - held_out, held_out or m
     batches, tests = (-(-count // train.batch_size) for count in (rows, tested))
-    row_bytes = 4 * MODELS[train.model].cut_width(train.bottom, train.outputs)
+    row_bytes = 4 * cut_width(train)
     counted = evaluate.matched and ALIGNMENTS[protocol].can_count_matched_rows and bins_of(tested)
     flags = tested * 2 * KEY_BITS // 8 if counted else 0  # a ciphertext each
     epochs = evaluate.repeats * train.epochs

@@ -31,11 +31,12 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import ProtocolError
-from vfl_node.models import initialise
+from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.training.evaluation import Evaluation, Figures
-from vfl_node.training.split.learner import Learner, ModelInput
+from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing import stand_in
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.task import Task
 from vfl_node.transport.channel import Channel
 
@@ -80,12 +81,12 @@ def check_step(channel: Channel, step: int, expected: int) -> None:
         raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
 
 
-def encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, ModelInput]:
+def encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, PositionedInput]:
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
     own = task.alignment.rows[training][task.alignment.owned[training]]
     encoder = Encoder.fit(task.table, own if len(own) else np.arange(len(task.table)))
     features, source = stand_in(task.alignment, task.table, encoder, task.train.missing.features, draws)
-    return encoder.to_json(), ModelInput(features, source, task.device)
+    return encoder.to_json(), PositionedInput.of(features, source, task.device)
 
 
 def learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -> Learner:

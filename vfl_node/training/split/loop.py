@@ -32,7 +32,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Train
 from vfl_node.ledger import Disclosure
-from vfl_node.models import MODELS
+from vfl_node.models import cut_width
 from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.schedule import Schedule, cut, toss
 from vfl_node.training.sharing import receive_figures, send_figures
@@ -161,7 +161,7 @@ def check_batch_fits(rows: int, train: Train, *, setting: str = "train.batch_siz
     Raises:
         UsageError: they are too large (``E_SIZE``).
     """
-    width = MODELS[train.model].cut_width(train.bottom, train.outputs)
+    width = cut_width(train)
     most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // (4 * width)
     if rows > most:
         raise UsageError(

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
+from vfl_node.models import ARCHITECTURES
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
 from vfl_node.training.split.learner import prefixed, under
@@ -39,13 +40,13 @@ class PassiveHalf:
     ) -> None:
         self._channel, self._task = channel, task
         self.encoder, self._inputs = encode(task, draws, training)
-        if self._inputs.width == 0:
+        if self._inputs.schema.empty:
             raise DataError(
                 "the passive party's table has no feature column",
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
-        self._bottom = self._inputs.bottom(task.train, task.train.bottom)
+        self._bottom = ARCHITECTURES[task.train.model].bottom(self._inputs.schema, task.train.bottom, task.train)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), task, randomness, repeat)
         self._owned = torch.from_numpy(task.alignment.owned).to(task.device)
         strategy = task.train.missing.features
@@ -102,7 +103,7 @@ class PassiveHalf:
 
     def _embedding(self, label: str, positions: Positions, *, learn: bool) -> Tensor:
         """float32[B, d]; where the strategy says so, embeddings of rows that are not its own are drawn."""
-        embedding: Tensor = self._bottom(*self._inputs.at(positions))
+        embedding: Tensor = self._bottom(self._inputs.at(positions))
         if self._substitute is None:
             return embedding
         return self._substitute(label, embedding, self._owned[torch.from_numpy(positions)], learn=learn)
