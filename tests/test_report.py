@@ -448,7 +448,7 @@ def test_every_keyword_of_the_ledger_is_documented() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "vfl_node").rglob("*.py"))
     ledger = (ROOT / "docs/report.md").read_text().split("## The ledger")[1]
     documented = set(re.findall(r"^\| `([^`]+)` \| [^|`]", ledger, flags=re.M))
-    assert set(re.findall(r'Learnt\(\s*"([^"]+)"', sources)) == documented
+    assert set(re.findall(r'Disclosure\(\s*"([^"]+)"', sources)) == documented
 
 
 @cases
