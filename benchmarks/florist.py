@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.measure import machine
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
@@ -73,7 +73,8 @@ def table(rows: int, *, labels: bool, seed: int = 0) -> Table:
 def view(rows: int, owned: NDArray[np.bool_], both: int) -> Alignment:
     """A party's view of ``rows`` shared rows, the i-th of which is its i-th if it owns it."""
     own = np.where(owned, np.arange(rows), NOT_MINE)
-    return Alignment("psu", "curve25519", own, ours=rows, theirs=rows, intersection=both)
+    peer = PeerFacts(rows, intersection=both, missing=int(owned.sum()) - both)
+    return Alignment("psu", "curve25519", own, rows, {"peer": peer})
 
 
 def split(rows: int, epochs: int, share: float) -> list[float]:

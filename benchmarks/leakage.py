@@ -170,7 +170,7 @@ def table(job: Job, tables: Tables, jobs: int) -> dict[str, Any]:
         dict(zip(("attacker", "after", "attack", "results"), (*what, results), strict=True)) for what, results in found.items()
     ]
     view = met.active
-    sizes = {"active": view.ours, "passive": view.theirs, "union": view.union, "shared": view.intersection}
+    sizes = {"active": view.ours, "passive": view.peer.records, "union": view.union, "shared": view.peer.intersection}
     return {"job": job.name, "jobs": jobs, "repeats": repeats, "sizes": sizes, "rows": rows}
 
 

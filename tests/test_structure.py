@@ -24,7 +24,6 @@ LONG = {
     "node/work.py",
     "privacy/audit.py",
     "report/envelope.py",
-    "run/folder.py",
     "run/party.py",
     "training/logistic/decryption.py",
     "training/split/matched.py",

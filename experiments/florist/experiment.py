@@ -25,7 +25,7 @@ from torch import Tensor
 
 from experiments.florist.data import SOURCES, Records
 from vfl_node import metrics
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
@@ -181,8 +181,9 @@ class Training:
                 "curve25519",
                 np.where(mine, np.cumsum(mine) - 1, NOT_MINE),
                 ours=int(mine.sum()),
-                theirs=int(owns[other][kept].sum()),
-                intersection=self.real,
+                peers={
+                    other: PeerFacts(int(owns[other][kept].sum()), intersection=self.real, missing=int(mine.sum()) - self.real)
+                },
             )
             table = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
             task = Task(view, table, trial.train, Evaluate(), clock=lambda: 0.0, party=name)

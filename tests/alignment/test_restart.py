@@ -315,7 +315,7 @@ def check_same(world, results):
     for role in ROLES:
         assert isinstance(results[role], type(expected[role])), results[role]
         assert np.array_equal(results[role].rows, expected[role].rows)
-        assert (results[role].learnt, results[role].peer_learnt) == (expected[role].learnt, expected[role].peer_learnt)
+        assert (results[role].learnt, results[role].peer.learnt) == (expected[role].learnt, expected[role].peer.learnt)
         assert world.lives[role].progress.done == world.lives[role].progress.total > 0
     assert world.stored() == stored
 

@@ -29,7 +29,7 @@ from tests.training.predicting import (
     taken,
     unseen,
 )
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
@@ -643,7 +643,8 @@ def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.i
 
     def view(rows: NDArray[np.int64], others: NDArray[np.int64]) -> Alignment:
         ours, theirs = (int((of != NOT_MINE).sum()) for of in (rows, others))
-        return Alignment(protocol, "curve25519", rows, ours=ours, theirs=theirs, intersection=both)
+        facts = PeerFacts(theirs, intersection=both, missing=ours - both)
+        return Alignment(protocol, "curve25519", rows, ours, {"lab" if others is lab_rows else "clinic": facts})
 
     return (
         Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU),
@@ -695,7 +696,7 @@ def test_new_rows_that_a_party_lacks_are_not_made_up(world: Make, predict: Predi
     rows.get(lacks, rows["lab"])[:10] = NOT_MINE
     sides = aligned(made, rows["clinic"], rows["lab"], "psu")
     if lacks == "unsaid":
-        sides[0].alignment = dataclasses.replace(sides[0].alignment, intersection=None)
+        sides[0].alignment = dataclasses.replace(sides[0].alignment, peers={"lab": PeerFacts(60)})
     errors = both(predict, sides)
     assert [(type(error), error.code) for error in errors] == [(UsageError, "E_PREDICT")] * 2
     assert all("psi" in error.message for error in errors)

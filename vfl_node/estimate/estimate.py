@@ -364,7 +364,7 @@ def after_alignment(job: Job, alignment: Alignment) -> str:
     spec = ALIGNMENTS[alignment.protocol]
     other = ALIGNMENTS[spec.compared_with]
     said = f"training on {spec.shared_rows}: {_taken(job, spec.name, len(alignment), len(alignment))}"
-    rows = alignment.intersection if other.every_row_is_shared else alignment.union
+    rows = alignment.peer.intersection if other.every_row_is_shared else alignment.union
     if rows is None:
         return f"{said}; how many {other.shared_rows} would take is hidden"
     return f"{said}; {other.shared_rows} would take {_taken(job, other.name, rows, rows)}"

@@ -190,7 +190,7 @@ async def _play(part: Part, channel: Channel, helper: Channel | None) -> None:
     assert part.whole is not None
     started, digest = now(), part.whole.digest()
     checkpoints = FileCheckpoints(part.folder.checkpoints)
-    points = [ALIGNED, *checkpoints.names()] if part.folder.load_alignment() else []
+    points = [ALIGNED, *checkpoints.names()] if part.folder.load_alignment(channel.peer) else []
     if part.folder.whole:
         points.append(KEPT)
     agreed = await _meet(part, channel, points, digest)
@@ -228,7 +228,7 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
     assert part.job.predict is not None
     started, model = now(), predicting.model
     shown = FileShown(model.shown, part.limits.rows_per_model)
-    points = [ALIGNED] if part.folder.load_alignment() else []
+    points = [ALIGNED] if part.folder.load_alignment(channel.peer) else []
     agreed = await _meet(part, channel, [*points, KEPT] if part.folder.whole else points, part.whole.digest())
     if agreed.checkpoint != KEPT:
         side_of = Scorer if part.role == "active" else Embedder
@@ -345,7 +345,7 @@ async def _aligned(part: Part, channel: Channel, *, resume: bool) -> tuple[Align
     assert part.table is not None
     assert part.memory is not None
     assert part.role != "coordinator"
-    made = part.folder.load_alignment()
+    made = part.folder.load_alignment(channel.peer)
     if made is None or not resume:
         party = Party(
             name=part.name,
@@ -387,7 +387,7 @@ def _which_training(part: Part, alignment: Alignment) -> int:
     """
     assert part.whole is not None
     assert part.memory is not None
-    synthetic = alignment.hides_intersection or alignment.missing or alignment.missing_at_peer != 0
+    synthetic = alignment.hides_intersection or alignment.has_synthetic_rows
     if isinstance(part.job.train, Logistic) or not synthetic:
         return 1
     return part.memory.count_trainings(part.whole.identity, part.job_id, part.limits.trainings_per_set)
@@ -401,7 +401,7 @@ def _check_enough_to_train(part: Part, alignment: Alignment) -> None:
 
     Leaks: that this party stops at its owner's discretion; the peer may guess why.
     """
-    least, shared = part.obfuscation.min_intersection, alignment.intersection
+    least, shared = part.obfuscation.min_intersection, alignment.peer.intersection
     if alignment.hides_intersection and shared is not None and shared < least:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",

@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, Pins
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, PeerFacts, Pins
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.crypto.processes import InProcess, Processes
@@ -120,11 +120,12 @@ def shared(
         ids = Identifiers.of(str(person).encode() for person in own)
         return Table(ids, {k: NumericColumn(v[own]) for k, v in named.items()}, label[own] if labelled else None)
 
-    def view(own: NDArray[np.int64], others: int) -> Alignment:
+    def view(own: NDArray[np.int64], others: int, peer: str) -> Alignment:
         place = np.full(people, NOT_MINE)
         place[own] = np.arange(len(own))
         known = genuine if len(own) < population or protocol == "psi" else None
-        return Alignment(protocol, "curve25519", place[index], ours=len(own), theirs=others, intersection=known)
+        facts = PeerFacts(others, intersection=known, missing=None if known is None else 0)
+        return Alignment(protocol, "curve25519", place[index], len(own), {peer: facts})
 
     return Shared(
         table(clinic_rows, {f"x{k}": x[:, k] for k in range(clinic)}, labelled=labels == "active"),
@@ -133,8 +134,8 @@ def shared(
             {f"z{k}": z[:, k] for k in range(lab)} | {f"more{k}": column for k, column in enumerate(columns)},
             labelled=labels == "passive",
         ),
-        view(clinic_rows, population),
-        view(lab_rows, len(clinic_rows)),
+        view(clinic_rows, population, "lab"),
+        view(lab_rows, len(clinic_rows), "clinic"),
         label[index],
     )
 

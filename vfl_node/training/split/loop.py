@@ -142,10 +142,10 @@ def _kept(journal: Journal) -> dict[str, Any]:
 def _learnt(task: Task, peer: str, rows: tuple[int, int], *, active: bool) -> dict[str, tuple[Disclosure, ...]]:
     """Both parties' entries; in the peer's a number that this party may not know is None."""
     view = task.alignment
-    missing = None if view.missing and view.missing_at_peer is None else view.missing  # made-up rows may be among them
+    missing = None if view.missing and view.peer.missing is None else view.missing  # made-up rows may be among them
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
     return {
-        task.party: ours(peer, rows, view.missing_at_peer, task.train, task.evaluate, task.training),
+        task.party: ours(peer, rows, view.peer.missing, task.train, task.evaluate, task.training),
         peer: theirs(task.party, rows, missing, task.train, task.evaluate, task.training),
     }
 
