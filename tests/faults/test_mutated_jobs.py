@@ -26,7 +26,7 @@ JOBS = 100
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("keys", "ProcessWorkers"):
+    for name in ("keys", "Processes"):
         monkeypatch.setattr(party, name, getattr(party, name))
 
 

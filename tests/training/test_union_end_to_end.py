@@ -12,8 +12,8 @@ import pytest
 from vfl_node.alignment.alignment import Alignment, MemoryOfOneRun, MemoryPins, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.tables import Table
+from vfl_node.engines.threads import Threads
 from vfl_node.job import Align, Evaluate, Job, Missing, Train
 from vfl_node.progress import Silent
 from vfl_node.report import envelope
@@ -46,7 +46,7 @@ def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Al
                 name=name,
                 ids=table.ids,
                 randomness=seed,
-                workers=ThreadWorkers(1),
+                workers=Threads(1),
                 pins=MemoryPins(),
                 progress=Silent(),
                 folder=tmp_path / name,

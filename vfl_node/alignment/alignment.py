@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import Workers
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.contract import Engine
 from vfl_node.errors import StateError
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Progress
@@ -145,7 +145,7 @@ class Party:
     name: str
     ids: Identifiers
     randomness: Randomness
-    workers: Workers
+    workers: Engine
     pins: Pins
     progress: Progress
     folder: Path

@@ -31,10 +31,11 @@ from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, Memory, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.paillier import keys
-from vfl_node.crypto.processes import Processes, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers, Workers
 from vfl_node.data.tables import Table
+from vfl_node.engines.contract import Engine
+from vfl_node.engines.processes import Processes
+from vfl_node.engines.threads import Threads
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.estimate.estimate import after_alignment
 from vfl_node.estimate.memory import check_steps
@@ -103,8 +104,8 @@ class Part:
     progress: Progress
     attempt: int
     device: torch.device
-    workers: Workers
-    processes: Processes
+    workers: Engine
+    processes: Engine
     memory: Memory | None
     limits: Limits
     obfuscation: Obfuscation
@@ -148,8 +149,8 @@ class Part:
             progress=progress,
             attempt=attempt,
             device=choose_device(settings.device),
-            workers=ThreadWorkers(settings.group_workers),
-            processes=ProcessWorkers(settings.group_workers),
+            workers=Threads(settings.group_workers),
+            processes=Processes(settings.group_workers),
             memory=memory,
             limits=settings.limits,
             obfuscation=settings.obfuscation,

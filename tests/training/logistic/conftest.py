@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, MemoryPins, PeerFacts, Pins
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
-from vfl_node.crypto.processes import InProcess, Processes
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.engines.contract import Engine
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost
 from vfl_node.job import Evaluate, Logistic, Parties
 from vfl_node.progress import Silent
@@ -186,7 +187,7 @@ class Attempt:
     state: State = field(default_factory=State)
     resume_from: str | None = None
     seeds: tuple[bytes, bytes] = (CLINIC, LAB)
-    workers: Processes = field(default_factory=InProcess)
+    workers: Engine = field(default_factory=Inline)
     hub: tuple[PrivateKey, PrivateKey] = (HUB, HUB)
     """The key the coordinator gives to the clinic, and to the lab."""
     tamper: Callable[[Sent], None] = lambda sent: None

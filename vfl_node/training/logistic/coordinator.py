@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from vfl_node.alignment.alignment import Pins
 from vfl_node.crypto.paillier.keys import PrivateKey
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine
 from vfl_node.job import Job, Logistic
 from vfl_node.progress import Progress
 from vfl_node.training.logistic.decryption import Count, DecryptionLog, Service
@@ -27,7 +27,7 @@ async def coordinate(
     role: str,
     private: PrivateKey,
     *,
-    workers: Processes,
+    workers: Engine,
     journal: DecryptionLog,
     pins: Pins,
     other: str,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from vfl_node.alignment.alignment import Alignment, Pins
-from vfl_node.crypto.processes import Processes
 from vfl_node.data.tables import Table
+from vfl_node.engines.contract import Engine
 from vfl_node.job import Evaluate, Logistic, Parties
 from vfl_node.progress import Progress
 from vfl_node.training.checkpoints import Checkpoints
@@ -42,7 +42,7 @@ class Regression:
     train: Logistic
     evaluate: Evaluate
     attempt: int
-    workers: Processes
+    workers: Engine
     journal: DecryptionLog
     checkpoints: Checkpoints
     pins: Pins
