@@ -29,19 +29,21 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.measure import machine
 from benchmarks.sessions import session
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Parties
-from vfl_node.models import MODELS, Classifier, initialise
+from vfl_node.models import ARCHITECTURES, OPTIMISERS
+from vfl_node.models.classifier import classifier
+from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.progress import Silent
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import OPTIMIZERS, ModelInput
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.channel import Channel
@@ -75,7 +77,8 @@ def table(rows: int, *, labels: bool, seed: int = 0) -> Table:
 def view(rows: int, owned: NDArray[np.bool_], both: int) -> Alignment:
     """A party's view of ``rows`` shared rows, the i-th of which is its i-th if it owns it."""
     own = np.where(owned, np.arange(rows), NOT_MINE)
-    return Alignment("psu", "curve25519", own, ours=rows, theirs=rows, intersection=both)
+    peer = PeerFacts(rows, intersection=both, missing=int(owned.sum()) - both)
+    return Alignment("psu", "curve25519", own, rows, {"peer": peer})
 
 
 PARTIES = Parties(active="active", passive=("passive",))
@@ -116,15 +119,15 @@ def joint(rows: int, epochs: int) -> list[float]:
     own = table(rows, labels=False)
     labels = torch.from_numpy(table(rows, labels=True).labels)
     every = np.arange(rows, dtype=np.int64)
-    inputs = ModelInput(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
-    bottom = inputs.bottom(TRAIN, TRAIN.bottom)
-    model = Classifier(bottom, MODELS[TRAIN.model].top(widths=[TRAIN.bottom[-1]], sizes=TRAIN.top))
+    inputs = PositionedInput.of(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
+    whole = TRAIN.model_copy(update={"active_bottom": TRAIN.bottom})
+    model = classifier(ARCHITECTURES[TRAIN.model], whole, inputs.schema, [])
     initialise(model, Randomness(b"j" * 32))
-    optimizer = OPTIMIZERS[TRAIN.optimizer](model.parameters(), lr=TRAIN.learning_rate)
+    optimizer = OPTIMISERS[TRAIN.optimizer](model.parameters(), TRAIN)
     schedule, times = Schedule(bytes(32), rows, 0), []
     for epoch in range(epochs):
         for batch in schedule.batches(0, epoch, every, TRAIN.batch_size):
-            loss = binary_cross_entropy_with_logits(model(*inputs.at(batch)), labels[torch.from_numpy(batch)])
+            loss = binary_cross_entropy_with_logits(model(inputs.at(batch)), labels[torch.from_numpy(batch)])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

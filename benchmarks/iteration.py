@@ -28,8 +28,10 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.paillier.matrix import multiply
 from vfl_node.crypto.paillier.packing import join, pack, slots, unpack
-from vfl_node.crypto.processes import InProcess, Processes, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.contract import Block, Engine, Key, Result
+from vfl_node.engines.inline import Inline
+from vfl_node.engines.processes import Processes
 from vfl_node.training.logistic.masks import Mask
 
 T = TypeVar("T")
@@ -63,16 +65,18 @@ class Stage:
 
 
 class Ahead:
-    """Workers that are done when ``map`` returns, so that what is prepared can be measured apart."""
+    """An engine that is done when ``map`` returns, so that what is prepared can be measured apart."""
 
-    def __init__(self, workers: Processes) -> None:
-        self._workers, self.processes = workers, workers.processes
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self.workers = engine, engine.workers
 
-    def map(self, function: Callable[..., T], blocks: Iterable[tuple[Any, ...]], *, background: bool = False) -> Iterator[T]:
-        return iter(list(self._workers.map(function, blocks)))
+    def map(
+        self, operation: Callable[[Key, Block], Result], blocks: Iterable[Block], key: Key, *, background: bool = False
+    ) -> Iterator[Result]:
+        return iter(list(self._engine.map(operation, blocks, key)))
 
     def close(self) -> None:
-        self._workers.close()
+        self._engine.close()
 
 
 def measured(key_bits: int, repeats: int) -> Iterator[Stage]:
@@ -88,7 +92,7 @@ def stages(key_bits: int, short_exponents: bool, processes: int) -> list[Stage]:
     """One iteration."""
     if processes == 1:
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    workers = Ahead(ProcessWorkers(processes) if processes > 1 else InProcess())
+    engine = Ahead(Processes(processes) if processes > 1 else Inline())
     clock = time.perf_counter if processes > 1 else time.process_time
     done: list[Stage] = []
 
@@ -109,31 +113,31 @@ def stages(key_bits: int, short_exponents: bool, processes: int) -> list[Stage]:
 
     private = generate(key_bits, Randomness(bytes(32)))
     public = private.public
-    weak = Encryptor(public, Randomness(b"weak".ljust(32)), workers, short_exponents=short_exponents, private=private)
+    weak = Encryptor(public, Randomness(b"weak".ljust(32)), engine, short_exponents=short_exponents, private=private)
     strong_randomness = Randomness(b"strong".ljust(32))
-    strong = Encryptor(public, strong_randomness, workers)
-    list(workers.map(int, [(0,)] * processes))  # processes are running
+    strong = Encryptor(public, strong_randomness, engine)
+    list(engine.map(pow, [1] * processes, 1))  # processes are running
 
     numbers = encode(residuals, RESIDUAL_BITS)
     stage("scores, in clear", "strong", np.matmul, features, rng.normal(size=FEATURES), sends=8 * SHARED)
     stage("noise (may be computed ahead)", "weak", weak.prepare, "residuals", SHARED)
     sent = stage("encryption", "weak", weak.encrypt, numbers, "residuals", sends=SHARED * public.width)
     stage("check", "strong", homomorphic.check, public, sent)
-    gradient = stage("matrix", "strong", multiply, public, features, sent, workers)
-    packed = stage("packing", "strong", pack, public, gradient, slot_bits, workers)
+    gradient = stage("matrix", "strong", multiply, public, features, sent, engine)
+    packed = stage("packing", "strong", pack, public, gradient, slot_bits, engine)
     per = slots(public, slot_bits)
     drawn = Mask.draw("additive", FEATURES, bound.bits, strong_randomness)
 
     def mask() -> Any:
         sums = [join(drawn.offsets[start : start + per], slot_bits) for start in range(0, FEATURES, per)]
-        return strong.blind(homomorphic.add_plain(public, packed, sums, workers), "gradient")
+        return strong.blind(homomorphic.add_plain(public, packed, sums, engine), "gradient")
 
     masked = stage("masking and blinding", "strong", mask, sends=len(packed) * public.width)
-    opened = stage("decryption", "weak", decrypt, private, masked, workers, sends=len(packed) * public.width // 2)
+    opened = stage("decryption", "weak", decrypt, private, masked, engine, sends=len(packed) * public.width // 2)
     found = drawn.remove(unpack(opened, slot_bits, FEATURES, per))
     if found != [sum(x * d for x, d in zip(column, numbers, strict=True)) for column in features.T.tolist()]:
         raise SystemExit("the gradient is wrong")
-    workers.close()
+    engine.close()
     return done
 
 

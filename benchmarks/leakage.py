@@ -30,7 +30,10 @@ from torch.nn.functional import normalize
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.metrics import auc
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import (
     Batch,
     collinear,
@@ -139,11 +142,11 @@ def inversion(job: Job, tables: Tables) -> Iterator[dict[str, Any]]:
         mine = met.passive.owned[first.positions]
         truth = met.encoder.transform(tables[1]).numeric[met.passive.rows[first.positions[mine]]]
         for known, secret in ("public", met.passive_randomness.derive("weights/0")), ("private", Randomness(bytes(32))):
-            believed = Bottom(numeric=truth.shape[1], cardinalities=(), embedding_size=1, sizes=sizes, wide=0)
+            believed = MlpBottom(InputSchema(truth.shape[1]), sizes)
             initialise(believed, secret)
             believed.double()
             guess, _ = invert(
-                lambda x, bottom=believed: bottom(x, torch.empty(len(x), 0, dtype=torch.int64)),
+                lambda x, bottom=believed: bottom(ModelInput.of(x)),
                 first.rows[torch.from_numpy(mine)].double(),
                 width=truth.shape[1],
                 randomness=Randomness(b"a" * 32),
@@ -167,7 +170,7 @@ def table(job: Job, tables: Tables, jobs: int) -> dict[str, Any]:
         dict(zip(("attacker", "after", "attack", "results"), (*what, results), strict=True)) for what, results in found.items()
     ]
     view = met.active
-    sizes = {"active": view.ours, "passive": view.theirs, "union": view.union, "shared": view.intersection}
+    sizes = {"active": view.ours, "passive": view.peer.records, "union": view.union, "shared": view.peer.intersection}
     return {"job": job.name, "jobs": jobs, "repeats": repeats, "sizes": sizes, "rows": rows}
 
 

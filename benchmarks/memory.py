@@ -19,8 +19,8 @@ from vfl_node.alignment.alignment import Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import group as group_named
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.threads import Threads
 from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
@@ -49,12 +49,12 @@ def openmined_row(ids: int, start_up: int) -> Row | None:
 def group_row(name: str) -> dict[str, Any]:
     """Microseconds of one core for a hash, a power and a decode."""
     count = 5000 if name == "curve25519" else 100
-    group, workers = group_named(name), ThreadWorkers(1)
+    group, engine = group_named(name), Threads(1)
     scalar = group.draw(Randomness(bytes(32)))
     ladder, times = ladder_us(), [time.process_time()]
     hashed = group.hash_to_group([b"%d" % i for i in range(count)], b"benchmark")
     times.append(time.process_time())
-    powers = group.power(hashed, scalar, workers)
+    powers = group.power(hashed, scalar, engine)
     times.append(time.process_time())
     group.decode(powers)
     times.append(time.process_time())
@@ -69,7 +69,7 @@ def party(role: Role, ids: Identifiers, folder: Path, *, threads: int) -> Party:
         name=role,
         ids=ids,
         randomness=secret.derive("job"),
-        workers=ThreadWorkers(threads),
+        workers=Threads(threads),
         pins=MemoryPins(),
         progress=Silent(),
         folder=folder,

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from benchmarks.overhear import Overheard, Tables, overhear, prepare
 from benchmarks.sessions import session
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
@@ -96,7 +96,9 @@ def federation(owned: tuple[int, int], shared: int, columns: int) -> list[tuple[
         rows[mine] = np.arange(count)
         ids = Identifiers.of(f"{position}".encode() for position in mine)
         table = Table(ids, {f"c{c}": NumericColumn(values[mine, c]) for c in range(columns)}, labels[mine])
-        found.append((table, Alignment("psu", "curve25519", rows, count, sum(owned) - count, sum(owned) - shared)))
+        both = sum(owned) - shared
+        peer = PeerFacts(sum(owned) - count, intersection=both, missing=count - both)
+        found.append((table, Alignment("psu", "curve25519", rows, count, {"peer": peer})))
     return found
 
 

@@ -21,9 +21,9 @@ from benchmarks.sessions import session
 from vfl_node.alignment.alignment import Alignment, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table, read_table
+from vfl_node.engines.threads import Threads
 from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks import Batch
 from vfl_node.progress import Silent
@@ -106,7 +106,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
             name=job.parties.all[i],
             ids=tables[i].ids,
             randomness=secrets[i],
-            workers=ThreadWorkers(1),
+            workers=Threads(1),
             pins=MemoryPins(),
             progress=Silent(),
             folder=Path(scratch, str(i)),

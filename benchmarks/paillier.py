@@ -37,8 +37,10 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey, generate
 from vfl_node.crypto.paillier.matrix import multiply
 from vfl_node.crypto.paillier.packing import pack, slots, unpack
-from vfl_node.crypto.processes import InProcess, Processes, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.contract import Engine
+from vfl_node.engines.inline import Inline
+from vfl_node.engines.processes import Processes
 
 T = TypeVar("T")
 
@@ -113,16 +115,16 @@ def one_core(key_bits: int, repeat: int) -> list[Row]:
 def some_cores(key_bits: int, repeat: int, processes: int) -> list[Row]:
     """Ours, in as many processes on as many cores, which are running and have tables of powers before the clock starts."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:processes])
-    private, watch, workers = _key(key_bits), Stopwatch(time.perf_counter), ProcessWorkers(processes)
+    private, watch, engine = _key(key_bits), Stopwatch(time.perf_counter), Processes(processes)
     numbers = _numbers(MANY)
-    encryptor = Encryptor(private.public, Randomness(bytes(32)), workers)
+    encryptor = Encryptor(private.public, Randomness(bytes(32)), engine)
     ciphertexts = encryptor.encrypt(numbers, "first")
     encryptor.encrypt(numbers[: MANY // 4], "same tables")
     watch.measure("vfl-node", "encrypt", MANY // 4, encryptor.encrypt, numbers[: MANY // 4], "measured")
-    watch.measure("vfl-node", "decrypt", 2 * FEW, decrypt, private, ciphertexts[: 2 * FEW], workers)
-    multiply_all = (private.public, _matrix(), ciphertexts[:ROWS], workers)
+    watch.measure("vfl-node", "decrypt", 2 * FEW, decrypt, private, ciphertexts[: 2 * FEW], engine)
+    multiply_all = (private.public, _matrix(), ciphertexts[:ROWS], engine)
     watch.measure("vfl-node", "matrix, an entry", ROWS * COLUMNS, multiply, *multiply_all)
-    workers.close()
+    engine.close()
     return [Row(*row[:2], key_bits, repeat, processes, *row[2:], math.nan) for row in watch.measured]
 
 
@@ -140,36 +142,36 @@ def multiplication_us(private: PrivateKey) -> float:
 
 
 def _ours(private: PrivateKey, watch: Stopwatch) -> None:
-    public, workers, numbers = private.public, InProcess(), _numbers(MANY)
+    public, engine, numbers = private.public, Inline(), _numbers(MANY)
 
-    def encryptor(workers: Processes, **options: Any) -> Encryptor:
-        return Encryptor(public, Randomness(bytes(32)), workers, **options)
+    def encryptor(engine: Engine, **options: Any) -> Encryptor:
+        return Encryptor(public, Randomness(bytes(32)), engine, **options)
 
     def encrypt(operation: str, using: Encryptor) -> np.ndarray:
         ciphertexts = watch.measure("vfl-node", operation, MANY, using.encrypt, numbers, "measured")
-        _check(operation, decrypt(private, ciphertexts[:3], workers), [v % public.n for v in numbers[:3]])
+        _check(operation, decrypt(private, ciphertexts[:3], engine), [v % public.n for v in numbers[:3]])
         return ciphertexts
 
-    ciphertexts = encrypt("encrypt", encryptor(workers))
-    encrypt("encrypt, short exponents", encryptor(workers, short_exponents=True))
-    encrypt("encrypt, key's owner", encryptor(workers, private=private))
-    prepared = encryptor(iteration.Ahead(workers))
+    ciphertexts = encrypt("encrypt", encryptor(engine))
+    encrypt("encrypt, short exponents", encryptor(engine, short_exponents=True))
+    encrypt("encrypt, key's owner", encryptor(engine, private=private))
+    prepared = encryptor(iteration.Ahead(engine))
     prepared.prepare("measured", MANY)
     encrypt("encrypt, noise prepared", prepared)
 
-    watch.measure("vfl-node", "decrypt", FEW, decrypt, private, ciphertexts[:FEW], workers)
+    watch.measure("vfl-node", "decrypt", FEW, decrypt, private, ciphertexts[:FEW], engine)
     positive = [abs(v) for v in numbers[:PACKED]]
-    separate = encryptor(workers).encrypt(positive, "packed")
+    separate = encryptor(engine).encrypt(positive, "packed")
     opened = watch.measure(
         "vfl-node",
         "pack and decrypt, a value",
         PACKED,
-        lambda: decrypt(private, pack(public, separate, SLOT_BITS, workers), workers),
+        lambda: decrypt(private, pack(public, separate, SLOT_BITS, engine), engine),
     )
     _check("pack", unpack(opened, SLOT_BITS, PACKED, slots(public, SLOT_BITS)), positive)
     matrix = _matrix()
-    product = watch.measure("vfl-node", "matrix, an entry", matrix.size, multiply, public, matrix, ciphertexts[:ROWS], workers)
-    _check("matrix", decrypt(private, product[:3], workers), [v % public.n for v in _expected(matrix[:, :3])])
+    product = watch.measure("vfl-node", "matrix, an entry", matrix.size, multiply, public, matrix, ciphertexts[:ROWS], engine)
+    _check("matrix", decrypt(private, product[:3], engine), [v % public.n for v in _expected(matrix[:, :3])])
 
 
 def _theirs(private: PrivateKey, watch: Stopwatch) -> None:
@@ -181,7 +183,7 @@ def _theirs(private: PrivateKey, watch: Stopwatch) -> None:
     public = phe.PaillierPublicKey(private.public.n)
     owner = phe.PaillierPrivateKey(public, private.p, private.q)
     numbers, matrix = _numbers(ROWS), _matrix()[:, :THEIR_COLUMNS]
-    own = Encryptor(private.public, Randomness(bytes(32)), InProcess()).encrypt(numbers, "theirs")
+    own = Encryptor(private.public, Randomness(bytes(32)), Inline()).encrypt(numbers, "theirs")
     vector = [phe.EncryptedNumber(public, int(ciphertext)) for ciphertext in private.public.integers(own)]
 
     encrypted = watch.measure(system, "encrypt", THEIRS, lambda: [public.encrypt(v) for v in numbers[:THEIRS]])

@@ -18,11 +18,12 @@ import numpy as np
 from benchmarks.measure import alone, check, length, peak_bytes, sets, spelled, terms
 from benchmarks.memory import ROLES, party
 from vfl_node.alignment.lists.columns import Column, Columns
-from vfl_node.alignment.lists.lists import Computed, Lists
+from vfl_node.alignment.lists.computed import Computed
+from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.groups import Curve25519, Scalar
 from vfl_node.crypto.rows import RowIndex, Rows, is_strictly_ascending, order_rows
-from vfl_node.crypto.workers import Workers
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.contract import Engine
 from vfl_node.settings import Role
 from vfl_node.transport.memory import memory_channels
 
@@ -33,7 +34,7 @@ _NOTHING = Scalar(1)
 class Unpowered(Curve25519):
     """The group with powers that cost nothing and change nothing."""
 
-    def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
+    def powers(self, rows: Rows, scalar: Scalar, engine: Engine, *, check: bool = False) -> Iterator[Rows]:
         """The rows themselves."""
         return iter([rows])
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # The `setup` service of docker-compose.yml, once per federation: keys and certificates of all
-# parties, and the examples' data. What exists is kept, but certificates of one authority only go
-# together: where one party has none, all are made anew.
+# parties, and the examples' data. Existing files are kept. But certificates must be of one
+# authority: if one party has none, all are created again.
 set -eu
 
 keys=/setup/clinic/keys

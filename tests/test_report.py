@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
@@ -162,19 +162,26 @@ def aligned(job: Job, party: str) -> Alignment:
     rows = {"psu": ours + announced - 453 + 2 * align.dummies, "psi": 453, "apsi": 480}[align.protocol]
     owned = {"psu": ours, "psi": 453, "apsi": 453 if active else 480}[align.protocol]
     hidden = align.dummies > 0 or (align.protocol == "apsi" and not active)
+    padded = align.padding > 0 and (align.protocol != "apsi" or party == "lab")
     return Alignment(
         protocol=align.protocol,
         group="curve25519",
         rows=np.where(np.arange(rows) < owned, np.arange(rows), NOT_MINE),
         ours=ours,
-        theirs=announced,
-        intersection=None if hidden else 453,
-        padded=align.padding > 0 and (align.protocol != "apsi" or party == "lab"),
+        peers={
+            peer: PeerFacts(
+                records=announced,
+                intersection=None if hidden else 453,
+                missing=None if hidden or (padded and align.protocol == "psu") else owned - 453,
+                padded=padded,
+                learnt=(
+                    Disclosure("set size", ours, f"the number of {party}'s records"),
+                    Disclosure("intersection", None, "which"),
+                ),
+            )
+        },
+        union=None if hidden or padded else ours + announced - 453,
         learnt=(Disclosure("set size", announced, f"the number of {peer}'s records"),),
-        peer_learnt=(
-            Disclosure("set size", ours, f"the number of {party}'s records"),
-            Disclosure("intersection", None, "which"),
-        ),
     )
 
 
@@ -211,6 +218,8 @@ def predicting(rows: str, *, party: str) -> Report:
     shared = np.arange(453 if asks else 0)
     return build(job, party=party, predictions=Predicted(shared, shared / 453, shared=453))
 
+
+EMPTY = Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, {"lab": PeerFacts(4, 0, 0)}, 4)
 
 REPORTS = {
     "active": lambda: build(),
@@ -270,7 +279,7 @@ REPORTS = {
     "predictions, known, asked": lambda: predicting("known", party="lab"),
     "predictions, new, asker": lambda: predicting("new", party="clinic"),
     "predictions, new, asked": lambda: predicting("new", party="lab"),
-    "empty set": lambda: build(a_job(train=False), alignment=Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, 4, 0)),
+    "empty set": lambda: build(a_job(train=False), alignment=EMPTY),
 }
 cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
 
@@ -397,7 +406,7 @@ def test_learnt_is_that_of_alignment_and_training_for_both_parties(party: str, a
     built = build(job, party=party, training=RESULT if party == "clinic" else UNTOLD)
     assert list(built.learnt) == [party, "lab" if party == "clinic" else "clinic"]
     view, trained = aligned(job, party), RESULT.disclosures
-    for name, entries in ((party, view.learnt), (list(built.learnt)[1], view.peer_learnt)):
+    for name, entries in ((party, view.learnt), (list(built.learnt)[1], view.peer.learnt)):
         assert [entry.model_dump() for entry in built.learnt[name]] == [asdict(entry) for entry in entries + trained[name]]
 
 

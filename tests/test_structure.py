@@ -17,7 +17,6 @@ MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob(
 MOST_LINES = 350
 
 LONG = {
-    "alignment/lists/lists.py",
     "estimate/estimate.py",
     "node/jobs.py",
     "node/peers.py",
@@ -25,8 +24,6 @@ LONG = {
     "node/work.py",
     "privacy/audit.py",
     "report/envelope.py",
-    "report/page.py",
-    "run/folder.py",
     "run/party.py",
     "training/logistic/decryption.py",
     "training/split/matched.py",

@@ -26,19 +26,22 @@ from torch import Tensor
 from benchmarks.sessions import session
 from experiments.florist.data import SOURCES, Records
 from vfl_node import metrics
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
 from vfl_node.job import Parties, load_job
+from vfl_node.models import ARCHITECTURES
+from vfl_node.models.classifier import classifier
 from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.split.active import ActiveHalf, classifier, local_rate
+from vfl_node.training.split.active import ActiveHalf, local_rate
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import ModelInput, under
+from vfl_node.training.split.learner import under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -181,8 +184,9 @@ class Training:
                 "curve25519",
                 np.where(mine, np.cumsum(mine) - 1, NOT_MINE),
                 ours=int(mine.sum()),
-                theirs=int(owns[other][kept].sum()),
-                intersection=self.real,
+                peers={
+                    other: PeerFacts(int(owns[other][kept].sum()), intersection=self.real, missing=int(mine.sum()) - self.real)
+                },
             )
             table = records.table(trained[kept][mine], columns[name], labelled=name == ACTIVE)
             of = session(name, {other: channels[name]}, randomness, train=trial.train, parties=PARTIES, clock=lambda: 0.0)
@@ -259,13 +263,13 @@ class Training:
         inputs = {}
         for name, half in self._halves.items():
             features = Encoder.from_json(half.encoder).transform(self._tested[name])
-            inputs[name] = ModelInput(features, everything, torch.device("cpu"))
+            inputs[name] = PositionedInput.of(features, everything, torch.device("cpu"))
         active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
-        embedding = passive.learner.model["bottom"](*inputs[PASSIVE].at(everything))  # (t, d)
-        logits = active.learner.model(*inputs[ACTIVE].at(everything), [embedding])  # (t,)
+        embedding = passive.learner.model["bottom"](inputs[PASSIVE].at(everything))  # (t, d)
+        logits = active.learner.model(inputs[ACTIVE].at(everything), [embedding])  # (t,)
         if not self._trial.at_active:
             return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
-        local = classifier(self._trial.train, inputs[ACTIVE], [])
+        local = classifier(ARCHITECTURES[self._trial.train.model], self._trial.train, inputs[ACTIVE].schema, [])
         local.load_state_dict(under("local", active.weights()))
         return logits, local_rate(local_logits(local, inputs[ACTIVE], everything))
 

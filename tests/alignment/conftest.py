@@ -18,8 +18,8 @@ from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
 from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
@@ -161,7 +161,7 @@ class Vector(SafePrimeGroup):
         return Scalar(self.exponents.pop(0))
 
 
-_workers = ThreadWorkers(2)
+_workers = Threads(2)
 
 
 @pytest.fixture(scope="session")

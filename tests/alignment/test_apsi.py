@@ -69,9 +69,9 @@ def assert_is_obfuscated_set(run, ids_w, ids_s, m):
     assert of_w == [item if item in shared else None for item in of_s]
     assert strong.owned.all()
     # The strong party has nothing but that; the weak one has I too.
-    assert (strong.intersection, strong.union, strong.missing_at_peer) == (None, None, None)
-    assert (weak.intersection, weak.missing, weak.missing_at_peer) == (len(shared), m - len(shared), 0)
-    assert (weak.ours, weak.theirs, strong.ours, strong.theirs) == (len(ids_w), len(ids_s), len(ids_s), len(ids_w))
+    assert (strong.peer.intersection, strong.union, strong.peer.missing) == (None, None, None)
+    assert (weak.peer.intersection, weak.missing, weak.peer.missing) == (len(shared), m - len(shared), 0)
+    assert (weak.ours, weak.peer.records, strong.ours, strong.peer.records) == (len(ids_w), len(ids_s), len(ids_s), len(ids_w))
     assert weak.union == len(set(ids_w) | set(ids_s))
 
 
@@ -103,7 +103,7 @@ def test_a_size_that_was_raised_is_in_the_ledger(run_alignment):
         None,
         "not fewer than 17 and not more than 32 records are shared: the size asked for was raised",
     )
-    assert (run.passive.learnt[-1], run.active.peer_learnt[-1]) == (raised, raised)
+    assert (run.passive.learnt[-1], run.active.peer.learnt[-1]) == (raised, raised)
     clipped = run_alignment("apsi", *sets(20, 25, 19), obfuscation={"size": 18})
     assert clipped.passive.learnt[-1].text.startswith("not fewer than 19 and not more than 25 records")
     assert "intersection size" not in {entry.what for entry in run_alignment("apsi", *sets(20, 60, 19)).passive.learnt}
@@ -122,8 +122,8 @@ def test_says_what_it_learnt(run_alignment):
         Disclosure("set size", 5, "the number of clinic's records: 5"),
         Disclosure("obfuscated set", 6, "which 6 of its own 10 records hold all that clinic has too, not which of them"),
     )
-    assert run.active.peer_learnt == run.passive.learnt
-    assert [entry.count for entry in run.passive.peer_learnt] == [10, None, None]
+    assert run.active.peer.learnt == run.passive.learnt
+    assert [entry.count for entry in run.passive.peer.learnt] == [10, None, None]
 
 
 # ---- what the strong party sees
@@ -175,7 +175,7 @@ def test_nothing_shared_goes_on(run_alignment):
     ]
     views = [relations(strong_view(run)) for run in runs]
     assert all(view == views[0] for view in views)
-    assert runs[0].active.intersection == 0
+    assert runs[0].active.peer.intersection == 0
     assert (runs[0].active.rows == NOT_MINE).all()
     assert len(runs[0].passive) == 16
 

@@ -44,7 +44,7 @@ def again(run):
 
 def raised(run):
     """What the ledgers say of a size that had to be raised."""
-    assert run.active.peer_learnt == run.passive.learnt
+    assert run.active.peer.learnt == run.passive.learnt
     return [entry.text for entry in run.passive.learnt if entry.what == "intersection size"]
 
 

@@ -11,8 +11,8 @@ import pytest
 from vfl_node.alignment.alignment import Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
 from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
@@ -57,7 +57,7 @@ def side(role, protocol, channel, threads, folder):
         name=role,
         ids=Identifiers.of(IDS[role]),
         randomness=seed,
-        workers=ThreadWorkers(threads),
+        workers=Threads(threads),
         pins=MemoryPins(),
         progress=Silent(),
         folder=folder / role,

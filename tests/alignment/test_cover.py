@@ -107,9 +107,9 @@ def test_padded_sets_give_the_right_rows(run_alignment, protocol, ids_a, ids_p, 
         len(ids_p) if protocol == "apsi" else public_bucket(len(ids_p), padding),
     ]
     assert (a.ours, p.ours) == (len(ids_a), len(ids_p))
-    assert [a.theirs, p.theirs] == announced(run)[::-1]
-    assert p.padded
-    assert a.padded == (protocol != "apsi")  # the strong party's size is exact
+    assert [a.peer.records, p.peer.records] == announced(run)[::-1]
+    assert p.peer.padded
+    assert a.peer.padded == (protocol != "apsi")  # the strong party's size is exact
     of_a = [ids_a[i] if i != NOT_MINE else None for i in a.rows]
     of_p = [ids_p[i] if i != NOT_MINE else None for i in p.rows]
     pairs = list(zip(of_a, of_p, strict=True))
@@ -121,12 +121,12 @@ def test_padded_sets_give_the_right_rows(run_alignment, protocol, ids_a, ids_p, 
         assert sorted(y for y in of_p if y) == sorted(ids_p)
         assert len(pairs) == sum(announced(run)) - len(shared)
         assert pairs.count((None, None)) == sum(announced(run)) - len(ids_a) - len(ids_p)
-        assert (a.intersection, a.union, a.missing_at_peer) == (len(shared), None, None)
+        assert (a.peer.intersection, a.union, a.peer.missing) == (len(shared), None, None)
     elif protocol == "psi":
-        assert len(pairs) == len(shared) == a.intersection == p.intersection
+        assert len(pairs) == len(shared) == a.peer.intersection == p.peer.intersection
     else:
         assert None not in of_p
-        assert (a.intersection, p.intersection) == (len(shared), None)
+        assert (a.peer.intersection, p.peer.intersection) == (len(shared), None)
 
 
 def lengths(run):
@@ -154,7 +154,7 @@ def test_random_ids_of_one_party_alone_do_not_hide_the_intersections_size(run_al
     assert announced(padded) == [16, 8]
     for role in ("active", "passive"):
         assert sum(announced(padded)) - len(getattr(padded, role)) == shared
-        assert getattr(padded, role).intersection == shared
+        assert getattr(padded, role).peer.intersection == shared
 
 
 def test_a_padded_party_knows_its_own_size(run_alignment):
@@ -165,10 +165,10 @@ def test_a_padded_party_knows_its_own_size(run_alignment):
         Disclosure("union size", 19, "the size of the union: at most 19"),
         Disclosure("intersection size", 5, "lab holds every one of its own 5 records"),
     )
-    assert run.active.peer_learnt[0] == Disclosure("set size", 8, "the number of clinic's records: at most 8")
+    assert run.active.peer.learnt[0] == Disclosure("set size", 8, "the number of clinic's records: at most 8")
     none = run_alignment("psu", *overlapping(5, 11, 0), padding=1)
     assert none.active.learnt[2].text == "no record is shared: lab holds none of its own 5"
-    assert none.active.peer_learnt[2].text == "no record is shared: clinic holds none of its own"
+    assert none.active.peer.learnt[2].text == "no record is shared: clinic holds none of its own"
 
 
 # ---- dummies hide |I|
@@ -192,12 +192,12 @@ def test_dummies_give_the_right_rows_and_rows_that_nobody_owns(run_alignment, pa
     unowned = sum(announced(run)) - len(ids_a) - len(ids_p) - sum(k)
     assert pairs.count((None, None)) == unowned > 0
     for view in (a, p):
-        assert (view.intersection, view.union, view.missing_at_peer) == (None, None, None)
-        assert view.padded == bool(padding)
-    assert [a.theirs, p.theirs] == [count - 2 * dummies for count in announced(run)[::-1]]
+        assert (view.peer.intersection, view.union, view.peer.missing) == (None, None, None)
+        assert view.peer.padded == bool(padding)
+    assert [a.peer.records, p.peer.records] == [count - 2 * dummies for count in announced(run)[::-1]]
     if not padding:
         assert announced(run) == [len(ids_a) + 2 * dummies, len(ids_p) + 2 * dummies]
-        assert (a.theirs, p.theirs) == (len(ids_p), len(ids_a))
+        assert (a.peer.records, p.peer.records) == (len(ids_p), len(ids_a))
         assert observed(run) == len(set(ids_a) & set(ids_p)) + sum(k)
 
 
@@ -336,7 +336,7 @@ def test_another_number_of_dummies_over_the_same_set_is_refused(run_alignment, m
 def test_zero_dummies_are_a_promise_too(run_alignment):
     """What is told cannot be hidden later: who sets dummies then would be told less than is true."""
     ids, memories = overlapping(9, 8, 4), some_memories(1)
-    assert run_alignment("psu", *ids, memories=memories).active.intersection == 4
+    assert run_alignment("psu", *ids, memories=memories).active.peer.intersection == 4
     assert run_alignment("psu", *ids, dummies=3, memories=memories).active.code == "E_PROMISE"
 
 

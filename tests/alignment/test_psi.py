@@ -23,8 +23,9 @@ def assert_is_intersection(run, ids_a, ids_p):
     assert of_a == of_p
     assert sorted(of_a) == sorted(shared)
     assert run.active.owned.all()
-    assert run.active.intersection == run.passive.intersection == len(shared)
-    assert (run.active.ours, run.active.theirs) == (run.passive.theirs, run.passive.ours) == (len(ids_a), len(ids_p))
+    assert run.active.peer.intersection == run.passive.peer.intersection == len(shared)
+    assert run.active.ours == run.passive.peer.records == len(ids_a)
+    assert run.passive.ours == run.active.peer.records == len(ids_p)
 
 
 @pytest.mark.parametrize("name", ["toy", "curve25519"])
@@ -86,4 +87,4 @@ def test_says_what_it_learnt(run_alignment):
         Disclosure("set size", 3, "the number of clinic's records: 3"),
         Disclosure("intersection", 1, "which 1 of its own 1 records clinic holds too"),
     )
-    assert (run.active.peer_learnt, run.passive.peer_learnt) == (run.passive.learnt, run.active.learnt)
+    assert (run.active.peer.learnt, run.passive.peer.learnt) == (run.passive.learnt, run.active.learnt)

@@ -60,8 +60,8 @@ def assert_is_union(run, ids_a, ids_p):
     assert all(x == y for x, y in zip(of_a, of_p, strict=True) if x and y)
     assert {x for x in of_a if x} == set(ids_a)
     assert {y for y in of_p if y} == set(ids_p)
-    assert (a.ours, a.theirs, p.ours, p.theirs) == (len(ids_a), len(ids_p), len(ids_p), len(ids_a))
-    assert a.intersection == p.intersection == len(shared)
+    assert (a.ours, a.peer.records, p.ours, p.peer.records) == (len(ids_a), len(ids_p), len(ids_p), len(ids_a))
+    assert a.peer.intersection == p.peer.intersection == len(shared)
     assert a.union == p.union == len(union)
 
 
@@ -93,7 +93,7 @@ def test_says_what_it_learnt(run_alignment):
     )
     assert run.passive.learnt[0] == Disclosure("set size", 7, "the number of clinic's records: 7")
     assert run.passive.learnt[1:] == run.active.learnt[1:]
-    assert (run.active.peer_learnt, run.passive.peer_learnt) == (run.passive.learnt, run.active.learnt)
+    assert (run.active.peer.learnt, run.passive.peer.learnt) == (run.passive.learnt, run.active.learnt)
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.job import Align
 from vfl_node.session.memory import MemoryOfOneRun
@@ -68,16 +69,16 @@ class Group(SafePrimeGroup):
         super().__init__("toy", 2**80 - 5837)
         self.chunk_rows, self.operations = CHUNK_ROWS, 0
 
-    def powers(self, rows, scalar, workers, *, check=False):
+    def powers(self, rows, scalar, engine, *, check=False):
         self.operations += len(rows)
-        return super().powers(rows, scalar, workers, check=check)
+        return super().powers(rows, scalar, engine, check=check)
 
 
-class AtOnce:
-    """Workers that are this thread."""
+class AtOnce(Inline):
+    """Computes when ``map`` is called."""
 
-    def map_rows(self, function, rows, *, block_rows):
-        return iter([function(rows[start : start + block_rows]) for start in range(0, len(rows), block_rows)])
+    def map(self, operation, blocks, key, *, background=False):
+        return iter(list(super().map(operation, blocks, key)))
 
 
 class Done:
@@ -317,7 +318,7 @@ def check_same(world, results):
     for role in ROLES:
         assert isinstance(results[role], type(expected[role])), results[role]
         assert np.array_equal(results[role].rows, expected[role].rows)
-        assert (results[role].learnt, results[role].peer_learnt) == (expected[role].learnt, expected[role].peer_learnt)
+        assert (results[role].learnt, results[role].peer.learnt) == (expected[role].learnt, expected[role].peer.learnt)
         assert world.lives[role].progress.done == world.lives[role].progress.total > 0
     assert world.stored() == stored
 

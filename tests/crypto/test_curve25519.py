@@ -11,11 +11,11 @@ from vfl_node.crypto.groups import Curve25519, Scalar
 from vfl_node.crypto.groups.curve25519 import L
 from vfl_node.crypto.groups.expand import expander
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.engines.threads import Threads
 from vfl_node.errors import ProtocolError
 
 P, J = 2**255 - 19, 486662
-CURVE, WORKERS = Curve25519(), ThreadWorkers(1)
+CURVE, WORKERS = Curve25519(), Threads(1)
 DOMAIN = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_NU_"
 
 # RFC 9380, appendix J.4.2: message, u = hash_to_field, Q.x = map_to_curve, P.x = clear_cofactor (8Q)

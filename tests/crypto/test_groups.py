@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 from vfl_node.crypto.groups import GROUPS, Curve25519, SafePrimeGroup, Scalar, group
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.engines.inline import Inline
+from vfl_node.engines.processes import Processes
+from vfl_node.engines.threads import Threads
 from vfl_node.errors import ProtocolError
 
-WORKERS = ThreadWorkers(2)
+WORKERS = Threads(2)
 BYTE_ORDERS = {"curve25519": "little", "toy": "big"}
 SMALL = {"curve25519": Curve25519(), "toy": SafePrimeGroup("toy", 2**80 - 5837)}
 EVERY_GROUP = pytest.mark.parametrize("g", SMALL.values(), ids=SMALL)
@@ -36,6 +39,16 @@ def test_products_and_inverses_are_one_operation_each(g, seed):
     np.testing.assert_array_equal(g.power(abc, g.product(g.inverse(b), g.inverse(c)), WORKERS), xa)
     np.testing.assert_array_equal(g.power(g.power(xa, b, WORKERS), g.inverse(b), WORKERS), xa)
     assert (g.power(x, b, WORKERS) != xa).any(axis=1).all()
+
+
+@EVERY_GROUP
+@pytest.mark.parametrize("kind", [Inline, partial(Processes, 2)], ids=["inline", "processes"])
+def test_every_engine_gives_the_same_powers(g, kind):
+    engine = kind()
+    scalar = g.draw(Randomness(bytes(32)))
+    rows = g.hash_to_group([b"%d" % i for i in range(2 * g.block_rows + 1)], b"test")
+    np.testing.assert_array_equal(g.power(rows, scalar, engine), g.power(rows, scalar, WORKERS))
+    engine.close()
 
 
 @EVERY_GROUP

@@ -9,10 +9,10 @@ import pytest
 from vfl_node.crypto.groups import SafePrimeGroup, Scalar, group
 from vfl_node.crypto.groups.expand import expander
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
+from vfl_node.engines.threads import Threads
 from vfl_node.errors import DataError, ProtocolError
 
-WORKERS = ThreadWorkers(2)
+WORKERS = Threads(2)
 SMALL = SafePrimeGroup("small", 1283)
 
 

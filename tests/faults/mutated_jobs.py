@@ -31,9 +31,9 @@ from google.protobuf.message import DecodeError, Message
 
 from vfl_node.configuration import parse
 from vfl_node.crypto.paillier import keys
-from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import read_table
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.job import Job
 from vfl_node.node.partners import Partner
@@ -370,7 +370,7 @@ def quick() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     made = functools.lru_cache(maxsize=None)(lambda bits: keys.generate(bits, Randomness(bytes(32))))
     coordinator.keys = type("Once", (), {"generate": staticmethod(lambda bits, _: made(bits))})  # type: ignore[attr-defined]
-    run_module.ProcessWorkers = lambda _: InProcess()  # type: ignore[attr-defined, assignment, misc]
+    run_module.Processes = lambda _: Inline()  # type: ignore[attr-defined, assignment, misc]
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ JOBS = 100
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module, name in ((coordinator, "keys"), (run, "ProcessWorkers")):
+    for module, name in ((coordinator, "keys"), (run, "Processes")):
         monkeypatch.setattr(module, name, getattr(module, name))
 
 

@@ -1,24 +1,38 @@
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import MODELS, Bottom, Classifier, Top, initialise
+from vfl_node.job import Train
+from vfl_node.models import ARCHITECTURES, InputSchema
+from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
 
-NUMERIC, CARDINALITIES = 3, (4, 6)
+SCHEMA = InputSchema(3, (4, 6))
+TRAIN = Train(bottom=(16, 8), active_bottom=(16, 8), top=(4,))
+KINDS = sorted(ARCHITECTURES)
 
 
-def bottom(name: str = "mlp", *, numeric: int = NUMERIC, cardinalities: tuple[int, ...] = CARDINALITIES) -> Bottom:
-    return MODELS[name].bottom(numeric=numeric, cardinalities=cardinalities, embedding_size=4, sizes=(16, 8))
+def bottom(name: str = "mlp", schema: InputSchema = SCHEMA) -> nn.Module:
+    return ARCHITECTURES[name].bottom(schema, TRAIN.bottom, TRAIN)
 
 
-def columns(rows: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
+def whole(name: str, schema: InputSchema = SCHEMA, received: tuple[int, ...] = ()) -> Classifier:
+    return classifier(ARCHITECTURES[name], TRAIN, schema, received)
+
+
+def rows(schema: InputSchema = SCHEMA, count: int = 5) -> ModelInput:
     generator = torch.Generator().manual_seed(3)
-    numeric = torch.randn(rows, NUMERIC, generator=generator)
-    return numeric, torch.stack([torch.randint(k, (rows,), generator=generator) for k in CARDINALITIES], dim=1)
+    codes = [torch.randint(k, (count,), generator=generator) for k in schema.cardinalities]
+    categorical = torch.stack(codes, dim=1) if codes else None
+    return ModelInput.of(torch.randn(count, schema.numeric, generator=generator), categorical)
 
 
 def draws(seed: int = 1) -> Randomness:
@@ -29,42 +43,39 @@ def draws(seed: int = 1) -> Randomness:
 def test_an_embedding_has_the_cut_width_and_passed_a_relu(name: str, width: int) -> None:
     model = bottom(name)
     initialise(model, draws())
-    embedding = model(*columns())
+    embedding = model(rows())
     assert embedding.shape == (5, width)
-    assert width == MODELS[name].cut_width((16, 8))
+    assert width == ARCHITECTURES[name].cut_width((16, 8))
     assert (embedding[:, :8] >= 0).all()
 
 
 def test_the_wide_coordinate_is_linear_in_the_columns_and_added_to_the_logit() -> None:
-    model, top = bottom("wide_deep", cardinalities=()), Top(widths=[9], sizes=(4,), wide=True)
+    numeric = InputSchema(3)
+    model, top = bottom("wide_deep", numeric), whole("wide_deep", InputSchema(), (9,))
     initialise(model, draws())
     initialise(top, draws())
-    x, none = columns()[0], torch.zeros(5, 0, dtype=torch.int64)
-    wide = lambda numeric: model(numeric, none)[:, -1]  # noqa: E731
-    torch.testing.assert_close(wide(3 * x), 3 * wide(x))
-    embedding = model(x, none)
+    x = rows(numeric)
+    torch.testing.assert_close(model(ModelInput.of(3 * x.numeric))[:, -1], 3 * model(x)[:, -1])
+    embedding = model(x)
     raised = embedding.clone()
     raised[:, -1] += 2
-    torch.testing.assert_close(top([raised]), top([embedding]) + 2)
+    torch.testing.assert_close(top(x, [raised]), top(x, [embedding]) + 2)
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
-@pytest.mark.parametrize(("numeric", "cardinalities"), [(3, ()), (0, (4, 6)), (3, (4, 6))])
-def test_numeric_only_and_categorical_only_tables_fit(name: str, numeric: int, cardinalities: tuple[int, ...]) -> None:
-    model = bottom(name, numeric=numeric, cardinalities=cardinalities)
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("schema", [InputSchema(3), InputSchema(0, (4, 6)), SCHEMA])
+def test_numeric_only_and_categorical_only_tables_fit(name: str, schema: InputSchema) -> None:
+    model = bottom(name, schema)
     initialise(model, draws())
-    x, codes = columns()
-    embedding = model(x[:, :numeric], codes[:, : len(cardinalities)])
+    embedding = model(rows(schema))
     assert embedding.isfinite().all()
     embedding.sum().backward()
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", KINDS)
 def test_every_parameter_comes_from_the_stream(name: str) -> None:
-    models = [
-        Classifier(bottom(name), MODELS[name].top(widths=[MODELS[name].cut_width((16, 8))], sizes=(4,))) for _ in range(3)
-    ]
+    models = [whole(name) for _ in range(3)]
     for model in models:
         with torch.no_grad():
             for parameter in model.parameters():
@@ -87,8 +98,7 @@ def test_an_unseen_category_starts_at_zero_and_others_do_not() -> None:
 
 def test_building_and_initialising_leave_the_global_generators_alone() -> None:
     before, numpys = torch.get_rng_state(), np.random.get_state()[1].copy()
-    model = Classifier(bottom("wide_deep"), Top(widths=[9], sizes=(4,), wide=True))
-    initialise(model, draws())
+    initialise(whole("wide_deep"), draws())
     assert torch.equal(before, torch.get_rng_state())
     assert (numpys == np.random.get_state()[1]).all()
     nn.Linear(2, 2)  # the ordinary constructor does consume it: the check can fail
@@ -101,7 +111,32 @@ def test_a_layer_without_defined_initial_weights_is_refused() -> None:
 
 
 def test_a_classifier_without_columns_reads_the_received_embedding_only() -> None:
-    model = Classifier(None, Top(widths=[8], sizes=(), wide=False))
+    model = whole("mlp", InputSchema(), (8,))
     initialise(model, draws())
-    nothing = torch.zeros(5, 0), torch.zeros(5, 0, dtype=torch.int64)
-    assert model(*nothing, [torch.ones(5, 8)]).shape == (5,)
+    assert model.bottom is None
+    assert model(ModelInput.of(torch.zeros(5, 0)), [torch.ones(5, 8)]).shape == (5,)
+
+
+def test_rows_of_every_kind_are_taken_together() -> None:
+    images, tokens = torch.arange(3 * 4.0).view(3, 1, 2, 2), torch.arange(6).view(3, 2)
+    taken = ModelInput(torch.eye(3), torch.arange(3)[:, None], images, tokens).take(torch.tensor([2, 0, 2]))
+    assert len(taken) == 3
+    assert taken.categorical[:, 0].tolist() == [2, 0, 2]
+    assert torch.equal(taken.images, images[[2, 0, 2]])
+    assert torch.equal(taken.sequences, tokens[[2, 0, 2]])
+    assert taken.to(torch.device("meta")).images.device.type == "meta"
+
+
+def test_a_job_is_checked_and_its_weights_are_counted_without_torch() -> None:
+    code = """
+import sys
+from vfl_node.job import Train
+from vfl_node.models import ARCHITECTURES, InputSchema
+train = Train(model="wide_deep", optimizer="sgd")
+ARCHITECTURES[train.model].bottom_weights(InputSchema(3, (4,)), train.bottom, train)
+ARCHITECTURES[train.model].head_weights([8, 8], train)
+assert "torch" not in sys.modules
+ARCHITECTURES[train.model].bottom(InputSchema(3), train.bottom, train)
+assert "torch" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
 
-from vfl_node.data.features import Features
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.estimate import budget, memory
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import check_limits, frame_bytes, need, parameters
 from vfl_node.job import Job
+from vfl_node.models import ARCHITECTURES, InputSchema
+from vfl_node.models.classifier import classifier
 from vfl_node.settings import Limits
 from vfl_node.trainers import TableShape
-from vfl_node.training.split.active import classifier
-from vfl_node.training.split.learner import ModelInput
+from vfl_node.training.split.config import Train
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 
 MIB = 1 << 20
@@ -33,11 +32,11 @@ def job(train: dict[str, Any] | None, **sections: Any) -> Job:
 @pytest.mark.parametrize("top", [[], [9, 4]])
 def test_weights_are_counted_exactly(model: str, classes: int, top: list[int]) -> None:
     of = job({"model": model, "classes": classes, "bottom": [11, 6], "active_bottom": [8], "top": top, "embedding_size": 3})
-    features = Features(np.zeros((2, 5), np.float32), np.zeros((2, 2), np.int64), (3, 7))
-    inputs = ModelInput(features, np.arange(2), "cpu")  # type: ignore[arg-type]
-    bottom = inputs.bottom(of.train, of.train.bottom)  # type: ignore[arg-type, union-attr]
-    joint = classifier(of.train, inputs, [6 + (of.train.outputs if model == "wide_deep" else 0)])  # type: ignore[arg-type, union-attr]
-    alone = classifier(of.train, inputs, [])  # type: ignore[arg-type]
+    train, architecture, schema = of.train, ARCHITECTURES[model], InputSchema(5, (3, 7))
+    assert isinstance(train, Train)
+    bottom = architecture.bottom(schema, train.bottom, train)
+    joint = classifier(architecture, train, schema, [6 + (train.outputs if model == "wide_deep" else 0)])
+    alone = classifier(architecture, train, schema, [])
     count = [sum(each.numel() for each in module.parameters()) for module in (bottom, joint, alone)]
     assert parameters(of, "passive", TABLE) == count[0]
     assert parameters(of, "active", TABLE) == count[1] + count[2]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.cli import app
 from vfl_node.configuration import parse
 from vfl_node.crypto.groups import Curve25519
@@ -143,11 +143,14 @@ def aligned(protocol: str, rows: int, **changes: Any) -> Alignment:
             "group": "curve25519",
             "rows": np.arange(rows),
             "ours": 100,
-            "theirs": 1000,
-            "intersection": 30,
+            "peers": {"lab": PeerFacts(1000, intersection=30)},
+            "union": 1070,
         }
         | changes
     )
+
+
+HIDDEN = {"peers": {"lab": PeerFacts(1000)}, "union": None}
 
 
 @pytest.mark.parametrize(
@@ -158,13 +161,13 @@ def aligned(protocol: str, rows: int, **changes: Any) -> Alignment:
             "training on the union: 856 rows an epoch, 18 batches, 286.6 KiB in all; "
             "the intersection would take 24 rows an epoch, 1 batch, 8.4 KiB in all",
         ),
-        (aligned("psu", 1090, intersection=None), "; how many the intersection would take is hidden"),
+        (aligned("psu", 1090, **HIDDEN), "; how many the intersection would take is hidden"),
         (aligned("psi", 30), "training on the intersection: 24 rows an epoch"),
         (aligned("psi", 30), "; the union would take 856 rows an epoch"),
-        (aligned("psi", 30, padded=True), "; how many the union would take is hidden"),
+        (aligned("psi", 30, union=None), "; how many the union would take is hidden"),
         (aligned("apsi", 200), "training on the obfuscated set: 160 rows an epoch"),
         (aligned("apsi", 200), "; the intersection would take 24 rows"),
-        (aligned("apsi", 200, intersection=None), "; how many the intersection would take is hidden"),
+        (aligned("apsi", 200, **HIDDEN), "; how many the intersection would take is hidden"),
     ],
 )
 def test_one_line_after_the_alignment(alignment: Alignment, said: str) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.files import read_checked
@@ -135,7 +135,7 @@ class Served:
             _, model, table = self.stored(name)
             row_of = {id_: row for row, id_ in enumerate(table.ids)}
             rows = np.array([row_of[f"text:{id_}".encode()] for id_ in ids])
-            aligned = Alignment("psi", "curve25519", rows, len(rows), len(rows), len(rows))
+            aligned = Alignment("psi", "curve25519", rows, len(rows), {OTHER[name]: PeerFacts(len(rows), len(rows), missing=0)})
             halves.append(kind(model.kept, aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))
@@ -144,7 +144,7 @@ class Served:
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
         settings, store = self.store(name, self.model, TRAIN + SERVE)
-        model = predictions.load_model(store, self.model)
+        model = predictions.load_model(store, self.model, name)
         return settings, model, read_input(settings, model.job)
 
     def store(self, name: str, model: str, text: str) -> tuple[Any, Any]:

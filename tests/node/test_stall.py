@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.node.test_full_disk import NAMES, Pair
-from vfl_node.crypto.processes import InProcess
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.node import meeting, work
 from vfl_node.node.meeting import Meeting
@@ -155,7 +155,7 @@ def test_own_work_that_computes_is_waited_for_when_a_peer_is_lost(
         goes_on.wait(60)
 
     with pytest.raises(VflError) as caught:
-        met.play([work()], InProcess())
+        met.play([work()], Inline())
     goes_on.set()
     assert caught.value.code == code
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.files import write_whole
@@ -239,20 +239,18 @@ def test_pins_refuse_another_digest(tmp_path: Path) -> None:
 
 def test_alignment_is_kept(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
-    assert folder.load_alignment() is None
+    assert folder.load_alignment("lab") is None
     alignment = Alignment(
         protocol="psu",
         group="curve25519",
         rows=np.array([2, -1, 0], dtype=np.int64),
         ours=2,
-        theirs=2,
-        intersection=1,
-        padded=True,
+        peers={"lab": PeerFacts(2, intersection=1, padded=True, learnt=(Disclosure("set size", 2, "your 2 records"),))},
+        union=3,
         learnt=(Disclosure("set size", 2, "lab holds 2 records"), Disclosure("intersection", None, "hidden")),
-        peer_learnt=(Disclosure("set size", 2, "your 2 records"),),
     )
     folder.save_alignment(alignment, 1.5, Traffic(1, 2, 3, 4))
-    loaded = JobFolder(tmp_path / "job").load_alignment()
+    loaded = JobFolder(tmp_path / "job").load_alignment("lab")
     assert loaded is not None
     again, seconds, traffic = loaded
     assert again.rows.dtype == np.int64
@@ -267,7 +265,7 @@ def test_an_alignment_of_another_version_is_refused(tmp_path: Path) -> None:
     for about in ({"alignment": json.dumps(head), "seconds": "1.0", "traffic": "{}"}, {}, {"alignment": "{"}):
         storage.keep(folder.path / "alignment", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
         with pytest.raises(StateError, match="another version") as caught:
-            folder.load_alignment()
+            folder.load_alignment("lab")
         assert caught.value.code == "E_STATE_VERSION"
 
 
@@ -278,7 +276,7 @@ def kept_files(folder: JobFolder) -> dict[str, Any]:
     folder.check("step", b"x")
     folder.serve(serving)
     folder.keep_request(b"id\na\n")
-    alignment = Alignment("psu", "curve25519", np.arange(3), 3, 3, 3, False, (), ())
+    alignment = Alignment("psu", "curve25519", np.arange(3), 3, {"lab": PeerFacts(3, intersection=3, missing=0)})
     folder.save_alignment(alignment, 1.0, Traffic())
     FileTally(folder).write(Served(256, batches=1))
     folder.artefacts.mkdir()
@@ -290,7 +288,7 @@ def kept_files(folder: JobFolder) -> dict[str, Any]:
         "pins": lambda: folder.check("step", b"x"),
         "serving": lambda: folder.serving,
         "request": lambda: folder.request,
-        "alignment": folder.load_alignment,
+        "alignment": lambda: folder.load_alignment("lab"),
         "served": FileTally(folder).read,
         "artefacts/model.safetensors": model,
         f"artefacts/{SUMS}": model,

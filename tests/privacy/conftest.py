@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import Batch
 from vfl_node.privacy.attacks.residuals import Round
 
@@ -110,7 +113,7 @@ class Split:
         randomness = Randomness(b"t" * 32)
         x = torch.from_numpy(randomness.derive("columns").normal((self.rows, 6)))
         y = (x[:, 0] > 0 if self.fits else torch.from_numpy(randomness.derive("labels").uniform((self.rows,))) < 0.3).float()
-        bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False)
+        bottom = MlpBottom(InputSchema(6), (32, 16))
         top = nn.utils.skip_init(nn.Linear, 16, 1)
         for part in (bottom, top):
             initialise(part, randomness.derive("weights"))
@@ -121,7 +124,7 @@ class Split:
             order = randomness.permutation(self.rows)
             whose, labelled = (own if of is None else of(epoch) for of in (columns, labels))
             for positions in np.split(order, range(batch, self.rows, batch)):
-                embedding = bottom(x[whose[positions]], torch.empty(len(positions), 0, dtype=torch.int64))
+                embedding = bottom(ModelInput.of(x[whose[positions]]))
                 embedding.retain_grad()
                 loss = nn.functional.binary_cross_entropy_with_logits(top(embedding).squeeze(1), y[labelled[positions]])
                 optimizer.zero_grad()

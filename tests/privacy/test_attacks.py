@@ -8,7 +8,10 @@ import torch
 from torch import nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import (
     ATTACKS,
     Attack,
@@ -57,7 +60,7 @@ def test_collinear_finds_rows_between_two_others_and_is_at_chance_against_fresh_
     near = torch.cdist(rows[:300], rows[:300]).argsort(dim=1)[:, 1:6]  # as SMOTE chooses
     other = rows[near[np.arange(300), drawn.choices(5, 300)]]
     between = torch.lerp(rows[:300], other, torch.rand(300, 1, generator=x))[drawn.permutation(300)]
-    bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False) if relu else nn.Linear(6, 16)
+    bottom = MlpBottom(InputSchema(6), (32, 16)) if relu else nn.Linear(6, 16)
     for parameter in bottom.parameters():
         nn.init.normal_(parameter, std=0.3, generator=x)
 
@@ -67,7 +70,7 @@ def test_collinear_finds_rows_between_two_others_and_is_at_chance_against_fresh_
             for positions in np.split(drawn.permutation(600), range(batch, 600, batch)):
                 features = rows[torch.from_numpy(positions)]
                 with torch.no_grad():
-                    embedding = bottom(features, torch.empty(len(features), 0, dtype=torch.int64)) if relu else bottom(features)
+                    embedding = bottom(ModelInput.of(features)) if relu else bottom(features)
                 batches.append(Batch(0, positions, embedding))
         return collinear.attack(batches, synthetic) or 0
 
@@ -193,12 +196,12 @@ def test_distance_ratio_finds_rows_drawn_around_others_and_is_at_chance_against_
     sources = torch.from_numpy(drawn.derive("sources").choices(800, 400))
     noise = torch.from_numpy(drawn.derive("noise").normal((400, 24)))
     around = torch.cat([rows[:800], 0.87 * rows[sources] + 0.5 * noise])
-    bottom = Bottom(numeric=24, cardinalities=(), embedding_size=1, sizes=(64, 64), wide=0)
+    bottom = MlpBottom(InputSchema(24), (64, 64))
     initialise(bottom, drawn.derive("weights"))
 
     def found(rows: torch.Tensor, attack: Attack) -> float:
         with torch.no_grad():
-            seen = bottom(rows, torch.empty(1200, 0, dtype=torch.int64)) if relu else rows
+            seen = bottom(ModelInput.of(rows)) if relu else rows
         return attack([Batch(epoch, np.arange(1200), seen) for epoch in range(2)], synthetic) or 0
 
     assert found(around, distance_ratio.attack) > (0.7 if relu else 0.75)

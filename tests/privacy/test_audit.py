@@ -12,7 +12,10 @@ from safetensors.torch import load, save
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy import audit as auditing
 from vfl_node.privacy.attacks import ATTACKS, Batch
 from vfl_node.privacy.attacks import audit as all_attacks
@@ -288,14 +291,14 @@ def test_beyond_its_sample_it_finds_the_twins_that_an_attack_on_all_rows_finds()
     secret = np.arange(size) >= size // 2
     sources = np.where(secret, randomness.choices(size // 2, size), np.arange(size))
     features = torch.from_numpy(randomness.normal((size // 2, 6)))
-    bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(24,), wide=0)
+    bottom = MlpBottom(InputSchema(6), (24,))
     audited, transcript = audit(secret), []
     for epoch in range(3):
         initialise(bottom, randomness.derive(f"weights {epoch}"))  # other weights, as after some steps
         order = randomness.permutation(size)
         for positions in np.split(order, range(400, size, 400)):
             with torch.no_grad():
-                rows = bottom(features[torch.from_numpy(sources[positions])], torch.empty(len(positions), 0, dtype=torch.int64))
+                rows = bottom(ModelInput.of(features[torch.from_numpy(sources[positions])]))
             transcript.append(Batch(epoch, positions, rows, rows))
     found = watch(audited, transcript)
     for number, values in enumerate(found):

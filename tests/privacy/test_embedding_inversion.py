@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import invert
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # within torch.func
@@ -21,17 +24,17 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def bottom(seed: bytes, sizes: tuple[int, ...] = (64, 64), *, wide: bool = False) -> Bottom:
-    network = Bottom(numeric=COLUMNS, cardinalities=(), embedding_size=1, sizes=sizes, wide=int(wide))
+def bottom(seed: bytes, sizes: tuple[int, ...] = (64, 64), *, wide: bool = False) -> MlpBottom:
+    network = MlpBottom(InputSchema(COLUMNS), sizes, wide=int(wide))
     initialise(network, Randomness(seed))
     return network
 
 
-def embed(network: Bottom, x: Tensor) -> Tensor:
-    return network(x, torch.empty(len(x), 0, dtype=torch.int64))
+def embed(network: MlpBottom, x: Tensor) -> Tensor:
+    return network(ModelInput.of(x))
 
 
-def attack(secret: Bottom, believed: Bottom, *, starts: int = 4) -> tuple[Tensor, Tensor]:
+def attack(secret: MlpBottom, believed: MlpBottom, *, starts: int = 4) -> tuple[Tensor, Tensor]:
     """Largest error of a feature in each row, and the error the attacker sees."""
     x = torch.from_numpy(Randomness(b"x" * 32).normal((ROWS, COLUMNS)))
     with torch.no_grad():

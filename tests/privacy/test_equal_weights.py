@@ -11,7 +11,10 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy import equal_weights
 from vfl_node.privacy.attacks import ATTACKS, Batch
 from vfl_node.privacy.audit import Audit
@@ -26,7 +29,7 @@ def embedded() -> Any:
     """Embeddings of 3,000 rows, of which the second half is made from others by ``made``, or drawn as they are."""
     drawn = Randomness(b"e" * 32)
     x = torch.from_numpy(drawn.derive("rows").normal((SIZE, 6)))
-    bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 24), wide=0)
+    bottom = MlpBottom(InputSchema(6), (32, 24))
     initialise(bottom, drawn.derive("weights"))
 
     def embed(made: str) -> Tensor:
@@ -38,7 +41,7 @@ def embedded() -> Any:
             near = torch.cdist(rows[sources], rows[:half]).argsort(dim=1)[:, 1]
             rows[half:] = torch.lerp(rows[sources], rows[near], 0.5)
         with torch.no_grad():
-            return bottom(rows, torch.empty(SIZE, 0, dtype=torch.int64))
+            return bottom(ModelInput.of(rows))
 
     return embed
 

@@ -19,8 +19,8 @@ from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.threads import Threads
 from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.job import Align
 from vfl_node.node.partners import Partner
@@ -33,7 +33,7 @@ from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 from vfl_node.transport.memory import memory_channels, run_together
 
 PRIME = 2**80 - 5837
-WORKERS = ThreadWorkers(2)
+WORKERS = Threads(2)
 DUMMIES = 10
 VICTIMS = [b"victim %d" % i for i in range(60)]
 GUESSES = [*VICTIMS[:30], *(b"stranger %d" % i for i in range(30))]

@@ -11,7 +11,10 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks.near_duplicate import nearest
 from vfl_node.training.split.missing import LABELS, Known
 from vfl_node.training.split.missing.features.sampling import sampling
@@ -34,10 +37,10 @@ def twins(number: int, *, same: bool) -> NDArray[np.bool_]:
     columns = torch.from_numpy(Randomness(b"columns".ljust(32)).normal((OWN, 6)))
     real = np.flatnonzero(~SYNTHETIC)
     source = np.where(SYNTHETIC[records], real[sampling(len(real), OWN, draws)], records)
-    bottom = Bottom(numeric=6, cardinalities=(), embedding_size=1, sizes=(32, 16), wide=False)
+    bottom = MlpBottom(InputSchema(6), (32, 16))
     initialise(bottom, Randomness(b"weights".ljust(32)).derive(str(number)))  # secret, and others in each job
     with torch.no_grad():
-        embedding = bottom(columns[source], torch.empty(OWN, 0, dtype=torch.int64))
+        embedding = bottom(ModelInput.of(columns[source]))
     found = np.empty(OWN, dtype=np.bool_)
     found[records] = (nearest(embedding, torch.arange(OWN)) < 1e-5 * embedding.norm(dim=1).mean()).numpy()
     return found

@@ -13,7 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.schema import InputSchema
 
 COLUMNS, CUT, WINDOW = 4, 8, 2**16
 BOUND = COLUMNS**-0.5
@@ -35,7 +37,7 @@ def ours(seed: int) -> NDArray[np.float32]:
 
 
 def test_that_is_how_a_network_is_drawn() -> None:
-    network = Bottom(numeric=COLUMNS, cardinalities=(), embedding_size=1, sizes=(CUT,), wide=0)
+    network = MlpBottom(InputSchema(COLUMNS), (CUT,))
     initialise(network, Randomness(SECRET.to_bytes(32, "big")))
     drawn = torch.cat([parameter.detach().reshape(-1) for parameter in network.parameters()]).numpy()
     assert (drawn == ours(SECRET)).all()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.sessions import session
 from tests.training.predicting import world_fixture as world_fixture
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
@@ -84,15 +84,16 @@ def federation(
     union = rng.permutation(np.flatnonzero(clinic_owns | lab_owns))
     both = int((clinic_owns & lab_owns).sum())
 
-    def party(owns: NDArray[np.bool_], others: NDArray[np.bool_]) -> tuple[NDArray[np.int64], Alignment]:
+    def party(owns: NDArray[np.bool_], others: NDArray[np.bool_], peer: str) -> tuple[NDArray[np.int64], Alignment]:
         own = rng.permutation(np.flatnonzero(owns))
         place = np.full(len(owns), NOT_MINE)
         place[own] = np.arange(len(own))
-        view = Alignment("psu", "curve25519", place[union], ours=len(own), theirs=int(others.sum()), intersection=both)
+        facts = PeerFacts(int(others.sum()), intersection=both, missing=len(own) - both)
+        view = Alignment("psu", "curve25519", place[union], len(own), {peer: facts}, union=len(union))
         return own, view
 
-    clinic_rows, clinic_view = party(clinic_owns, lab_owns)
-    lab_rows, lab_view = party(lab_owns, clinic_owns)
+    clinic_rows, clinic_view = party(clinic_owns, lab_owns, "lab")
+    lab_rows, lab_view = party(lab_owns, clinic_owns, "clinic")
     return Federation(table(clinic, clinic_rows, labels), table(lab, lab_rows), clinic_view, lab_view, union)
 
 

@@ -12,7 +12,7 @@ from tests.training.predicting import TO_PASSIVE, Request, taken, unseen
 from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate
 from vfl_node.training.split.config import Missing, Train
-from vfl_node.training.split.learner import ModelInput
+from vfl_node.training.split.positioned_input import PositionedInput
 
 Make = Callable[..., Any]
 Work = list[int | str]
@@ -24,13 +24,13 @@ TRAIN = Train(bottom=(6,), active_bottom=(4,), top=(6,), epochs=2, batch_size=32
 def work(monkeypatch: pytest.MonkeyPatch) -> Work:
     """How many rows are computed, in order; tests add what is sent in between."""
     done: Work = []
-    at = ModelInput.at
+    at = PositionedInput.at
 
-    def counted(self: ModelInput, positions: Any) -> Any:
+    def counted(self: PositionedInput, positions: Any) -> Any:
         done.append(len(positions))
         return at(self, positions)
 
-    monkeypatch.setattr(ModelInput, "at", counted)
+    monkeypatch.setattr(PositionedInput, "at", counted)
     return done
 
 

@@ -12,8 +12,10 @@ import torch
 from vfl_node import metrics
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
-from vfl_node.models import MODELS, Classifier, initialise
-from vfl_node.training.split.learner import OPTIMIZERS, ModelInput
+from vfl_node.models import ARCHITECTURES, OPTIMISERS, cut_width
+from vfl_node.models.classifier import classifier
+from vfl_node.models.initial_weights import initialise
+from vfl_node.training.split.positioned_input import PositionedInput
 
 
 def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
@@ -22,28 +24,23 @@ def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
     schedule = both.schedule(parties)
     training, _ = schedule.split(0, both.evaluate.test_fraction)
 
-    def inputs(table: Any, view: Any) -> ModelInput:
+    def inputs(table: Any, view: Any) -> PositionedInput:
         features = Encoder.fit(table, view.rows[training]).transform(table)
-        return ModelInput(features, view.rows, torch.device("cpu"))
+        return PositionedInput.of(features, view.rows, torch.device("cpu"))
 
     own, other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
-    architecture = MODELS[train.model]
-    bottom = other.bottom(train, train.bottom)
-    widths = [architecture.cut_width(train.bottom)]
-    if own.width:
-        widths.insert(0, architecture.cut_width(train.active_bottom))
-    model = Classifier(
-        own.bottom(train, train.active_bottom) if own.width else None, architecture.top(widths=widths, sizes=train.top)
-    )
+    architecture = ARCHITECTURES[train.model]
+    bottom = architecture.bottom(other.schema, train.bottom, train)
+    model = classifier(architecture, train, own.schema, [cut_width(train)])
     initialise(model, ours.derive("weights/0"))
     initialise(bottom, theirs.derive("weights/0"))
-    optimizer = OPTIMIZERS[train.optimizer]([*model.parameters(), *bottom.parameters()], lr=train.learning_rate)
+    optimizer = OPTIMISERS[train.optimizer]([*model.parameters(), *bottom.parameters()], train)
     labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
     losses, aucs = [], []
     for epoch in range(train.epochs):
         total, order, scores = 0.0, [], []
         for batch in schedule.batches(0, epoch, training, train.batch_size):
-            logits = model(*own.at(batch), [bottom(*other.at(batch))])
+            logits = model(own.at(batch), [bottom(other.at(batch))])
             loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[batch])
             optimizer.zero_grad()
             loss.backward()
@@ -57,8 +54,8 @@ def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
 
 
 @pytest.mark.parametrize("active_features", [True, False])
-@pytest.mark.parametrize("optimizer", sorted(OPTIMIZERS))
-@pytest.mark.parametrize("model", sorted(MODELS))
+@pytest.mark.parametrize("optimizer", sorted(OPTIMISERS))
+@pytest.mark.parametrize("model", sorted(ARCHITECTURES))
 def test_split_training_is_joint_training(
     synthetic: Callable[..., Any], run: Any, model: str, optimizer: str, active_features: bool
 ) -> None:

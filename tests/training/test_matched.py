@@ -22,8 +22,8 @@ from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
-from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.split import matched
@@ -115,7 +115,7 @@ class Run:
 
     def opened(self) -> list[int]:
         """What the passive party decrypts."""
-        return decrypt(self.private, self.column("clinic"), InProcess())
+        return decrypt(self.private, self.column("clinic"), Inline())
 
     def shape(self) -> list[tuple[str, str, int]]:
         """Sender, type and size of each message."""
@@ -515,7 +515,7 @@ async def crooked(channel: Channel, data: HeldOut, values: list[int]) -> None:
     private = keys.generate(512, Randomness(LAB))
     proof = keys.prove(private, f"{channel.job_id}/matched".encode())
     await channel.send(decryption_pb2.PaillierKey(n=private.public.to_bytes(), proof=proof))
-    flags = Encryptor(private.public, Randomness(LAB), InProcess()).encrypt([1] * len(data.lab), "flags")
+    flags = Encryptor(private.public, Randomness(LAB), Inline()).encrypt([1] * len(data.lab), "flags")
     await channel.send_rows(flags, count=len(flags), width=private.public.width)
     await channel.receive_rows(width=private.public.width)
     await channel.send(matched_pb2.MaskedCounts(values=values))

@@ -29,12 +29,13 @@ from tests.training.predicting import (
     taken,
     unseen,
 )
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, StateError, UsageError, VflError
 from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics import auc
+from vfl_node.models.inputs import ModelInput
 from vfl_node.training.split.active import probabilities
 from vfl_node.training.split.config import SERVED_FEATURES, Missing
 from vfl_node.training.split.learner import under
@@ -62,7 +63,7 @@ def by_hand(world: World, positions: NDArray[np.int64], people: NDArray[np.int64
     scorer, embedder = world.sides
     model, bottom = scorer._model, embedder._bottom
     with torch.no_grad():
-        return model(*scorer.inputs.at(positions), [bottom(*embedder.inputs.at(positions))])
+        return model(scorer.inputs.at(positions), [bottom(embedder.inputs.at(positions))])
 
 
 # Right predictions.
@@ -169,8 +170,8 @@ def test_rows_that_nobody_has_met_are_predicted_without_any_name(world: Make) ->
     scorer, embedder = made.sides
     features = embedder.encoder.transform(table)
     with torch.no_grad():
-        embedding = embedder._bottom(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical))
-        logits = scorer._model(torch.empty(37, 0), torch.empty(37, 0, dtype=torch.int64), [embedding])
+        embedding = embedder._bottom(ModelInput(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical)))
+        logits = scorer._model(ModelInput.of(torch.empty(37, 0)), [embedding])
     assert found == pytest.approx(probabilities(logits), abs=1e-6)
     asks = [prediction_pb2.PredictionAsk.FromString(body) for body in made.bodies("PredictionAsk")]
     assert [(list(ask.batches), ask.unnamed, ask.done) for ask in asks] == [([], 3, False), ([], 0, True)]
@@ -643,7 +644,8 @@ def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.i
 
     def view(rows: NDArray[np.int64], others: NDArray[np.int64]) -> Alignment:
         ours, theirs = (int((of != NOT_MINE).sum()) for of in (rows, others))
-        return Alignment(protocol, "curve25519", rows, ours=ours, theirs=theirs, intersection=both)
+        facts = PeerFacts(theirs, intersection=both, missing=ours - both)
+        return Alignment(protocol, "curve25519", rows, ours, {"lab" if others is lab_rows else "clinic": facts})
 
     return (
         Scorer(world.kept(0), view(clinic_rows, lab_rows), world.parties.clinic, CPU),
@@ -681,8 +683,8 @@ def test_new_rows_of_an_intersection(world: Make, predict: Predict, active_featu
     assert asker.shared == 100
     with torch.no_grad():
         positions = np.argsort(own)
-        embedding = sides[1]._bottom(*sides[1].inputs.at(positions))
-        logits = sides[0]._model(*sides[0].inputs.at(positions), [embedding])
+        embedding = sides[1]._bottom(sides[1].inputs.at(positions))
+        logits = sides[0]._model(sides[0].inputs.at(positions), [embedding])
     assert asker.probabilities == pytest.approx(probabilities(logits), abs=1e-5)
 
 
@@ -695,7 +697,7 @@ def test_new_rows_that_a_party_lacks_are_not_made_up(world: Make, predict: Predi
     rows.get(lacks, rows["lab"])[:10] = NOT_MINE
     sides = aligned(made, rows["clinic"], rows["lab"], "psu")
     if lacks == "unsaid":
-        sides[0].alignment = dataclasses.replace(sides[0].alignment, intersection=None)
+        sides[0].alignment = dataclasses.replace(sides[0].alignment, peers={"lab": PeerFacts(60)})
     errors = both(predict, sides)
     assert [(type(error), error.code) for error in errors] == [(UsageError, "E_PREDICT")] * 2
     assert all("psi" in error.message for error in errors)

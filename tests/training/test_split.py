@@ -71,7 +71,7 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
     assert active.population == {
         "population": "owned",
         "rows": int(owned[testing].sum()),
-        "real_share": parties.clinic_view.intersection / parties.clinic_view.ours,
+        "real_share": parties.clinic_view.peer.intersection / parties.clinic_view.ours,
     }
     assert active.metrics.keys() == active.local_metrics.keys() == {"auc", "ace", "nll", "accuracy"}
     assert active.intervals == active.gains == {}
@@ -129,7 +129,11 @@ def test_each_knows_of_the_other_what_the_other_learnt(synthetic: Make, run: Any
 
 def test_where_rows_stand_for_no_record_nobody_knows_what_the_other_lacks(synthetic: Make, run: Any) -> None:
     parties = synthetic(100)
-    clinic, lab = (dataclasses.replace(view, intersection=None) for view in (parties.clinic_view, parties.lab_view))
+    clinic, lab = (
+        dataclasses.replace(view, peers={name: dataclasses.replace(facts, intersection=None, missing=None)})
+        for view in (parties.clinic_view, parties.lab_view)
+        for name, facts in view.peers.items()
+    )
     for result in run()(dataclasses.replace(parties, clinic_view=clinic, lab_view=lab)):
         for entries in result.disclosures.values():
             assert {entry.what: entry.count for entry in entries}["membership"] is None

@@ -12,8 +12,8 @@ import pytest
 from vfl_node.alignment.alignment import Alignment, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.tables import Table
+from vfl_node.engines.threads import Threads
 from vfl_node.job import Align, Evaluate, Job
 from vfl_node.progress import Silent
 from vfl_node.report import envelope
@@ -49,7 +49,7 @@ def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Al
                 name=name,
                 ids=table.ids,
                 randomness=seed,
-                workers=ThreadWorkers(1),
+                workers=Threads(1),
                 pins=MemoryPins(),
                 progress=Silent(),
                 folder=tmp_path / name,
@@ -70,7 +70,7 @@ def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Al
 def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, protocol: str) -> None:
     parties = clinic_and_lab
     views = aligned(protocol, parties.clinic, parties.lab)
-    assert views[0].intersection == parties.clinic_view.intersection
+    assert views[0].peer.intersection == parties.clinic_view.peer.intersection
     found = type(parties)(parties.clinic, parties.lab, *views, parties.people[: len(views[0])])
     train = Train(bottom=(32, 16), active_bottom=(8,), top=(16,), epochs=8, batch_size=32, learning_rate=3e-3,
                   missing=Missing(calibration="test"))  # fmt: skip
@@ -80,7 +80,7 @@ def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, p
     assert active.metrics["auc"] > 0.93
     assert passive.metrics is None
     share = active.population["real_share"]
-    assert share == (1.0 if protocol == "psi" else pytest.approx(views[0].intersection / len(parties.clinic)))
+    assert share == (1.0 if protocol == "psi" else pytest.approx(views[0].peer.intersection / len(parties.clinic)))
 
 
 @pytest.mark.parametrize("told", [True, False])

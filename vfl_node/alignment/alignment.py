@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import Workers
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.engines.contract import Engine
 from vfl_node.ledger import Disclosure
 from vfl_node.progress import Progress
 from vfl_node.session.memory import Memory
@@ -23,48 +24,84 @@ NOT_MINE = -1
 
 
 @dataclass(frozen=True)
+class PeerFacts:
+    """What a party knows of one peer after an alignment.
+
+    Attributes:
+        records: number of the peer's identifiers, or more if it pads.
+        intersection: how many records both have; None if that is hidden from this party.
+        missing: how many shared rows the peer does not own; None if that is hidden from this party.
+        padded: whether ``records`` may be more than the peer has, so that sums of sizes mean nothing.
+        learnt: what the peer learnt, as far as this party can know.
+    """
+
+    records: int
+    intersection: int | None = None
+    missing: int | None = None
+    padded: bool = False
+    learnt: tuple[Disclosure, ...] = ()
+
+
+@dataclass(frozen=True)
 class Alignment:
     """An ordered index of ``m`` shared rows, as one party sees it.
 
     Attributes:
-        protocol: ``psu``, ``psi`` or ``apsi``.
+        protocol: its name in the job; to show it and to look it up (:data:`~vfl_node.alignment.registry.ALIGNMENTS`).
         group: name of the group it was computed in.
-        rows: int64[m]; the local row at each shared position, or :data:`NOT_MINE`.
+        rows: int64[m], the local row at each shared position, or :data:`NOT_MINE`. Of an alignment by similarity int64[m, K]:
+            up to K candidates for each position, with :data:`NOT_MINE` where there are fewer.
         ours: number of this party's identifiers.
-        theirs: number of the peer's identifiers, or more where it pads.
-        intersection: size of the intersection; None where the protocol hides it.
-        padded: whether ``theirs`` may be more than the peer has, so that sums of the sizes mean nothing.
+        peers: name of each peer → what this party knows of it.
+        union: number of records that any of the parties has; None if that is hidden from this party.
+        similarities: float32[m, K], of the candidates in ``rows``; it means nothing where these are :data:`NOT_MINE`. None with
+            one row for each position.
         learnt: what this party learnt.
-        peer_learnt: what the peer learnt, as far as this party can know.
+
+    Raises:
+        ValueError: ``rows`` and ``similarities`` have other dtypes or shapes, a row is below :data:`NOT_MINE`, or a similarity
+            is not finite.
     """
 
     protocol: str
     group: str
     rows: NDArray[np.int64]
     ours: int
-    theirs: int
-    intersection: int | None
-    padded: bool = False
+    peers: Mapping[str, PeerFacts]
+    union: int | None = None
+    similarities: NDArray[np.float32] | None = None
     learnt: tuple[Disclosure, ...] = ()
-    peer_learnt: tuple[Disclosure, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.rows.dtype != np.int64 or self.rows.ndim not in (1, 2) or (self.rows < NOT_MINE).any():
+            raise ValueError(f"rows must be int64[m] or int64[m, K] of at least {NOT_MINE}")
+        if (self.similarities is not None) != (self.rows.ndim == 2):
+            raise ValueError("similarities belong to rows with candidates, int64[m, K]")
+        if self.similarities is None:
+            return
+        if self.similarities.dtype != np.float32 or self.similarities.shape != self.rows.shape:
+            raise ValueError("similarities must be float32 of the shape of rows")
+        if not np.isfinite(self.similarities).all():
+            raise ValueError("similarities must be finite")
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
-    def every_row_is_shared(self) -> bool:
-        """Whether each party owns the record of every row."""
-        return ALIGNMENTS[self.protocol].every_row_is_shared
+    def peer(self) -> PeerFacts:
+        """What this party knows of its only peer.
 
-    @property
-    def hides_intersection(self) -> bool:
-        """Whether the protocol keeps from a party how many records are shared."""
-        return bool(ALIGNMENTS[self.protocol].intersection_hidden_from)
+        Raises:
+            ValueError: there are several; a trainer that asks must not run with them.
+        """
+        (facts,) = self.peers.values()
+        return facts
 
     @property
     def owned(self) -> NDArray[np.bool_]:
-        """bool[m]: which shared rows this party owns."""
-        return self.rows != NOT_MINE
+        """bool[m]: of which shared rows this party owns the record, or a candidate."""
+        owned = self.rows != NOT_MINE
+        return owned if owned.ndim == 1 else owned.any(axis=1)
 
     @property
     def missing(self) -> int:
@@ -72,18 +109,19 @@ class Alignment:
         return int(np.count_nonzero(~self.owned))
 
     @property
-    def missing_at_peer(self) -> int | None:
-        """How many the peer does not own; None where that is hidden."""
-        spec = ALIGNMENTS[self.protocol]
-        neither = not spec.every_row_is_shared and not spec.is_within_one_set  # some rows may be of neither party
-        if self.intersection is None or (self.padded and neither):
-            return None
-        return len(self) - self.missing - self.intersection
+    def has_synthetic_rows(self) -> bool:
+        """Whether some row is not owned by every party, or may not be, as far as this party knows."""
+        return self.missing > 0 or any(facts.missing != 0 for facts in self.peers.values())
 
     @property
-    def union(self) -> int | None:
-        """Size of the union; None where that is hidden."""
-        return None if self.intersection is None or self.padded else self.ours + self.theirs - self.intersection
+    def every_row_is_shared(self) -> bool:
+        """Whether the protocol gives rows only that every party owns; so the parties know which of their records are shared."""
+        return ALIGNMENTS[self.protocol].every_row_is_shared
+
+    @property
+    def hides_intersection(self) -> bool:
+        """Whether the protocol hides from a party how many records are shared."""
+        return bool(ALIGNMENTS[self.protocol].intersection_hidden_from)
 
 
 @dataclass(frozen=True)
@@ -107,7 +145,7 @@ class Party:
     name: str
     ids: Identifiers
     randomness: Randomness
-    workers: Workers
+    workers: Engine
     pins: Pins
     progress: Progress
     folder: Path

@@ -32,9 +32,9 @@ from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.crypto.groups import Group, group
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.csv_file import read_columns
 from vfl_node.data.identifiers import canonical
+from vfl_node.engines.threads import Threads
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import Need, need
@@ -230,7 +230,7 @@ def measure(group: Group, cores: int, folder: Path) -> Machine:
     Raises:
         UsageError: nothing can be written there (``E_FILE``).
     """
-    randomness, workers = Randomness(os.urandom(32)), ThreadWorkers(1)
+    randomness, engine = Randomness(os.urandom(32)), Threads(1)
     scalar = group.draw(randomness.derive("scalar"))
     ids = [b"%d" % i for i in range(min(512, group.chunk_rows))]
     elements = group.hash_to_group(ids, b"estimate")
@@ -238,7 +238,7 @@ def measure(group: Group, cores: int, folder: Path) -> Machine:
     return Machine(
         cores=cores,
         hash_s=_cpu_s(lambda some: group.hash_to_group(some, b"estimate"), ids, 0.1),
-        power_s=_cpu_s(lambda some: group.power(some, scalar, workers), elements, 0.25),
+        power_s=_cpu_s(lambda some: group.power(some, scalar, engine), elements, 0.25),
         decode_s=_cpu_s(group.decode, elements, 0.1),
         find_s=_cpu_s(_found, np.frombuffer(data, dtype=np.uint8).reshape(-1, group.width), 0.05),
         sha256_s=_cpu_s(sha256, data, 0.05),
@@ -366,7 +366,7 @@ def after_alignment(job: Job, alignment: Alignment) -> str:
     spec = ALIGNMENTS[alignment.protocol]
     other = ALIGNMENTS[spec.compared_with]
     said = f"training on {spec.shared_rows}: {_taken(job, spec.name, len(alignment), len(alignment))}"
-    rows = alignment.intersection if other.every_row_is_shared else alignment.union
+    rows = alignment.peer.intersection if other.every_row_is_shared else alignment.union
     if rows is None:
         return f"{said}; how many {other.shared_rows} would take is hidden"
     return f"{said}; {other.shared_rows} would take {_taken(job, other.name, rows, rows)}"

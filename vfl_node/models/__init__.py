@@ -1,43 +1,38 @@
-"""The networks a job can name: a new one is one entry of :data:`MODELS`."""
+"""The networks and optimisers that a job can name. Light: this module does not load torch.
+
+::
+
+    passive   columns ─ bottom ─► embedding [B, d] ──────────┐ the cut: this crosses the wire
+    active    columns ─ bottom ─► embedding [B, d'] ─────────┴─ fusion ─ top ─► logits [B], or [B, K]
+
+An :class:`Architecture` builds the three kinds of parts. ``mlp`` and ``wide_deep`` are composed of the parts registered in
+``bottoms``, ``fusions`` and ``tops``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from typing import Any
 
-from vfl_node.models.networks import Bottom, Classifier, Top, initialise
+from vfl_node.models.architecture import Architecture, Composed
+from vfl_node.models.schema import InputSchema
+from vfl_node.models.settings import NetworkSettings
+from vfl_node.registry import Registry
 
-
-@dataclass(frozen=True)
-class Architecture:
-    """How the halves of one kind of split network are built.
-
-    Attributes:
-        wide: each embedding carries one more, linear coordinate for each logit, added to it.
-    """
-
-    wide: bool
-
-    def bottom(
-        self, *, numeric: int, cardinalities: Sequence[int], embedding_size: int, sizes: Sequence[int], outputs: int = 1
-    ) -> Bottom:
-        """One party's half up to the cut layer, without initial weights; ``outputs``: logits a row."""
-        wide = outputs if self.wide else 0
-        return Bottom(numeric=numeric, cardinalities=cardinalities, embedding_size=embedding_size, sizes=sizes, wide=wide)
-
-    def top(self, *, widths: Sequence[int], sizes: Sequence[int], outputs: int = 1) -> Top:
-        """The label holder's half from the cut layer on, without initial weights."""
-        return Top(widths=widths, sizes=sizes, wide=self.wide, outputs=outputs)
-
-    def cut_width(self, sizes: Sequence[int], outputs: int = 1) -> int:
-        """Width of the embedding of a bottom with layers ``sizes``."""
-        return sizes[-1] + (outputs if self.wide else 0)
-
-
-MODELS = {
-    "mlp": Architecture(wide=False),
-    "wide_deep": Architecture(wide=True),
-}
+ARCHITECTURES: Registry[Architecture] = Registry(
+    "vfl_node.models", {"mlp": "vfl_node.models.architecture:MLP", "wide_deep": "vfl_node.models.architecture:WIDE_DEEP"}
+)
 """Name in the job → architecture."""
 
-__all__ = ["MODELS", "Architecture", "Bottom", "Classifier", "Top", "initialise"]
+OPTIMISERS: Registry[Callable[..., Any]] = Registry(
+    "vfl_node.optimisers", {"adam": "vfl_node.models.optimisers:adam", "sgd": "vfl_node.models.optimisers:sgd"}
+)
+"""Name in the job → optimiser, called with (parameters, settings); see :mod:`vfl_node.models.optimisers`."""
+
+
+def cut_width(settings: NetworkSettings) -> int:
+    """Width of the embedding that a passive party sends."""
+    return ARCHITECTURES[settings.model].cut_width(settings.bottom, settings.outputs)
+
+
+__all__ = ["ARCHITECTURES", "OPTIMISERS", "Architecture", "Composed", "InputSchema", "NetworkSettings", "cut_width"]

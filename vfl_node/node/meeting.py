@@ -13,7 +13,7 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine
 from vfl_node.errors import Cancelled, PeerError, PeerLost, StateError, VflError
 from vfl_node.node.faults import explain, returns
 from vfl_node.node.peers import Peers
@@ -102,7 +102,7 @@ class Meeting:
         """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
         self._stop.wait(timeout_s)
 
-    def play(self, protocols: Sequence[Coroutine[Any, Any, None]], processes: Processes) -> None:
+    def play(self, protocols: Sequence[Coroutine[Any, Any, None]], processes: Engine) -> None:
         """Run what this party does in its conversations, side by side, each on a thread of its own.
 
         The first that fails ends the others, and so does a party that leaves while this one listens to another or computes.

@@ -120,7 +120,7 @@ def prepare(
         DataError: the table cannot be used.
     """
     predict = _predict(job)
-    model = load_model(store, predict.model)
+    model = load_model(store, predict.model, settings.name)
     if predict.rows == "known":
         other = next(name for name in job.parties.all if name != settings.name)
         return _unchanged(settings, model, store.partner(other)), Predicting(model, requests, None)
@@ -171,15 +171,17 @@ def _predict(job: Job) -> Predict:
     return job.predict
 
 
-def load_model(store: Store, model: str) -> Model:
-    """The model of job ``model``.
+def load_model(store: Store, model: str, party: str) -> Model:
+    """The half of the model of job ``model`` that ``party``, this node, has.
 
     Raises:
         StateError: there is none (``E_NO_MODEL``), or it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``).
     """
     record, serving = trained_by(store, model)
     folder = store.job_folder(record)
-    aligned = folder.load_alignment()
+    parties = record.job.parties
+    peer = next(name for name in (parties.active, *parties.passive) if name != party)
+    aligned = folder.load_alignment(peer)
     if aligned is None:
         hint = "restore it from a backup, or train again"
         raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)

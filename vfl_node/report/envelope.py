@@ -317,11 +317,11 @@ def _sizes(
         group=alignment.group,
         records=records,
         ours=alignment.ours,
-        theirs=alignment.theirs,
-        padded=alignment.padded,
+        theirs=alignment.peer.records,
+        padded=alignment.peer.padded,
         rows=len(alignment),
         union=alignment.union,
-        intersection=alignment.intersection,
+        intersection=alignment.peer.intersection,
         seconds=seconds,
         bytes_sent=traffic["align"].bytes_sent,
         bytes_received=traffic["align"].bytes_received,
@@ -404,7 +404,7 @@ def _learnt(
     others = [name for name in job.parties.all if name != party]
     found: dict[str, tuple[Disclosure, ...]] = dict.fromkeys((party, *others), ())
     if alignment:
-        found |= {party: alignment.learnt, others[0]: alignment.peer_learnt}
+        found |= {party: alignment.learnt, **{name: facts.learnt for name, facts in alignment.peers.items()}}
     if more:
         found = {name: entries + more[name] for name, entries in found.items()}
     return {name: tuple(LedgerEntry(**asdict(entry)) for entry in entries) for name, entries in found.items()}

@@ -37,7 +37,7 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
         VflError: as :func:`vfl_node.alignment.protocols.align`.
     """
     session, folder = run.session, run.folder
-    stored = folder.load_alignment() if resume else None
+    stored = folder.load_alignment(session.peer.peer) if resume else None
     if stored is None:
         party = Party(
             name=session.name,

@@ -13,7 +13,7 @@ import secrets
 import shutil
 import threading
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -21,11 +21,11 @@ import torch
 from pydantic import StringConstraints
 
 from vfl_node import failpoints
+from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import Frozen
 from vfl_node.errors import StateError
 from vfl_node.files import private_folder, read_checked, remove, write_checked, write_whole
-from vfl_node.ledger import Disclosure
 from vfl_node.models import storage
 from vfl_node.transport.channel import Traffic
 
@@ -290,14 +290,12 @@ class JobFolder:
 
     def save_alignment(self, alignment: Alignment, seconds: float, traffic: Traffic) -> None:
         """Keep a finished alignment and what it cost, so that a restart does not repeat it."""
-        rows = torch.from_numpy(alignment.rows)
-        head = asdict(replace(alignment, rows=alignment.rows[:0]))  # a copy of all of them would be as large
-        del head["rows"]
-        about = {"alignment": json.dumps(head), "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
-        storage.keep(self._alignment, {"rows": rows}, about)
+        arrays, head = stored.parts(alignment)
+        about = {"alignment": head, "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
+        storage.keep(self._alignment, {name: torch.from_numpy(array) for name, array in arrays.items()}, about)
 
-    def load_alignment(self) -> tuple[Alignment, float, Traffic] | None:
-        """The finished alignment, its wall time and traffic; None before.
+    def load_alignment(self, peer: str) -> tuple[Alignment, float, Traffic] | None:
+        """The finished alignment with ``peer``, its wall time and traffic; None before.
 
         Raises:
             StateError: another version wrote it (``E_STATE_VERSION``), or it is damaged (``E_STATE_CORRUPT``).
@@ -307,10 +305,8 @@ class JobFolder:
             return None
         tensors, about = storage.recall(path, hint=_ANEW)
         try:
-            head = json.loads(about["alignment"])
-            for name in ("learnt", "peer_learnt"):
-                head[name] = tuple(Disclosure(**item) for item in head[name])
-            alignment = Alignment(rows=tensors["rows"].numpy(), **head)
+            arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
+            alignment = stored.joined(arrays, about["alignment"], peer)
         except (KeyError, TypeError, ValueError):
             raise StateError(f"{path} was written by another version", code="E_STATE_VERSION", hint=_ANEW) from None
         return alignment, float(about["seconds"]), Traffic(**json.loads(about["traffic"]))

@@ -21,10 +21,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vfl_node.crypto.processes import ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers
 from vfl_node.data.tables import Table
+from vfl_node.engines.processes import Processes
+from vfl_node.engines.threads import Threads
 from vfl_node.job import Job
 from vfl_node.progress import Progress
 from vfl_node.run.device import choose_device
@@ -119,8 +119,8 @@ def set_up(
         pins=folder,
         attempt=attempt,
         progress=progress,
-        workers=ThreadWorkers(settings.group_workers),
-        processes=ProcessWorkers(settings.group_workers),
+        workers=Threads(settings.group_workers),
+        processes=Processes(settings.group_workers),
         device=choose_device(settings.device),
         limits=settings.limits,
         obfuscation=settings.obfuscation,

@@ -29,7 +29,7 @@ async def play(run: Run) -> None:
     session, folder = run.session, run.folder
     started, digest = now(), run.data.whole.digest()
     checkpoints = FileCheckpoints(folder.checkpoints)
-    points = [ALIGNED, *checkpoints.names()] if folder.load_alignment() else []
+    points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.peer.peer) else []
     if folder.whole:
         points.append(KEPT)
     point = await agree(session, points, input_digest=digest, inputs=folder)
@@ -78,7 +78,7 @@ def _number(run: Run, alignment: Alignment) -> int:
     For the same reason this comes before this owner looks at how many records are shared.
     """
     session, train = run.session, run.session.job.train
-    synthetic = alignment.hides_intersection or alignment.missing or alignment.missing_at_peer != 0
+    synthetic = alignment.hides_intersection or alignment.has_synthetic_rows
     if train is None or not train.has_synthetic_rows or not synthetic:
         return 1
     return session.memory.count_trainings(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
@@ -92,7 +92,7 @@ def _check_enough(run: Run, alignment: Alignment) -> None:
 
     Leaks: that this party stops at its owner's discretion; the peer may guess why.
     """
-    least, shared = run.session.obfuscation.min_intersection, alignment.intersection
+    least, shared = run.session.obfuscation.min_intersection, alignment.peer.intersection
     if alignment.hides_intersection and shared is not None and shared < least:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
-from vfl_node.crypto.processes import InProcess, Processes
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.crypto.workers import ThreadWorkers, Workers
+from vfl_node.engines.contract import Engine
+from vfl_node.engines.inline import Inline
 from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
 from vfl_node.session.memory import Memory
@@ -54,8 +54,8 @@ class Session:
     pins: Pins = field(default_factory=MemoryPins)
     attempt: int = 1
     progress: Progress = field(default_factory=Silent)
-    workers: Workers = field(default_factory=lambda: ThreadWorkers(1))
-    processes: Processes = field(default_factory=InProcess)
+    workers: Engine = field(default_factory=Inline)
+    processes: Engine = field(default_factory=Inline)
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     clock: Callable[[], float] = time.monotonic
     limits: Limits = field(default_factory=Limits)

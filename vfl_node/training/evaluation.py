@@ -126,7 +126,8 @@ def real_share(alignment: Alignment) -> float | None:
     None where the alignment hides the size of the intersection.
     """
     owned = int(np.count_nonzero(alignment.owned))
-    return None if alignment.intersection is None or owned == 0 else alignment.intersection / owned
+    shared = alignment.peer.intersection
+    return None if shared is None or owned == 0 else shared / owned
 
 
 def _defined(values: Sequence[Values], name: str) -> list[float]:

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
-from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError
 
 KEY = generate(256, Randomness(bytes(32)))
 PUBLIC, N = KEY.public, KEY.public.n
-WORKERS = InProcess()
+WORKERS = Inline()
 PLAIN = st.integers(-(N // 2), N // 2)
 
 

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from vfl_node.crypto.paillier import encryption, keys
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
-from vfl_node.crypto.processes import InProcess, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
+from vfl_node.engines.processes import Processes
 
-HERE = InProcess()
+HERE = Inline()
 SEED = Randomness(b"s" * 32)
 KEYS = {bits: keys.generate(bits, SEED.derive(f"{bits}")) for bits in (256, 258, 512, 1024)}
 KEY = KEYS[512]
@@ -145,7 +146,7 @@ def test_prepared_noise_is_used_for_rerandomising_too():
 
 def test_processes_make_the_same_bytes():
     values = list(range(300))
-    with closing(ProcessWorkers(2)) as both:
+    with closing(Processes(2)) as both:
         e, owner = encryptor(workers=both), encryptor(workers=both, private=KEY)
         e.prepare("p", 300)
         made = e.encrypt(values, "a")
@@ -155,17 +156,17 @@ def test_processes_make_the_same_bytes():
         np.testing.assert_array_equal(e.blind(made, "b"), encryptor().blind(made, "b"))
         assert decrypt(KEY, made, both) == values
         assert "torch" in sys.modules
-        assert next(both.map(eval, [("'vfl_node.crypto.paillier.encryption' in __import__('sys').modules",)]))
-        assert not next(both.map(eval, [("'torch' in __import__('sys').modules",)]))
+        assert next(both.map(eval, [{}], "'vfl_node.crypto.paillier.encryption' in __import__('sys').modules"))
+        assert not next(both.map(eval, [{}], "'torch' in __import__('sys').modules"))
 
 
-class Spy(InProcess):
+class Spy(Inline):
     def __init__(self):
         self.calls = []
 
-    def map(self, function, blocks, *, background=False):
-        self.calls.append((function.__name__, background))
-        return super().map(function, blocks, background=background)
+    def map(self, operation, blocks, key, *, background=False):
+        self.calls.append((operation.__name__, background))
+        return super().map(operation, blocks, key, background=background)
 
 
 def test_noise_is_prepared_in_the_background_and_only_once():

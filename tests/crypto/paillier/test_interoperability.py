@@ -9,10 +9,10 @@ from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import PrivateKey
-from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
 
-HERE = InProcess()
+HERE = Inline()
 
 # Made with phe 1.5.0: a key of 512 bits and ciphertexts of five numbers, negative ones as residues.
 KEY = PrivateKey(

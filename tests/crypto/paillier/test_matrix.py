@@ -13,12 +13,13 @@ from vfl_node.crypto.paillier import matrix as products
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.paillier.matrix import MatrixPlan, evaluate, multiply, plan
-from vfl_node.crypto.processes import InProcess, ProcessWorkers
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
+from vfl_node.engines.processes import Processes
 
 KEY = generate(256, Randomness(bytes(32)))
 PUBLIC, N = KEY.public, KEY.public.n
-WORKERS = InProcess()
+WORKERS = Inline()
 GROUPS, DIGITS = (1, 2, 3, 5, 8), (2, 3, 4, 8, 11)
 MODULUS = mpz(2**61 - 1)
 
@@ -173,17 +174,17 @@ def test_a_column_has_no_more_bits_than_its_own_exponents():
     assert beside <= alone + plan(wide).cost
 
 
-class Cut(InProcess):
+class Cut(Inline):
     """Cuts the work as for several processes."""
 
-    def __init__(self, processes):
-        self.processes = processes
+    def __init__(self, workers):
+        self.workers = workers
         self.shapes = []
 
-    def map(self, function, blocks, *, background=False):
+    def map(self, operation, blocks, key, *, background=False):
         blocks = list(blocks)
-        self.shapes = [matrix.shape for _, matrix, _ in blocks]
-        return super().map(function, blocks)
+        self.shapes = [matrix.shape for matrix, _ in blocks]
+        return super().map(operation, blocks, key)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +211,7 @@ def test_the_result_does_not_depend_on_how_the_work_is_cut(shape, shapes, monkey
 
 def test_processes_give_the_same_bytes():
     matrix, vector = random((200, 40), -(2**15), 2**15), encrypted(range(200))
-    workers = ProcessWorkers(2)
+    workers = Processes(2)
     try:
         np.testing.assert_array_equal(multiply(PUBLIC, matrix, vector, workers), multiply(PUBLIC, matrix, vector, WORKERS))
     finally:

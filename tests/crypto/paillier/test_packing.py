@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import generate
 from vfl_node.crypto.paillier.packing import pack, slots, unpack
-from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, UsageError
 
 KEY = generate(256, Randomness(bytes(32)))
 PUBLIC, N = KEY.public, KEY.public.n
-WORKERS = InProcess()
+WORKERS = Inline()
 
 
 def encrypted(numbers):

@@ -13,14 +13,15 @@ from google.protobuf.message import Message
 from numpy.typing import NDArray
 
 from benchmarks.sessions import session
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
-from vfl_node.crypto.processes import InProcess, Processes
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.engines.contract import Engine
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost
 from vfl_node.job import Evaluate, Parties
 from vfl_node.progress import Silent
@@ -123,11 +124,12 @@ def shared(
         ids = Identifiers.of(str(person).encode() for person in own)
         return Table(ids, {k: NumericColumn(v[own]) for k, v in named.items()}, label[own] if labelled else None)
 
-    def view(own: NDArray[np.int64], others: int) -> Alignment:
+    def view(own: NDArray[np.int64], others: int, peer: str) -> Alignment:
         place = np.full(people, NOT_MINE)
         place[own] = np.arange(len(own))
         known = genuine if len(own) < population or protocol == "psi" else None
-        return Alignment(protocol, "curve25519", place[index], ours=len(own), theirs=others, intersection=known)
+        facts = PeerFacts(others, intersection=known, missing=None if known is None else 0)
+        return Alignment(protocol, "curve25519", place[index], len(own), {peer: facts})
 
     return Shared(
         table(clinic_rows, {f"x{k}": x[:, k] for k in range(clinic)}, labelled=labels == "active"),
@@ -136,8 +138,8 @@ def shared(
             {f"z{k}": z[:, k] for k in range(lab)} | {f"more{k}": column for k, column in enumerate(columns)},
             labelled=labels == "passive",
         ),
-        view(clinic_rows, population),
-        view(lab_rows, len(clinic_rows)),
+        view(clinic_rows, population, "lab"),
+        view(lab_rows, len(clinic_rows), "clinic"),
         label[index],
     )
 
@@ -188,7 +190,7 @@ class Attempt:
     state: State = field(default_factory=State)
     resume_from: str | None = None
     seeds: tuple[bytes, bytes] = (CLINIC, LAB)
-    workers: Processes = field(default_factory=InProcess)
+    workers: Engine = field(default_factory=Inline)
     hub: tuple[PrivateKey, PrivateKey] = (HUB, HUB)
     """The key the coordinator gives to the clinic, and to the lab."""
     tamper: Callable[[Sent], None] = lambda sent: None

@@ -11,8 +11,8 @@ import pytest
 
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.encryption import Encryptor
-from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, StateError, VflError
 from vfl_node.progress import Silent
 from vfl_node.session.pins import MemoryPins
@@ -62,7 +62,7 @@ class Holder:
             self.train,
             role,
             self.private,
-            workers=InProcess(),
+            workers=Inline(),
             log=self.journal,
             pins=self.pins,
             other=other,
@@ -95,7 +95,7 @@ class Sender:
         number: int = 0,
     ) -> None:
         self.private, self.asks, self.plan, self.theirs, self.first_step = private, asks, plan, theirs, first_step
-        self.encryptor = Encryptor(private.public, Randomness(bytes([number]) * 32), InProcess())
+        self.encryptor = Encryptor(private.public, Randomness(bytes([number]) * 32), Inline())
         self.answers: list[Any] = []
         self.opened = 0
 
@@ -281,7 +281,7 @@ def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any
 
 @pytest.mark.parametrize("count", [0, 1, 2, 4])
 def test_another_number_of_ciphertexts_is_refused(holder: Holder, hub: Any, count: int) -> None:
-    rows = Encryptor(hub.public, Randomness(bytes(32)), InProcess()).encrypt([1] * count, "x")
+    rows = Encryptor(hub.public, Randomness(bytes(32)), Inline()).encrypt([1] * count, "x")
     refusal = holder.refuses(Sender(hub, gradient(0, rows)), code="E_COUNT")
     assert f"{count} elements announced, expected 3" in refusal.message
     assert holder.decrypted == 0
@@ -307,7 +307,7 @@ def test_what_lies_where_no_masked_value_can_is_not_told(
     hub: Any, logistic: Any, monkeypatch: pytest.MonkeyPatch, mask: str
 ) -> None:
     holder = Holder(hub, logistic(**TAYLOR, mask=mask), monkeypatch)
-    encryptor = Encryptor(hub.public, Randomness(bytes(32)), InProcess())
+    encryptor = Encryptor(hub.public, Randomness(bytes(32)), Inline())
     least, last = (0, LAST - 1) if mask == "additive" else (2**173 - 2**172, 2**173 + 2**172)
     fine = [packing.join([least, last], 174), packing.join([last, least], 174), last]
 
@@ -344,7 +344,7 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
 
     def plan(announced: tuple[Tensor, ...]) -> Any:
         ours, theirs = memory_channels("clinic", "lab")
-        service = Service(ours, hub, train, "passive", InProcess(), MemoryDecryptionLog(), MemoryPins())
+        service = Service(ours, hub, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins())
 
         async def send() -> None:
             await theirs.send(pb.DecryptionPlan(tensors=[pb.MaskedTensor(**vars(of)) for of in announced]))
@@ -394,7 +394,7 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
     ours, theirs = memory_channels("lab", "hub")
 
     async def holder() -> None:
-        await Service(theirs, private, train, "passive", InProcess(), MemoryDecryptionLog(), MemoryPins()).send_key()
+        await Service(theirs, private, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins()).send_key()
         await theirs.receive(pb.DecryptionPlan)
         for step, name, values in answers:
             await theirs.send(pb.Decrypted(step=step, tensor=name))
@@ -402,7 +402,7 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
             await theirs.send_rows(rows, count=len(rows), width=14)
 
     async def party() -> list[int]:
-        decryptor = Decryptor(ours, train, InProcess())
+        decryptor = Decryptor(ours, train, Inline())
         await decryptor.meet()
         await decryptor.plan([tensor], 0)
         return await decryptor.opened(0, "gradient")
@@ -446,7 +446,7 @@ def test_a_bad_key_is_refused(hub: Any, logistic: Any, monkeypatch: pytest.Monke
     assert n.bit_length() == (640 if kind == "size" else 512)
 
     async def party() -> None:
-        await Decryptor(ours, train, InProcess()).meet()
+        await Decryptor(ours, train, Inline()).meet()
 
     async def holder() -> None:
         await theirs.send(pb.PaillierKey(n=n.to_bytes((n.bit_length() + 7) // 8, "big"), proof=proof))

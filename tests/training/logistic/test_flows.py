@@ -10,8 +10,8 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from vfl_node.crypto.processes import ProcessWorkers
 from vfl_node.data.design import LinearEncoder
+from vfl_node.engines.processes import Processes
 from vfl_node.job import Evaluate
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.flow import IterationContext
@@ -190,7 +190,7 @@ def test_the_number_of_dummies_changes_nothing(attempt: Any, shared: Any, logist
 
 @pytest.mark.parametrize("given", [{}, {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}])
 def test_processes_change_no_byte(attempt: Any, shared: Any, logistic: Any, given: Any) -> None:
-    over, workers = shared(rows=30), ProcessWorkers(2)
+    over, workers = shared(rows=30), Processes(2)
     try:
         here, there = attempt(logistic(**given)), attempt(logistic(**given), workers=workers)
         for ours, theirs in zip(here(over), there(over), strict=True):

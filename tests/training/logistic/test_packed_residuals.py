@@ -16,8 +16,8 @@ import pytest
 from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import packing
 from vfl_node.crypto.paillier.encryption import Encryptor
-from vfl_node.crypto.processes import InProcess
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.inline import Inline
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.logistic import masks
 from vfl_node.training.logistic.decryption import MemoryDecryptionLog, Service, Tensor
@@ -52,7 +52,7 @@ def places(tensor: Tensor, per: int) -> Iterator[list[int]]:
 def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any]:
     """The residuals that one answer to the attacker holds, and what the holder has counted."""
     clinic, lab = memory_channels("clinic", "lab")
-    public, workers = private.public, InProcess()
+    public, workers = private.public, Inline()
     journal, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.of(train))
     per = packing.slots(public, tensor.unit_bits)
     rows = Encryptor(public, Randomness(b"a" * 32), workers).encrypt(residuals, "residuals")

@@ -65,9 +65,7 @@ def assert_same(results: Any, whole: Any) -> None:
             assert getattr(ours, name) == getattr(theirs, name), name
         assert once(ours.disclosures) == once(theirs.disclosures)
         uncounted = {"decryptions": {}, "decrypted_bits": {}}
-        assert ours.section.model_copy(update=uncounted) == theirs.section.model_copy(
-            update=uncounted
-        )
+        assert ours.section.model_copy(update=uncounted) == theirs.section.model_copy(update=uncounted)
         for party, values in theirs.section.decryptions.items():  # the key's holder counts an iteration that was repeated
             assert ours.section.decryptions[party] in (values, values + values // theirs.steps)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features, Levels, Scale
 from vfl_node.data.identifiers import Identifiers
@@ -20,7 +20,7 @@ from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 def view(rows: Sequence[int] | NDArray[np.int64]) -> Alignment:
     """A party's view; it owns the positions whose row is not −1."""
     rows = np.asarray(rows, dtype=np.int64)
-    return Alignment("psu", "curve25519", rows, ours=int((rows >= 0).sum()), theirs=len(rows), intersection=None)
+    return Alignment("psu", "curve25519", rows, int((rows >= 0).sum()), {"lab": PeerFacts(len(rows))})
 
 
 def union(own: int, shared: int, seed: int = 0) -> Alignment:

@@ -16,10 +16,10 @@ from vfl_node.privacy.attacks import longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split import active, half, passive
 from vfl_node.training.split.config import Missing
-from vfl_node.training.split.learner import ModelInput
 from vfl_node.training.split.missing import EMBEDDINGS
 from vfl_node.training.split.missing import features as missing_features
 from vfl_node.training.split.missing.features import MADE
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving import Embedder, ServedModel
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -70,12 +70,12 @@ def test_rows_that_are_drawn_once_drift_as_real_ones_do(
 
 
 @pytest.fixture
-def encodings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, ModelInput]]:
+def encodings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, PositionedInput]]:
     """Party, encoder and columns of each half that is made."""
-    met: list[tuple[str, str, ModelInput]] = []
+    met: list[tuple[str, str, PositionedInput]] = []
     encode = half.encode
 
-    def spying(own: Any, *rest: Any) -> tuple[str, ModelInput]:
+    def spying(own: Any, *rest: Any) -> tuple[str, PositionedInput]:
         encoder, inputs = encode(own, *rest)
         met.append((own.name, encoder, inputs))
         return encoder, inputs
@@ -85,12 +85,12 @@ def encodings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, ModelInpu
     return met
 
 
-def at(inputs: ModelInput, positions: NDArray[np.int64]) -> Features:
-    numeric, categorical = inputs.at(positions)
-    return Features(numeric.numpy(), categorical.numpy(), inputs._cardinalities)
+def at(inputs: PositionedInput, positions: NDArray[np.int64]) -> Features:
+    rows = inputs.at(positions)
+    return Features(rows.numeric.numpy(), rows.categorical.numpy(), inputs.schema.cardinalities)
 
 
-def changed(parties: Any, encodings: list[tuple[str, str, ModelInput]], repeats: int) -> list[float]:
+def changed(parties: Any, encodings: list[tuple[str, str, PositionedInput]], repeats: int) -> list[float]:
     """Share of the missing positions, for each party and later repeat, whose row is not that of the first repeat."""
     found = []
     for party, table, view in (("clinic", parties.clinic, parties.clinic_view), ("lab", parties.lab, parties.lab_view)):
@@ -110,7 +110,7 @@ def test_the_row_at_a_position_is_the_same_in_every_repeat(
     in_one_scaling: bool,
     run: Any,
     synthetic: Any,
-    encodings: list[tuple[str, str, ModelInput]],
+    encodings: list[tuple[str, str, PositionedInput]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Made up in each repeat's own scaling many are not: other rows are near there."""
@@ -128,7 +128,7 @@ def test_the_row_at_a_position_is_the_same_in_every_repeat(
 
 @pytest.mark.parametrize("strategy", [*MADE, "sampling"])
 def test_predictions_read_the_rows_of_training(
-    strategy: str, run: Any, synthetic: Any, encodings: list[tuple[str, str, ModelInput]]
+    strategy: str, run: Any, synthetic: Any, encodings: list[tuple[str, str, PositionedInput]]
 ) -> None:
     parties = synthetic(300, (0.7, 0.6))
     both = training(run, strategy, evaluate=Evaluate(test_fraction=0.5, repeats=2), epochs=1)
@@ -137,5 +137,6 @@ def test_predictions_read_the_rows_of_training(
     side = Embedder(kept, parties.lab_view, parties.lab, torch.device("cpu"))
     first = next(inputs for party, _, inputs in encodings if party == "lab")  # that of the weights which are kept
     everything = np.arange(len(parties.people))
-    for ours, theirs in zip(side.inputs.at(everything), first.at(everything), strict=True):
-        assert torch.equal(ours, theirs)
+    ours, theirs = side.inputs.at(everything), first.at(everything)
+    assert torch.equal(ours.numeric, theirs.numeric)
+    assert torch.equal(ours.categorical, theirs.categorical)

@@ -16,7 +16,10 @@ from numpy.typing import NDArray
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import CLIP, Encoder, Features
 from vfl_node.metrics import auc
-from vfl_node.models import Bottom, initialise
+from vfl_node.models.bottoms.mlp_network import MlpBottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import ATTACKS, Batch, distance_ratio
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.training.split.missing import stand_in
@@ -175,14 +178,14 @@ def test_attacks_find_copies_and_random_values_and_not_smoothed_rows(
 ) -> None:
     own, alignment = columns(OWN, mixed=mixed), union(OWN, SHARED)
     wide, cardinalities = own.features.numeric.shape[1], own.features.cardinalities
-    bottom = Bottom(numeric=wide, cardinalities=cardinalities, embedding_size=4, sizes=(32, 32), wide=False)
+    bottom = MlpBottom(InputSchema(wide, cardinalities), (32, 32), embedding_size=4)
     initialise(bottom, Randomness(b"w" * 32))
     found: dict[str, dict[str, float]] = {}
     for strategy in ("sampling", "smoothed", "naive"):
         used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
         seen = used.take(source)
         with torch.no_grad():
-            embedding = bottom(torch.from_numpy(seen.numeric), torch.from_numpy(seen.categorical))
+            embedding = bottom(ModelInput(torch.from_numpy(seen.numeric), torch.from_numpy(seen.categorical)))
         step = [Batch(0, np.arange(len(embedding)), embedding)]
         found[strategy] = {
             name: ATTACKS[name](step, ~alignment.owned) or 0
@@ -266,10 +269,10 @@ def test_in_many_independent_columns_the_row_that_it_is_drawn_around_stands_out_
     own = Features(numbers, np.zeros((2000, 0), dtype=np.int64), ())
     sources = randomness.derive("sources").choices(2000, 1000)
     both = own.followed_by(MADE["smoothed"](own, randomness.derive("made"))(sources, randomness.derive("drawn")))
-    bottom = Bottom(numeric=24, cardinalities=(), embedding_size=4, sizes=(128, 128), wide=0)
+    bottom = MlpBottom(InputSchema(24), (128, 128))
     initialise(bottom, Randomness(b"w" * 32))
     with torch.no_grad():
-        rows = bottom(torch.from_numpy(both.numeric), torch.from_numpy(both.categorical))
+        rows = bottom(ModelInput.of(torch.from_numpy(both.numeric)))
     assert auc(np.arange(3000) >= 2000, distance_ratio.scores(rows).numpy()) == pytest.approx(found, abs=0.04)
 
 
@@ -288,10 +291,10 @@ def test_on_small_tables_smoothed_rows_are_found_and_the_audit_says_so(
     own = Features(np.hstack(cells).astype(np.float32), np.zeros((len(cells[0]), 0), dtype=np.int64), ())
     sources = randomness.derive("sources").choices(len(own), len(own) // 2)
     both = own.followed_by(MADE["smoothed"](own, randomness.derive("made"))(sources, randomness.derive("drawn")))
-    bottom = Bottom(numeric=own.width, cardinalities=(), embedding_size=4, sizes=(128, 128), wide=0)
+    bottom = MlpBottom(InputSchema(own.width), (128, 128))
     initialise(bottom, Randomness(b"w" * 32))
     with torch.no_grad():
-        rows = bottom(torch.from_numpy(both.numeric), torch.from_numpy(both.categorical))
+        rows = bottom(ModelInput.of(torch.from_numpy(both.numeric)))
     judged = audit_equal_weights(rows, np.arange(len(both)) >= len(own), Randomness(b"a" * 32))
     assert judged.attacks[attack] == pytest.approx(found, abs=0.05)
 

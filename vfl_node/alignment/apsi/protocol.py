@@ -42,8 +42,9 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import NOT_MINE, Alignment
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.alignment.apsi.sizes import least_size, obfuscated_size
+from vfl_node.alignment.apsi.spec import APSI
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.sizes import public_bucket
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
@@ -181,8 +182,8 @@ def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[in
     """
     m = obfuscated_size(shared, n_s, lists.terms, lists.party.obfuscation)
     job = _stamp(lists)[:32]
-    kept = lists.party.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
-    first = int.from_bytes(kept[32:], "big")
+    record = lists.party.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
+    first = int.from_bytes(record[32:], "big")
     if first < shared:  # nothing but genuine ones would be left to choose
         raise ProtocolError(f"{lists.peer} announces other identifiers as those of an earlier job")
     if first < least_size(lists.terms, n_s):
@@ -192,7 +193,7 @@ def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[in
             hint=f"set align.obfuscation: {{size: {first}}}, or less",
             for_peer=f"an earlier job over the same identifiers had an obfuscated set of {first}",
         )
-    return first, not kept.startswith(job)
+    return first, not record.startswith(job)
 
 
 def _stamp(lists: Lists) -> bytes:
@@ -233,12 +234,19 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
     party, peer = lists.party, lists.peer
     shared = int(np.count_nonzero(rows != NOT_MINE))
     return Alignment(
-        protocol="apsi",
+        protocol=APSI.name,
         group=lists.group.name,
         rows=rows,
         ours=len(party.ids),
-        theirs=n_s,
-        intersection=shared,
+        peers={
+            peer: PeerFacts(
+                records=n_s,
+                intersection=shared,
+                missing=0,
+                learnt=_passive_learns(lists.terms, party.name, len(lists.own), n_s, len(rows), drawn),
+            )
+        },
+        union=len(party.ids) + n_s - shared,
         learnt=(
             Disclosure("set size", n_s, f"the number of {peer}'s records: {n_s}"),
             Disclosure("intersection", shared, f"which {shared} of its own {len(party.ids)} records {peer} holds too"),
@@ -248,31 +256,28 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
                 f"the hashes of {len(rows) - shared} other identifiers of {peer}'s, which a dictionary of identifiers opens",
             ),
         ),
-        peer_learnt=_passive_learns(lists.terms, party.name, len(lists.own), n_s, len(rows), drawn),
     )
 
 
 def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> Alignment:
     party, peer = lists.party, lists.peer
+    peer_learnt = (
+        Disclosure("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
+        Disclosure("intersection", None, f"which of its own records {party.name} holds too"),
+        Disclosure(
+            "foreign hashed ids",
+            None,
+            f"the hashes of the rest of the {len(rows)} identifiers of {party.name}'s in the obfuscated set, "
+            "which a dictionary of identifiers opens",
+        ),
+    )
     return Alignment(
-        protocol="apsi",
+        protocol=APSI.name,
         group=lists.group.name,
         rows=rows,
         ours=len(party.ids),
-        theirs=n_w,
-        intersection=None,
-        padded=lists.terms.padding > 0,
+        peers={peer: PeerFacts(records=n_w, padded=lists.terms.padding > 0, learnt=peer_learnt)},
         learnt=_passive_learns(lists.terms, peer, n_w, len(party.ids), len(rows), drawn),
-        peer_learnt=(
-            Disclosure("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
-            Disclosure("intersection", None, f"which of its own records {party.name} holds too"),
-            Disclosure(
-                "foreign hashed ids",
-                None,
-                f"the hashes of the rest of the {len(rows)} identifiers of {party.name}'s in the obfuscated set, "
-                "which a dictionary of identifiers opens",
-            ),
-        ),
     )
 
 

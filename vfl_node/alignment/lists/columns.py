@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from vfl_node import failpoints
 from vfl_node.crypto.rows import Rows
+from vfl_node.errors import StateError
 
 _MARK_BYTES = 8 + 32
 
@@ -184,7 +185,7 @@ class Columns:
     """The columns of one alignment at one party, in a private folder.
 
     Args:
-        folder: made where it is absent (0700).
+        folder: created if it is absent (0700).
         width: bytes an element.
         chunk_rows: elements a chunk.
     """
@@ -208,6 +209,21 @@ class Columns:
         """What the disk has room for, columns that are there already included."""
         there = sum(file.stat().st_size for file in self._folder.iterdir())
         return shutil.disk_usage(self._folder).free + there
+
+    def need_room(self, elements: int) -> None:
+        """Check that the disk has room for so many elements, columns that are there already included.
+
+        Raises:
+            StateError: it has not (``E_DISK_FULL``).
+        """
+        needed, free = elements * self._width, self.free_bytes()
+        if needed > free:
+            raise StateError(
+                f"the alignment needs up to {needed / 2**30:.3g} GiB in {self._folder}; {free / 2**30:.3g} GiB are free",
+                code="E_DISK_FULL",
+                hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
+                for_peer="its disk is too small",
+            )
 
     def close(self) -> None:
         """Close all files. Idempotent."""

@@ -17,68 +17,26 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node import failpoints
-from vfl_node.alignment import costs
 from vfl_node.alignment.alignment import NOT_MINE, Party
-from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, Source
-from vfl_node.alignment.lists.cover import covered
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.lists.computed import Computed
+from vfl_node.alignment.lists.meeting import meet
 from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
-from vfl_node.data.tables import check_enough
-from vfl_node.errors import DataError, PolicyError, ProtocolError, StateError
+from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job import Align
-from vfl_node.machine import free_bytes
 from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
-from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
-_MARK_BYTES = 32
-_MOST_BEGUN = 2**62  # of alignments; a peer may claim more than there is time for
 _AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent
-
-
-class Computed:
-    """A list that is computed as it is asked for, and stored as it is computed.
-
-    Args:
-        column: where it is stored; what lies there is not computed again.
-        count: elements when it is whole.
-        compute: gives the elements from a place on, chunk by chunk.
-    """
-
-    def __init__(self, column: Column, count: int, compute: Callable[[int], Iterator[Rows]]) -> None:
-        self._column, self._count, self._compute = column, count, compute
-
-    def __len__(self) -> int:
-        return self._count
-
-    def chunks(self, start: int = 0) -> Iterator[Rows]:
-        """The elements from ``start`` on, a chunk at a time: stored ones first, then the rest as it is computed."""
-        stored = len(self._column)
-        yield from self._column.chunks(start)
-        for rows in self._rest():
-            yield rows[max(0, start - stored) :]
-            stored += len(rows)
-
-    def whole(self) -> Column:
-        """All of it, computed to its end."""
-        for _ in self._rest():
-            pass
-        return self._column
-
-    def _rest(self) -> Iterator[Rows]:
-        for rows in self._compute(len(self._column)):
-            self._column.append(rows)
-            yield rows
 
 
 class Lists:
@@ -111,93 +69,27 @@ class Lists:
         self.own = party.ids
         self._columns = Columns(party.folder, width=group.width, chunk_rows=group.chunk_rows)
         self._domain = f"vfl-node-v1-{terms.protocol}-{group.name}".encode()
-        self.identity = party.identity or party.ids.digest()
         self.lasting = self.secret
         self.sets = self._agreed = b""
-        self._held_by_peer: dict[str, int] = {}
-
-    # Before the first list.
+        self._held_by_peer: Mapping[str, int] = {}
 
     async def meet(self, *, receives: Sequence[str]) -> int:
-        """Exchange marks, then sizes and what each side holds from earlier attempts; the number of the peer's elements.
-
-        Before a size leaves, the owner's limits and what earlier jobs over these records promised are looked at.
-
-        Leaks: whether our records are those of an earlier job with this peer; how many alignments there were with it.
+        """Meet the peer before the first list; the number of elements that it announces.
 
         Args:
             receives: the lists that the peer will send.
 
         Raises:
-            PolicyError: a set is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this owner, or was
-                changed too often (``E_BUDGET``), or an earlier job hid what this one would tell (``E_PROMISE``).
-            StateError: the peer's set has another size than in an earlier attempt (``E_REPLAY``), the
-                disk or the memory has no room for the lists (``E_DISK_FULL``, ``E_MEMORY``), or what this node remembered of
-                the peer is gone (``E_STATE_LOST``) or older than what the peer has seen (``E_STATE_OLDER``).
+            VflError: as :func:`vfl_node.alignment.lists.meeting.meet`.
+
+        Leaks: as that.
         """
-        party, limits, peer = self.party, self.party.limits, self.channel.peer
-        ours = announced(len(party.ids), self.terms, self.role)
-        check_enough(len(party.ids), limits.min_set_size, party.name)
-        if ours > limits.max_set_size:
-            raise _too_many(f"with padding and dummies this party would announce {ours} identifiers", limits.max_set_size)
-        await self._meet_again()
-
-        held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in self._columns.held(receives).items()]
-        failpoints.reach("align-size")
-        await self.channel.send(alignment_pb2.SetSize(count=ours, begun=party.memory.begin(), held=held))
-        answer = await self.channel.receive(alignment_pb2.SetSize)
-        theirs = int(answer.count)
-        self._held_by_peer = {item.list: item.rows for item in answer.held}
-        party.memory.saw(min(answer.begun, _MOST_BEGUN))
-        if theirs - 2 * self.terms.dummies < limits.min_set_size:
-            raise _too_few(f"{peer} announces {theirs - 2 * self.terms.dummies} identifiers", limits.min_set_size)
-        if theirs > limits.max_set_size:
-            raise _too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
-        party.pins.check(f"{self.terms.protocol} size", theirs.to_bytes(8, "big"))
-        most = self.terms.spec.most(*((ours, theirs) if self.role == "active" else (theirs, ours)))
-        self._need_room(most.spilled[self.role])
-        self._need_memory(ours + theirs)
-        self.own = covered(party.ids, self.sets, self.terms, self.role, self.lasting, party.memory)
-        self._same_own_elements()
-        party.progress.phase("align", most.powers[self.role], "group operations")
-        return theirs
-
-    async def _meet_again(self) -> None:
-        """Say which records take part, hear which of the peer's do, and count both, before any size is told."""
-        memory, limits, peer = self.party.memory, self.party.limits, self.channel.peer
-        promises.hold(memory, self.identity, self.terms, self.role, made=False)
-        ours = self.identity + len(self.party.ids).to_bytes(8, "big")  # predictions of new records take all of a table
-        mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
-        await self.channel.send(alignment_pb2.Remembered(mark=mark, seen=memory.seen))
-        answer = await self.channel.receive(alignment_pb2.Remembered)
-        if len(answer.mark) != _MARK_BYTES:
-            raise ProtocolError(f"{peer} announces a mark of {len(answer.mark)} bytes, expected {_MARK_BYTES}")
-        memory.check_not_older(min(answer.seen, _MOST_BEGUN))
-        self.sets = hashlib.sha256(ours + answer.mark).digest()
-        terms = {name: getattr(self.terms, name) for name in ("protocol", "id_form", "padding", "dummies")}
-        self._agreed = hashlib.sha256(self.sets + f"{terms} {self.group.name}".encode()).digest()
-        self.lasting = memory.secret.derive(f"lists {self._agreed.hex()}")
-        memory.count_inputs(self._agreed, limits.inputs_per_peer)
-        if promises.hides_intersection(self.terms, self.role):
-            memory.count_changes(self.sets, limits.changes_per_peer)
-        promises.hold(memory, self.identity, self.terms, self.role, made=True)
-
-    def _same_own_elements(self) -> None:
-        """Stored lists are of the same identifiers and scalars, which this node's memory gives.
-
-        Raises:
-            StateError: they are not (``E_STATE_LOST``).
-        """
-        try:
-            own = self.own.digest() + self.lasting.derive("own elements").bytes(32)
-            self.party.pins.check("own elements", hashlib.sha256(own).digest())
-        except StateError:
-            raise StateError(
-                f"what this node or {self.peer} remembered of the other when the job began is gone",
-                code="E_STATE_LOST",
-                hint="put the state folder's partners back, or submit a new job",
-                for_peer="what either node remembered of the other when the job began is gone",
-            ) from None
+        meeting = await meet(
+            self.terms, self.role, self.channel, self.party, self._columns, group=self.group.name, receives=receives
+        )
+        self.own, self.lasting, self.sets = meeting.own, meeting.lasting, meeting.sets
+        self._agreed, self._held_by_peer = meeting.agreed, meeting.held_by_peer
+        return meeting.theirs
 
     def order(self, step: str) -> NDArray[np.int64]:
         """A secret order of our own elements, int64[n], in every job the same; whatever the order in the table."""
@@ -321,9 +213,9 @@ class Lists:
 
     # What both have in the end.
 
-    def find(self, index: RowIndex, wanted: Source) -> NDArray[np.int64]:
-        """Place of every element of ``wanted`` in the indexed rows, int64[k]; −1 where it is absent."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *map(index.find, wanted.chunks())])
+    def find(self, index: RowIndex, elements: Source) -> NDArray[np.int64]:
+        """Place of every one of ``elements`` in the indexed rows, int64[k]; −1 where it is absent."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *map(index.find, elements.chunks())])
 
     def place(self, shared: Rows, own: Column, order: NDArray[np.int64]) -> NDArray[np.int64]:
         """Our own identifier at each shared position, int64[len(shared)], or :data:`NOT_MINE`.
@@ -404,41 +296,3 @@ class Lists:
 
     def _from(self, name: str) -> str:
         return f"{self.terms.protocol} {name} from {self.channel.peer}"
-
-    def _need_room(self, elements: int) -> None:
-        needed, free = elements * self.group.width, self._columns.free_bytes()
-        if needed > free:
-            raise StateError(
-                f"the alignment needs up to {needed / 2**30:.3g} GiB in {self.party.folder}; {free / 2**30:.3g} GiB are free",
-                code="E_DISK_FULL",
-                hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
-                for_peer="its disk is too small",
-            )
-
-    def _need_memory(self, elements: int) -> None:
-        needed, free = costs.ROW_BYTES * elements, free_bytes()
-        if needed > free:
-            raise StateError(
-                f"the alignment needs about {needed / 2**30:.3g} GiB of memory; {free / 2**30:.3g} GiB are free",
-                code="E_MEMORY",
-                hint="free memory, or align fewer records (align.at_most), then go on: vfl-node resume JOB",
-                for_peer="it has too little memory free for sets as large",
-            )
-
-
-def _too_many(what: str, most: int) -> PolicyError:
-    return PolicyError(
-        f"{what}, and this node accepts at most {most}",
-        code="E_TOO_MANY",
-        hint="raise limits.max_set_size if you expect as many",
-        for_peer="its owner does not accept sets as large",
-    )
-
-
-def _too_few(what: str, minimum: int) -> PolicyError:
-    return PolicyError(
-        f"{what}, and this node's minimum is {minimum}",
-        code="E_TOO_FEW",
-        hint="the sizes of small sets betray who is in them; limits.min_set_size is this owner's choice",
-        for_peer="its owner does not align sets as small",
-    )

@@ -46,7 +46,7 @@ def hold_part(memory: Memory, identity: bytes, records: int) -> None:
         )
 
 
-def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, made: bool) -> None:
+def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: bool) -> None:
     """Keep to what the first jobs over a set promised a partner, 0 included.
 
     Args:
@@ -54,7 +54,7 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, made: boo
         identity: of the set.
         terms: of this job.
         role: of this party.
-        made: whether this job's own promises count from here on: its sizes are about to leave.
+        binding: whether this job's own promises count from here on: its sizes are about to leave.
 
     Raises:
         PolicyError: this job would tell what an earlier one hid, or hide what it told (``E_PROMISE``).
@@ -67,17 +67,17 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, made: boo
         fields |= {"id_form": terms.model_dump(mode="json")["id_form"], "group": terms.group}
     for field, value in fields.items():
         name, text = _name(field.replace("_", "-"), identity), json.dumps(value)
-        kept = memory.keep(name, text.encode()) if made else memory.recall(name)
-        if kept not in (None, text.encode()):
+        earlier = memory.keep(name, text.encode()) if binding else memory.recall(name)
+        if earlier not in (None, text.encode()):
             raise _broken(
-                f"an earlier job over the same records had align.{field}: {kept.decode()}, and this one has {text}",
-                f"set align.{field}: {kept.decode()}; another one would tell what that job hid, or hide what it told",
+                f"an earlier job over the same records had align.{field}: {earlier.decode()}, and this one has {text}",
+                f"set align.{field}: {earlier.decode()}; another one would tell what that job hid, or hide what it told",
             )
     for what, now, did, protocols in (
         ("padded", padded, "padded how many records there are", _that_pad),
         ("hidden", hides, "hid how many records are shared", _that_hide),
     ):
-        if now and made:
+        if now and binding:
             memory.keep(_name(what, identity), b"")
         if not now and memory.recall(_name(what, identity)) is not None:
             raise _broken(

@@ -26,9 +26,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.psi.spec import PSI
 from vfl_node.crypto.rows import RowIndex, order_rows
 from vfl_node.ledger import Disclosure
 
@@ -73,15 +74,21 @@ def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int
     party, peer, padding = lists.party, lists.peer, lists.terms.padding
     announced = len(ours) if padding else len(party.ids)
     return Alignment(
-        protocol="psi",
+        protocol=PSI.name,
         group=lists.group.name,
         rows=rows,
         ours=len(party.ids),
-        theirs=len(theirs),
-        intersection=len(rows),
-        padded=padding > 0,
+        peers={
+            peer: PeerFacts(
+                records=len(theirs),
+                intersection=len(rows),
+                missing=0,
+                padded=padding > 0,
+                learnt=_learnt(party.name, None if padding else len(theirs), announced, len(rows), padding),
+            )
+        },
+        union=None if padding else len(party.ids) + len(theirs) - len(rows),
         learnt=_learnt(peer, len(party.ids), len(theirs), len(rows), padding),
-        peer_learnt=_learnt(party.name, None if padding else len(theirs), announced, len(rows), padding),
     )
 
 

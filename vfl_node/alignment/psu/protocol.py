@@ -42,9 +42,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.cover import shared_dummies
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.psu.spec import PSU
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
@@ -157,18 +158,24 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
     common = ours + theirs - len(rows)  # |I|, and dummies that both hold
     known = common - shared_dummies(lists.sets, terms, party.memory)
     ours, theirs = ours - 2 * terms.dummies, theirs - 2 * terms.dummies
+    intersection = None if terms.dummies else common
+    only_records = terms.padding == terms.dummies == 0  # then U has no row that neither party owns
     return Alignment(
-        protocol="psu",
+        protocol=PSU.name,
         group=lists.group.name,
         rows=lists.records(rows),
         ours=len(party.ids),
-        theirs=theirs,
-        intersection=None if terms.dummies else common,
-        padded=terms.padding > 0,
+        peers={
+            lists.peer: PeerFacts(
+                records=theirs,
+                intersection=intersection,
+                missing=len(rows) - theirs if only_records else None,
+                padded=terms.padding > 0,
+                learnt=_learnt(lists, party.name, None if terms.padding else theirs, ours, len(rows), intersection),
+            )
+        },
+        union=len(rows) if only_records else None,
         learnt=_learnt(lists, lists.peer, len(party.ids), theirs, len(rows), known),
-        peer_learnt=_learnt(
-            lists, party.name, None if terms.padding else theirs, ours, len(rows), None if terms.dummies else common
-        ),
     )
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NoReturn
 
 import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
-from vfl_node.crypto.workers import Workers
+from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError
 
 
@@ -44,11 +45,13 @@ class Group(ABC):
     Attributes:
         name: its name in a job file.
         width: bytes per element.
+        block_rows: elements that a worker raises at a time; about 15 ms of powers.
         chunk_rows: elements to hash, store and send at a time; about half a second of powers on one core.
     """
 
     name: str
     width: int
+    block_rows: int
     chunk_rows: int
 
     @abstractmethod
@@ -61,25 +64,36 @@ class Group(ABC):
                 unrelated elements under different domains. At most 255 bytes.
         """
 
-    @abstractmethod
-    def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
+    def powers(self, rows: Rows, scalar: Scalar, engine: Engine, *, check: bool = False) -> Iterator[Rows]:
         """``x^scalar`` for every row, in blocks and in order; work begins at the call.
+
+        The division into blocks depends only on :attr:`block_rows`, never on the engine.
 
         Cost: one group operation per row, and :meth:`decode` if requested.
 
         Args:
             rows: uint8[n, width], already checked or to be checked here.
-            scalar: the exponent.
-            workers: who computes.
+            scalar: the exponent; the engine's workers receive it.
+            engine: computes the blocks.
             check: the rows are as a peer sent them: workers :meth:`decode` each block before its powers.
 
         Raises:
             ProtocolError: an element of small order or, with ``check``, any that :meth:`decode` refuses (``E_ELEMENT``).
         """
+        blocks = (rows[start : start + self.block_rows] for start in range(0, len(rows), self.block_rows))
+        return engine.map(block_powers, blocks, Exponent(self, scalar.reveal(), check))
 
-    def power(self, rows: Rows, scalar: Scalar, workers: Workers) -> Rows:
+    def power(self, rows: Rows, scalar: Scalar, engine: Engine) -> Rows:
         """As :meth:`powers`, joined into uint8[n, width]."""
-        return np.concatenate([self.empty(), *self.powers(rows, scalar, workers)])
+        return np.concatenate([self.empty(), *self.powers(rows, scalar, engine)])
+
+    @abstractmethod
+    def block_powers(self, rows: Rows, exponent: int) -> Rows:
+        """``x^exponent`` for every row of a block, uint8[k, width], in the calling thread and without Python's lock.
+
+        Raises:
+            ProtocolError: an element of small order (``E_ELEMENT``).
+        """
 
     @abstractmethod
     def decode(self, rows: Rows) -> Rows:
@@ -113,3 +127,23 @@ class Group(ABC):
             ProtocolError: always (``E_ELEMENT``).
         """
         raise ProtocolError(f"an element {reason} ({self.name})", code="E_ELEMENT")
+
+
+@dataclass(frozen=True, repr=False)
+class Exponent:
+    """The key of :func:`block_powers`: it holds a secret, and shows none.
+
+    Attributes:
+        group: of the rows.
+        exponent: what they are raised to.
+        check: whether rows are decoded first.
+    """
+
+    group: Group
+    exponent: int
+    check: bool
+
+
+def block_powers(key: Exponent, rows: Rows) -> Rows:
+    """The operation of :meth:`Group.powers`: the powers of one block, uint8[k, width]."""
+    return key.group.block_powers(key.group.decode(rows) if key.check else rows, key.exponent)

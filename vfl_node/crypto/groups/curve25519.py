@@ -18,7 +18,7 @@ the u-coordinate of a point, 32 bytes little-endian (RFC 7748); u stands for ±P
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 import gmpy2
@@ -32,7 +32,6 @@ from vfl_node.crypto.groups.contract import Group, Scalar
 from vfl_node.crypto.groups.expand import expander
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import Rows
-from vfl_node.crypto.workers import Workers
 
 P = mpz(2**255 - 19)
 J = mpz(486662)
@@ -56,6 +55,7 @@ class Curve25519(Group):
 
     name = "curve25519"
     width = 32
+    block_rows = _BLOCK_ROWS
     chunk_rows = 32 * _BLOCK_ROWS
 
     def hash_to_group(self, ids: Sequence[bytes], domain: bytes) -> Rows:
@@ -63,22 +63,15 @@ class Curve25519(Group):
         expand = expander(domain, 48)
         return _pack(_elligator2([mpz.from_bytes(expand(item), "big") % P for item in ids]))
 
-    def powers(self, rows: Rows, scalar: Scalar, workers: Workers, *, check: bool = False) -> Iterator[Rows]:
-        """As :meth:`Group.powers`: one X25519 ladder per row (RFC 7748), without Python's lock."""
-        key = scalar.reveal().to_bytes(32, "little")
-
-        def ladders(block: Rows) -> Rows:
-            if check:
-                self.decode(block)
-            powers = np.empty((len(block), 32), dtype=np.uint8)
-            u = ffi.from_buffer("unsigned char[]", np.ascontiguousarray(block))
-            result = ffi.from_buffer("unsigned char[]", powers, require_writable=True)
-            for at in range(0, powers.size, 32):
-                if lib.crypto_scalarmult(result + at, key, u + at):  # libsodium refuses an all-zero result
-                    self.refuse("has small order")
-            return powers
-
-        return workers.map_rows(ladders, rows, block_rows=_BLOCK_ROWS)
+    def block_powers(self, rows: Rows, exponent: int) -> Rows:
+        """As :meth:`Group.block_powers`: one X25519 ladder per row (RFC 7748)."""
+        key, powers = exponent.to_bytes(32, "little"), np.empty((len(rows), 32), dtype=np.uint8)
+        u = ffi.from_buffer("unsigned char[]", np.ascontiguousarray(rows))
+        result = ffi.from_buffer("unsigned char[]", powers, require_writable=True)
+        for at in range(0, powers.size, 32):
+            if lib.crypto_scalarmult(result + at, key, u + at):  # libsodium refuses an all-zero result
+                self.refuse("has small order")
+        return powers
 
     def decode(self, rows: Rows) -> Rows:
         """As :meth:`Group.decode`: u < p with the top bit clear, not of small order, on the curve and not its twist."""

@@ -10,14 +10,15 @@ Ciphertexts of a peer are checked once, by :func:`check`, when they arrive.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine, Key
 from vfl_node.errors import ProtocolError
 
 _ADD_ROWS, _SCALE_ROWS = 4096, 32  # of a block: 20 ms at 2048 bits
@@ -42,12 +43,12 @@ def check(public: PublicKey, ciphertexts: Ciphertexts) -> None:
         raise _refused("one of them shares a factor with the key")
 
 
-def add(public: PublicKey, a: Ciphertexts, b: Ciphertexts, workers: Processes) -> Ciphertexts:
+def add(public: PublicKey, a: Ciphertexts, b: Ciphertexts, engine: Engine) -> Ciphertexts:
     """Row by row the sum of the encrypted numbers; uint8[count, width] each. Cost: one multiplication mod n² per row."""
-    return _by_rows(_add, public, (a, b), _ADD_ROWS, workers)
+    return _by_rows(_add, public, (a, b), _ADD_ROWS, engine)
 
 
-def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int], workers: Processes) -> Ciphertexts:
+def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int], engine: Engine) -> Ciphertexts:
     """Row by row the encrypted number plus a plain one.
 
     The size of the numbers that are multiplied does not depend on the value. The noise stays
@@ -57,7 +58,7 @@ def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]
         public: the key.
         ciphertexts: uint8[count, width].
         values: ``count`` integers, each of magnitude below n/2.
-        workers: who computes.
+        engine: computes the blocks.
 
     Cost: two multiplications per row.
 
@@ -66,10 +67,10 @@ def add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]
     """
     if any(2 * abs(value) >= public.n for value in values):
         raise ValueError("a value is not below n/2")
-    return _by_rows(_add_plain, public, (ciphertexts, values), _ADD_ROWS // 2, workers)
+    return _by_rows(_add_plain, public, (ciphertexts, values), _ADD_ROWS // 2, engine)
 
 
-def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], bits: int, workers: Processes) -> Ciphertexts:
+def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], bits: int, engine: Engine) -> Ciphertexts:
     """Row by row the encrypted number times a secret one.
 
     The time does not depend on a factor's size or sign, nor on whether it is 0: with s = 3·2^``bits``
@@ -81,7 +82,7 @@ def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], b
         ciphertexts: uint8[count, width].
         factors: ``count`` integers, each of magnitude below 2^``bits``; 0 gives the ciphertext 1.
         bits: public bound of all factors.
-        workers: who computes.
+        engine: computes the blocks.
 
     Cost: one and a half ``powmod_sec``, whose time grows in steps of 64 bits: at 2048 bits
         0.6 ms per row for factors of up to 62 bits, and an inversion for every 32 rows.
@@ -92,7 +93,8 @@ def scale(public: PublicKey, ciphertexts: Ciphertexts, factors: Sequence[int], b
     if any(abs(factor) >> bits for factor in factors):
         raise ValueError(f"a factor has more than {bits} bits")
     shift = 3 << bits
-    return _by_rows(_scale, public, (ciphertexts, [factor + shift for factor in factors]), _SCALE_ROWS, workers, shift)
+    exponents = [factor + shift for factor in factors]
+    return _by_rows(_scale, (public, shift), (ciphertexts, exponents), _SCALE_ROWS, engine)
 
 
 def total(public: PublicKey, ciphertexts: Ciphertexts) -> Ciphertexts:
@@ -123,38 +125,39 @@ def inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
 
 
 def _by_rows(
-    function: Callable[..., Ciphertexts],
-    public: PublicKey,
-    columns: tuple[Ciphertexts | Sequence[int], ...],
+    operation: Callable[[Key, Any], Ciphertexts],
+    key: Key,
+    columns: tuple[Ciphertexts, Ciphertexts | Sequence[int]],
     block_rows: int,
-    workers: Processes,
-    *arguments: int,
+    engine: Engine,
 ) -> Ciphertexts:
-    """``function(public, *columns, *arguments)`` on blocks of rows."""
-    count = len(columns[0])
-    if any(len(column) != count for column in columns):
-        raise ValueError(f"columns of {' and '.join(str(len(column)) for column in columns)} rows")
-
-    def blocks() -> Iterator[tuple[object, ...]]:
-        for start in range(0, count, block_rows):
-            yield public, *(column[start : start + block_rows] for column in columns), *arguments
-
-    return np.concatenate([np.empty((0, public.width), np.uint8), *workers.map(function, blocks())])
+    """``operation`` on blocks of both columns, uint8[count, width]."""
+    first, second = columns
+    if len(first) != len(second):
+        raise ValueError(f"columns of {len(first)} and {len(second)} rows")
+    starts = range(0, len(first), block_rows)
+    blocks = ((first[start : start + block_rows], second[start : start + block_rows]) for start in starts)
+    return np.concatenate([first[:0], *engine.map(operation, blocks, key)])
 
 
-def _add(public: PublicKey, a: Ciphertexts, b: Ciphertexts) -> Ciphertexts:
-    pairs = zip(public.integers(a), public.integers(b), strict=True)
+def _add(public: PublicKey, block: tuple[Ciphertexts, Ciphertexts]) -> Ciphertexts:
+    """In a worker."""
+    pairs = zip(*map(public.integers, block), strict=True)
     return public.rows(x * y % public.square for x, y in pairs)
 
 
-def _add_plain(public: PublicKey, ciphertexts: Ciphertexts, values: Sequence[int]) -> Ciphertexts:
+def _add_plain(public: PublicKey, block: tuple[Ciphertexts, Sequence[int]]) -> Ciphertexts:
+    """In a worker."""
+    ciphertexts, values = block
     n = mpz(public.n)
     pairs = zip(public.integers(ciphertexts), values, strict=True)
-    # 4n more is the same plaintext, with the same number of machine words for any value in ±n/2.
+    # 4n more is the same plaintext, and for any value in ±n/2 as many machine words.
     return public.rows(c * (1 + (value + 4 * n) * n) % public.square for c, value in pairs)
 
 
-def _scale(public: PublicKey, ciphertexts: Ciphertexts, exponents: Sequence[int], shift: int) -> Ciphertexts:
+def _scale(key: tuple[PublicKey, int], block: tuple[Ciphertexts, Sequence[int]]) -> Ciphertexts:
+    """In a worker. Key: the public key, and s."""
+    (public, shift), (ciphertexts, exponents) = key, block
     numbers, modulus = public.integers(ciphertexts), public.square
     divisors = inverses([gmpy2.powmod(number, shift, modulus) for number in numbers], modulus)
     triples = zip(numbers, exponents, divisors, strict=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import gmpy2
 from gmpy2 import mpz
 
-from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, integers
-from vfl_node.crypto.processes import Processes
+from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey
+from vfl_node.engines.contract import Engine
 
 _BLOCK = 8  # 20 ms of work at 2048 bits, 150 ms at 4096
 
 
-def decrypt(private: PrivateKey, ciphertexts: Ciphertexts, workers: Processes) -> list[int]:
+def decrypt(private: PrivateKey, ciphertexts: Ciphertexts, engine: Engine) -> list[int]:
     """The numbers in ``ciphertexts``, each in 0 … n−1.
 
     Modulo p², c^(p−1) = 1 − m·q·p, whatever the noise; likewise modulo q²; and the Chinese remainder
@@ -24,19 +24,18 @@ def decrypt(private: PrivateKey, ciphertexts: Ciphertexts, workers: Processes) -
     Args:
         private: the key.
         ciphertexts: uint8[count, width], checked.
-        workers: who computes.
+        engine: computes the blocks.
 
     Source: Paillier 1999, section 7 (decryption using Chinese remaindering).
     """
-    rows = (ciphertexts[start : start + _BLOCK].tobytes() for start in range(0, len(ciphertexts), _BLOCK))
-    width = private.public.width
-    blocks = ((private.p, private.q, integers(block, width)) for block in rows)
-    return [number for block in workers.map(_decrypt, blocks) for number in block]
+    public = private.public
+    blocks = (public.integers(ciphertexts[start : start + _BLOCK]) for start in range(0, len(ciphertexts), _BLOCK))
+    return [number for block in engine.map(_decrypt, blocks, private) for number in block]
 
 
-def _decrypt(p: int, q: int, ciphertexts: list[mpz]) -> list[int]:
+def _decrypt(private: PrivateKey, ciphertexts: list[mpz]) -> list[int]:
     """In a worker."""
-    p, q = mpz(p), mpz(q)
+    p, q = mpz(private.p), mpz(private.q)
     p_square, q_square = p * p, q * q
     h_p, h_q, to_q = gmpy2.invert(-q, p), gmpy2.invert(-p, q), gmpy2.invert(p, q)
     numbers = []

@@ -33,6 +33,7 @@ modular exponentiation with application to the construction of pseudorandom gene
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import index
 from typing import TYPE_CHECKING
@@ -42,7 +43,7 @@ from gmpy2 import mpz
 
 from vfl_node.crypto.paillier.fixed_base import Comb, Moduli, choose_comb, powers
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey, integers
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine
 
 if TYPE_CHECKING:  # it imports torch, which worker processes do not need
     from vfl_node.crypto.randomness import Randomness
@@ -66,7 +67,7 @@ class Encryptor:
     Args:
         public: the key, checked.
         randomness: this party's; its stream is not consumed.
-        workers: who computes the noise.
+        engine: computes the noise.
         short_exponents: see above.
         private: the same key's primes, if this party owns it: 1.5 times faster, and the same bytes.
 
@@ -78,7 +79,7 @@ class Encryptor:
         self,
         public: PublicKey,
         randomness: Randomness,
-        workers: Processes,
+        engine: Engine,
         *,
         short_exponents: bool = False,
         private: PrivateKey | None = None,
@@ -87,7 +88,7 @@ class Encryptor:
             raise ValueError("the private key belongs to another public key")
         self.public = public
         self._randomness = randomness
-        self._workers = workers
+        self._engine = engine
         stream = randomness.derive("noise base")
         while gmpy2.jacobi(h := mpz(stream.below(public.n)), public.n) != -1:
             pass
@@ -158,8 +159,8 @@ class Encryptor:
         """
         stream = self._stream(label)
         units = [self._unit(stream) for _ in range(len(ciphertexts))]
-        blocks = ((self.public, units[start : start + _BLIND_BLOCK]) for start in range(0, len(units), _BLIND_BLOCK))
-        return self._multiply(self.public.integers(ciphertexts), self._workers.map(_powers_of_n, blocks))
+        blocks = (units[start : start + _BLIND_BLOCK] for start in range(0, len(units), _BLIND_BLOCK))
+        return self._multiply(self.public.integers(ciphertexts), self._engine.map(_powers_of_n, blocks, self.public))
 
     def _noise(self, label: str, count: int) -> Iterator[bytes]:
         """The noise prepared under ``label``, or else new noise, in blocks of rows."""
@@ -174,14 +175,12 @@ class Encryptor:
         exponents = self._stream(label).bytes(count * self._exponent_bytes)
         # The table is sized for all draws so far, in powers of two, so that it is rarely made again.
         self._drawn += count
-        uses = 1 << (self._drawn // self._workers.processes).bit_length()
+        uses = 1 << (self._drawn // self._engine.workers).bit_length()
         comb = choose_comb(self._exponent_bytes, uses, self.public.width)
         size = _BLOCK * self._exponent_bytes
-        blocks = (
-            (self._base, self._moduli, comb, exponents[start : start + size], self.public.width)
-            for start in range(0, len(exponents), size)
-        )
-        return self._workers.map(_powers_of_base, blocks, background=background)
+        blocks = (exponents[start : start + size] for start in range(0, len(exponents), size))
+        key = NoiseKey(self._base, self._moduli, comb, self.public.width)
+        return self._engine.map(_powers_of_base, blocks, key, background=background)
 
     def _stream(self, label: str) -> Randomness:
         if label in self._used:
@@ -205,9 +204,26 @@ def _exponent_bits(bits: int, *, short: bool) -> int:
     return min([half, *(exponent for limit, exponent in _SHORT_EXPONENTS if bits <= limit)]) if short else half
 
 
-def _powers_of_base(base: mpz, moduli: Moduli, comb: Comb, exponents: bytes, width: int) -> bytes:
+@dataclass(frozen=True, repr=False)
+class NoiseKey:
+    """The key of :func:`_powers_of_base`; it may hold the squares of the private primes, and shows none.
+
+    Attributes:
+        base: h_s.
+        moduli: n², or p² and q².
+        comb: layout of the exponents.
+        width: bytes a row.
+    """
+
+    base: mpz
+    moduli: Moduli
+    comb: Comb
+    width: int
+
+
+def _powers_of_base(key: NoiseKey, exponents: bytes) -> bytes:
     """In a worker: h_s^α for every exponent, as rows."""
-    return b"".join(number.to_bytes(width, "big") for number in powers(base, moduli, comb, exponents))
+    return b"".join(number.to_bytes(key.width, "big") for number in powers(key.base, key.moduli, key.comb, exponents))
 
 
 def _powers_of_n(public: PublicKey, units: list[mpz]) -> bytes:

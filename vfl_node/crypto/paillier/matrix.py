@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.paillier.ciphertexts import inverses
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine
 
 Matrix = NDArray[np.int64]
 
@@ -61,7 +61,7 @@ _LEAST = 4096
 """Number of multiplications that justify a separate block, 15 ms at 2048 bits."""
 
 
-def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, workers: Processes) -> Ciphertexts:
+def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, engine: Engine) -> Ciphertexts:
     """The encrypted products of every column of ``matrix`` with the encrypted vector.
 
     The result does not depend on the division of the work or on the number of workers. It is determined by
@@ -72,7 +72,7 @@ def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, worker
         public: the key.
         matrix: int64[rows, columns].
         ciphertexts: uint8[rows, width], checked.
-        workers: who computes.
+        engine: computes the blocks.
 
     Returns:
         uint8[columns, width].
@@ -89,12 +89,12 @@ def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, worker
     numerators, denominators = ([mpz(1)] * matrix.shape[1] for _ in range(2))
     begun: deque[range] = deque()  # the columns of each block
 
-    def blocks() -> Iterator[tuple[PublicKey, Matrix, Ciphertexts]]:
-        for rows, columns in _cuts(matrix, workers.processes):
+    def blocks() -> Iterator[tuple[Matrix, Ciphertexts]]:
+        for rows, columns in _cuts(matrix, engine.workers):
             begun.append(range(*columns.indices(matrix.shape[1])))
-            yield public, matrix[rows, columns], ciphertexts[rows]
+            yield matrix[rows, columns], ciphertexts[rows]
 
-    for parts in workers.map(_block, blocks()):
+    for parts in engine.map(_block, blocks(), public):
         columns = begun.popleft()
         for products, part in zip((numerators, denominators), parts, strict=True):
             for column, factor in zip(columns, public.integers(part), strict=True):
@@ -103,12 +103,12 @@ def multiply(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts, worker
     return public.rows(numerator * inverse % public.square for numerator, inverse in pairs)
 
 
-def _cuts(matrix: Matrix, processes: int) -> Iterator[tuple[slice, slice]]:
+def _cuts(matrix: Matrix, workers: int) -> Iterator[tuple[slice, slice]]:
     """Rows and columns of the blocks."""
     rows, columns = matrix.shape
     for top, left in product(range(0, rows, _ROWS), range(0, columns, _COLUMNS)):
         bottom, right = min(top + _ROWS, rows), min(left + _COLUMNS, columns)
-        pieces, of_rows = _pieces(matrix[top:bottom, left:right], processes)
+        pieces, of_rows = _pieces(matrix[top:bottom, left:right], workers)
         for piece in range(pieces):
             if of_rows:
                 first, end = ((bottom - top) * place // pieces + top for place in (piece, piece + 1))
@@ -117,12 +117,12 @@ def _cuts(matrix: Matrix, processes: int) -> Iterator[tuple[slice, slice]]:
                 yield slice(top, bottom), slice(left + piece, right, pieces)
 
 
-def _pieces(matrix: Matrix, processes: int) -> tuple[int, bool]:
+def _pieces(matrix: Matrix, workers: int) -> tuple[int, bool]:
     """The number of pieces, and whether rows or columns are divided: the faster choice."""
-    if processes == 1:
+    if workers == 1:
         return 1, False
     whole, columns = plan(matrix), matrix.shape[1]
-    pieces = min(processes, whole.cost // _LEAST)
+    pieces = min(workers, whole.cost // _LEAST)
     if pieces < 2:
         return 1, False
     by_rows = whole.cost_a_column + (whole.cost - whole.cost_a_column) / pieces
@@ -130,8 +130,9 @@ def _pieces(matrix: Matrix, processes: int) -> tuple[int, bool]:
     return (pieces, True) if by_rows < by_columns else (min(pieces, columns), False)
 
 
-def _block(public: PublicKey, matrix: Matrix, ciphertexts: Ciphertexts) -> tuple[Ciphertexts, Ciphertexts]:
-    """Numerators and denominators of the columns of one block."""
+def _block(public: PublicKey, block: tuple[Matrix, Ciphertexts]) -> tuple[Ciphertexts, Ciphertexts]:
+    """In a worker: numerators and denominators of the columns of one block."""
+    matrix, ciphertexts = block
     fractions = evaluate(matrix, public.integers(ciphertexts), public.square, plan(matrix))
     return public.rows(above for above, _ in fractions), public.rows(below for _, below in fractions)
 

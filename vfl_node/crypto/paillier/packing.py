@@ -19,7 +19,7 @@ import numpy as np
 
 from vfl_node.crypto.fixed_point import SPARE_BITS
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, UsageError
 
 
@@ -45,7 +45,7 @@ def slots(key: PublicKey | int, slot_bits: int) -> int:
     return count
 
 
-def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, workers: Processes) -> Ciphertexts:
+def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, engine: Engine) -> Ciphertexts:
     """The numbers of ``ciphertexts``, packed into as few ciphertexts as possible, the first in the lowest slot.
 
     The result must be re-randomised before it leaves the party.
@@ -54,7 +54,7 @@ def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, workers: P
         public: the key.
         ciphertexts: uint8[count, width], of numbers in 0 … 2^``slot_bits``−1.
         slot_bits: w.
-        workers: who computes.
+        engine: computes the blocks.
 
     Returns:
         uint8[⌈count/slots⌉, width].
@@ -65,8 +65,8 @@ def pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int, workers: P
         UsageError: not even one slot fits (``E_OVERFLOW``).
     """
     per = slots(public, slot_bits)
-    blocks = ((public, ciphertexts[start : start + per], slot_bits) for start in range(0, len(ciphertexts), per))
-    return np.concatenate([np.empty((0, public.width), np.uint8), *workers.map(_pack, blocks)])
+    blocks = (ciphertexts[start : start + per] for start in range(0, len(ciphertexts), per))
+    return np.concatenate([np.empty((0, public.width), np.uint8), *engine.map(_pack, blocks, (public, slot_bits))])
 
 
 def join(values: Iterable[int], slot_bits: int) -> int:
@@ -106,7 +106,9 @@ def _slots_of(values: Sequence[int], slot_bits: int, count: int, per: int) -> It
             yield value >> (slot * slot_bits) & (1 << slot_bits) - 1
 
 
-def _pack(public: PublicKey, ciphertexts: Ciphertexts, slot_bits: int) -> Ciphertexts:
+def _pack(key: tuple[PublicKey, int], ciphertexts: Ciphertexts) -> Ciphertexts:
+    """In a worker. Key: the public key, and w."""
+    public, slot_bits = key
     *lower, packed = public.integers(ciphertexts)
     for number in reversed(lower):
         packed = gmpy2.powmod(packed, 1 << slot_bits, public.square) * number % public.square

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine
 from vfl_node.job import Job
 from vfl_node.progress import Progress
 from vfl_node.session.pins import Pins
@@ -33,7 +33,7 @@ async def coordinate(
     role: str,
     private: PrivateKey,
     *,
-    workers: Processes,
+    workers: Engine,
     log: DecryptionLog,
     pins: Pins,
     other: str,

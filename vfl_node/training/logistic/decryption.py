@@ -46,7 +46,7 @@ from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
-from vfl_node.crypto.processes import Processes
+from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.files import read_checked, write_checked
 from vfl_node.session.pins import Pins
@@ -216,7 +216,7 @@ class Service:
         private: PrivateKey,
         train: Logistic,
         role: str,
-        workers: Processes,
+        workers: Engine,
         journal: DecryptionLog,
         pins: Pins,
         other: str = "",
@@ -358,7 +358,7 @@ class Decryptor:
         workers: who packs and checks.
     """
 
-    def __init__(self, channel: Channel, train: Logistic, workers: Processes) -> None:
+    def __init__(self, channel: Channel, train: Logistic, workers: Engine) -> None:
         self._channel, self._train, self._workers = channel, train, workers
         self.peer = channel.peer
         self._tensors: dict[str, Tensor] = {}

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
-from vfl_node.crypto.processes import Processes
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.contract import Engine
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.decryption import Service
 from vfl_node.training.logistic.masked_decryption import MaskedDecryption
@@ -64,7 +64,7 @@ class IterationContext:
     scales: Scales
     public: PublicKey
     encryptor: Encryptor
-    workers: Processes
+    workers: Engine
     opening: MaskedDecryption | None
     service: Service | None
     targets: Floats | None

@@ -18,8 +18,8 @@ from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import packing
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts
-from vfl_node.crypto.processes import Processes
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.contract import Engine
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.decryption import GRADIENT, LOSS, Decryptor, Tensor
 from vfl_node.training.logistic.masks import Mask, MaskKind
@@ -49,7 +49,7 @@ class MaskedDecryption:
         scales: Scales,
         randomness: Randomness,
         attempt: int,
-        workers: Processes,
+        workers: Engine,
     ) -> None:
         self._decryptor, self._encryptor, self._train = decryptor, encryptor, train
         self._scales, self._workers = scales, workers

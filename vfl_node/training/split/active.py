@@ -14,12 +14,14 @@ from torch.nn.functional import one_hot
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.models import MODELS, Classifier, initialise
+from vfl_node.models import ARCHITECTURES, cut_width
+from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.models.initial_weights import initialise
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
-from vfl_node.training.split.learner import ModelInput, prefixed, under
+from vfl_node.training.split.learner import prefixed, under
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing import LABELS, Composition, Known, Labels, Step, calibration
@@ -79,8 +81,8 @@ class ActiveHalf:
             self._synthetic.rate if self._synthetic else 0.0,
         )
         self.encoder, self._inputs = encode(session, data, draws, training)
-        self._cut = MODELS[train.model].cut_width(train.bottom, train.outputs)
-        self._model = classifier(train, self._inputs, [self._cut])
+        self._cut = cut_width(train)
+        self._model = classifier(ARCHITECTURES[train.model], train, self._inputs.schema, [self._cut])
         self.learner = learner(self._model, session, randomness, repeat)
         self._positive_rate = float((self._labels[labelled] == 1).mean())
         if missing.calibration == "train" and 0 < self._positive_rate < 1:
@@ -93,8 +95,8 @@ class ActiveHalf:
 
         self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=session.device)
         self._local: Classifier | None = None
-        if self._inputs.width:
-            self._local = classifier(train, self._inputs, []).to(session.device)
+        if not self._inputs.schema.empty:
+            self._local = classifier(ARCHITECTURES[train.model], train, self._inputs.schema, []).to(session.device)
             if saved is not None:
                 self._local.load_state_dict(under("local", saved))
                 self._base_rate = saved["rate"].to(session.device)
@@ -108,7 +110,7 @@ class ActiveHalf:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         received = (await self._embedding(number, positions)).requires_grad_()  # (B, d)
-        logits = self._model(*self._inputs.at(positions), [received])  # (B,) or (B, K)
+        logits = self._model(self._inputs.at(positions), [received])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]
         targets = self._used(number, positions, logits.detach(), base_rate, received.detach())
@@ -147,7 +149,7 @@ class ActiveHalf:
         for offset, positions in enumerate(batches):
             received = await self._embedding(number + offset, positions)
             with torch.no_grad():  # never across an await
-                logits = check_finite(self._model(*self._inputs.at(positions), [received]))
+                logits = check_finite(self._model(self._inputs.at(positions), [received]))
             base_rate = self._base_rate[torch.from_numpy(positions)]
             found.append(self._calibration.expectation(logits, base_rate))
             if_both.append(self._calibration.probability(logits, base_rate))
@@ -222,7 +224,7 @@ class ActiveHalf:
             mixed = labelled[private.derive("folds").permutation(len(labelled))]
             folds = np.array_split(mixed, 2)
             for number, (judged, learnt) in enumerate((folds, folds[::-1])):
-                other = classifier(train, self._inputs, []).to(self._session.device)
+                other = classifier(ARCHITECTURES[train.model], train, self._inputs.schema, []).to(self._session.device)
                 counted = torch.zeros_like(self._real)
                 counted[torch.from_numpy(learnt)] = True
                 trained(other, private.derive(f"fold/{number}"), counted)
@@ -257,14 +259,6 @@ def probabilities(logits: Tensor) -> NDArray[np.float64]:
     exact = logits.double()
     found = torch.sigmoid(exact) if logits.dim() == 1 else torch.softmax(exact, dim=1)
     return np.asarray(found.cpu().numpy())
-
-
-def classifier(train: Train, inputs: ModelInput, received: Sequence[int]) -> Classifier:
-    """The label holder's half without initial weights, for its own columns and embeddings of widths ``received``."""
-    architecture = MODELS[train.model]
-    bottom = inputs.bottom(train, train.active_bottom) if inputs.width else None
-    own = [architecture.cut_width(train.active_bottom, train.outputs)] if inputs.width else []
-    return Classifier(bottom, architecture.top(widths=[*own, *received], sizes=train.top, outputs=train.outputs))
 
 
 def _labels(data: TrainingData) -> NDArray[np.float32]:

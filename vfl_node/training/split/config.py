@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import Frozen, name_in
+from vfl_node.models import ARCHITECTURES, OPTIMISERS
 from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
 from vfl_node.training.split import costs
 
@@ -65,7 +66,7 @@ class Train(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
 
     algorithm: Literal["split"] = "split"
-    model: Literal["mlp", "wide_deep"] = "mlp"
+    model: Annotated[str, name_in(ARCHITECTURES)] = "mlp"
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1")
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
@@ -73,7 +74,7 @@ class Train(TrainerConfig):
     embedding_size: int = Field(default=4, ge=1, le=1024)
     epochs: int = Field(default=10, ge=1, le=100_000)
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
-    optimizer: Literal["adam", "sgd"] = "adam"
+    optimizer: Annotated[str, name_in(OPTIMISERS)] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Missing = Missing()
@@ -82,16 +83,6 @@ class Train(TrainerConfig):
     def outputs(self) -> int:
         """Logits a row: one for two classes, else one a class."""
         return 1 if self.classes == 2 else self.classes
-
-    @property
-    def wide(self) -> bool:
-        """Whether each embedding has one more, linear coordinate for each logit."""
-        return self.model == "wide_deep"
-
-    @property
-    def cut_width(self) -> int:
-        """Width of the cut layer: of an embedding of the passive party's."""
-        return self.bottom[-1] + (self.outputs if self.wide else 0)
 
     @model_validator(mode="after")
     def _calibratable(self) -> Train:

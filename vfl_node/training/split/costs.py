@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.models import ARCHITECTURES, InputSchema, cut_width
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCos
     held_out = math.ceil(m * evaluate.test_fraction)
     rows, tested = m - held_out, held_out or m
     batches, tests = (-(-count // train.batch_size) for count in (rows, tested))
-    row_bytes = 4 * train.cut_width
+    row_bytes = 4 * cut_width(train)
     counted = evaluate.matched and ALIGNMENTS[protocol].can_count_matched_rows and bins_of(tested)
     flags = tested * 2 * KEY_BITS // 8 if counted else 0  # a ciphertext each
     epochs = evaluate.repeats * train.epochs
@@ -74,14 +75,12 @@ def bins_of(rows: int) -> int:
 
 def parameters(train: Train, role: DataRole, table: TableShape) -> int:
     """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
-    wide = train.outputs if train.wide else 0
-    numeric, codes = table.numeric, sum(table.cardinalities)
-    width = numeric + train.embedding_size * len(table.cardinalities)
-    bottom = _dense(width, _bottom_sizes(train, role)) + train.embedding_size * codes + wide * (numeric + codes)
+    architecture, schema = ARCHITECTURES[train.model], InputSchema(table.numeric, table.cardinalities)
+    bottom = architecture.bottom_weights(schema, _bottom_sizes(train, role), train)
     if role == "passive":
         return bottom
     own, theirs = train.active_bottom[-1], train.bottom[-1]
-    joint, alone = (_dense(cut, [*train.top, train.outputs]) for cut in (own + theirs, own))
+    joint, alone = (architecture.head_weights(widths, train) for widths in ([own, theirs], [own]))
     return 2 * bottom + joint + alone
 
 
@@ -89,7 +88,7 @@ def batch_bytes(train: Train, role: DataRole, table: TableShape) -> int:
     """Memory of what the networks compute for one batch."""
     widths = [*_bottom_sizes(train, role), *([*train.top, train.outputs] if role == "active" else [])]
     width = table.numeric + train.embedding_size * len(table.cardinalities)
-    return VALUE_BYTES * train.batch_size * (width + sum(widths) + 2 * train.cut_width)
+    return VALUE_BYTES * train.batch_size * (width + sum(widths) + 2 * cut_width(train))
 
 
 def message_bytes(train: Train, evaluate: Evaluate) -> int:
@@ -102,13 +101,8 @@ def message_bytes(train: Train, evaluate: Evaluate) -> int:
 
 def tensor_bytes(train: Train, rows: int) -> int:
     """A message with an embedding of ``rows`` rows, or with what is predicted from it."""
-    return max(4 * train.cut_width, 8 * train.outputs) * rows + HEAD_BYTES
+    return max(4 * cut_width(train), 8 * train.outputs) * rows + HEAD_BYTES
 
 
 def _bottom_sizes(train: Train, role: DataRole) -> Sequence[int]:
     return train.bottom if role == "passive" else train.active_bottom
-
-
-def _dense(width: int, sizes: Sequence[int]) -> int:
-    """Weights of layers behind one another, their offsets included."""
-    return sum((before + 1) * after for before, after in zip([width, *sizes], sizes, strict=False))

@@ -31,13 +31,14 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import ProtocolError
-from vfl_node.models import initialise
+from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import Learner, ModelInput
+from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing import stand_in
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.channel import Channel
 
@@ -82,12 +83,12 @@ def check_step(channel: Channel, step: int, expected: int) -> None:
         raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
 
 
-def encode(session: Session, data: TrainingData, draws: Randomness, training: Positions) -> tuple[str, ModelInput]:
+def encode(session: Session, data: TrainingData, draws: Randomness, training: Positions) -> tuple[str, PositionedInput]:
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
     own = data.alignment.rows[training][data.alignment.owned[training]]
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)))
     features, source = stand_in(data.alignment, data.table, encoder, Train.of(session.job).missing.features, draws)
-    return encoder.to_json(), ModelInput(features, source, session.device)
+    return encoder.to_json(), PositionedInput.of(features, source, session.device)
 
 
 def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:

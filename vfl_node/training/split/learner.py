@@ -1,54 +1,13 @@
-"""A model with its optimiser, and the columns it reads: what each training, joint or local, is made of."""
+"""A model with its optimiser: what each training, joint or local, is made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vfl_node.data.features import Features
-from vfl_node.models import MODELS, Bottom
+from vfl_node.models import OPTIMISERS
 from vfl_node.training.split.config import Train
-
-OPTIMIZERS: dict[str, Callable[..., torch.optim.Optimizer]] = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}
-"""Name in the job → optimiser, called with (parameters, lr=…)."""
-
-
-class ModelInput:
-    """One party's columns as tensors on the device, looked up by shared position.
-
-    Args:
-        features: the party's encoded table, n rows.
-        source: int64[m], the local row whose columns are used at each shared position.
-        device: where the model is.
-    """
-
-    def __init__(self, features: Features, source: NDArray[np.int64], device: torch.device) -> None:
-        self._numeric = torch.from_numpy(features.numeric).to(device)
-        self._categorical = torch.from_numpy(features.categorical).to(device)
-        self._source = source
-        self._device = device
-        self._numeric_width = features.numeric.shape[1]
-        self._cardinalities = features.cardinalities
-        self.width = features.width
-
-    def at(self, positions: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Numeric float32[B, p] and categorical int64[B, c] columns at ``positions``."""
-        rows = torch.from_numpy(self._source[positions]).to(self._device)
-        return self._numeric[rows], self._categorical[rows]
-
-    def bottom(self, train: Train, sizes: tuple[int, ...]) -> Bottom:
-        """A bottom that reads these columns, without initial weights."""
-        return MODELS[train.model].bottom(
-            numeric=self._numeric_width,
-            cardinalities=self._cardinalities,
-            embedding_size=train.embedding_size,
-            sizes=sizes,
-            outputs=train.outputs,
-        )
 
 
 class Learner:
@@ -56,7 +15,7 @@ class Learner:
 
     def __init__(self, model: nn.Module, train: Train) -> None:
         self.model = model
-        self._optimizer = OPTIMIZERS[train.optimizer](model.parameters(), lr=train.learning_rate)
+        self._optimizer = OPTIMISERS[train.optimizer](model.parameters(), train)
 
     def zero_grad(self) -> None:
         """Forget the last batch's gradients."""

@@ -14,11 +14,12 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.models import Classifier
+from vfl_node.models.classifier import Classifier
 from vfl_node.progress import Progress
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import Learner, ModelInput
+from vfl_node.training.split.learner import Learner
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.transport.codec import is_finite
 
 ROWS_AT_ONCE = 8192
@@ -27,7 +28,7 @@ ROWS_AT_ONCE = 8192
 def train_local(
     model: Classifier,
     train: Train,
-    inputs: ModelInput,
+    inputs: PositionedInput,
     targets: Tensor,
     positions: NDArray[np.int64],
     randomness: Randomness,
@@ -54,7 +55,7 @@ def train_local(
     for _ in range(train.epochs):
         total = 0.0
         for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
-            logits, expected = model(*inputs.at(batch)), targets[torch.from_numpy(batch)]
+            logits, expected = model(inputs.at(batch)), targets[torch.from_numpy(batch)]
             losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(
                 logits, expected, reduction="none"
             )
@@ -67,10 +68,10 @@ def train_local(
         progress.note(local_loss=total / len(positions))
 
 
-def local_logits(model: Classifier, inputs: ModelInput, positions: NDArray[np.int64]) -> Tensor:
+def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[np.int64]) -> Tensor:
     """Logits of the trained local model, float32[len(positions)], or float32[len(positions), K]."""
     with torch.no_grad():
-        return torch.cat([model(*inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
+        return torch.cat([model(inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
 
 
 def check_finite(value: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
+from vfl_node.models import cut_width
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
@@ -52,7 +53,7 @@ def check_batch_fits(rows: int, train: Train, *, setting: str = "train.batch_siz
     Raises:
         UsageError: they are too large (``E_SIZE``).
     """
-    width = train.cut_width
+    width = cut_width(train)
     most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // (4 * width)
     if rows > most:
         raise UsageError(

@@ -60,8 +60,9 @@ from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
-from vfl_node.crypto.processes import InProcess, Processes
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.engines.contract import Engine
+from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
 from vfl_node.metrics import EPSILON, RANGES
@@ -105,7 +106,7 @@ async def matched_active(
     randomness: Randomness,
     *,
     share: float | None = None,
-    workers: Processes | None = None,
+    workers: Engine | None = None,
 ) -> Matched:
     """Measure on the rows that the passive party owns, too. Both call within the same phase.
 
@@ -131,7 +132,7 @@ async def matched_active(
 
     Leaks: nothing; see above.
     """
-    workers, count = workers or InProcess(), 2 * bins_of(len(owned))
+    workers, count = workers or Inline(), 2 * bins_of(len(owned))
     if not count:
         return Matched(dict.fromkeys(names), None)
     public = await _receive_key(channel)
@@ -150,7 +151,7 @@ async def matched_active(
 
 
 async def matched_passive(
-    channel: Channel, owned: Flags, randomness: Randomness, *, pins: Pins, workers: Processes | None = None
+    channel: Channel, owned: Flags, randomness: Randomness, *, pins: Pins, workers: Engine | None = None
 ) -> None:
     """Let the active party measure on the rows that this one owns, too.
 
@@ -169,7 +170,7 @@ async def matched_passive(
 
     Leaks: to the active party the number of owned rows in each of its cells.
     """
-    workers, count = workers or InProcess(), 2 * bins_of(len(owned))
+    workers, count = workers or Inline(), 2 * bins_of(len(owned))
     if not count:
         return
     private = keys.generate(KEY_BITS, randomness.derive("key"))
@@ -297,7 +298,7 @@ def _context(channel: Channel) -> bytes:
     return f"{channel.job_id}/matched".encode()
 
 
-def _encrypted(private: PrivateKey, owned: Flags, randomness: Randomness, workers: Processes) -> Iterator[Ciphertexts]:
+def _encrypted(private: PrivateKey, owned: Flags, randomness: Randomness, workers: Engine) -> Iterator[Ciphertexts]:
     """The flags, a block at a time."""
     encryptor = Encryptor(private.public, _stream(randomness, "flags", owned), workers, private=private)
     flags = owned.astype(np.int64).tolist()
@@ -306,7 +307,7 @@ def _encrypted(private: PrivateKey, owned: Flags, randomness: Randomness, worker
 
 
 async def _opened(
-    channel: Channel, public: PublicKey, sums: Ciphertexts, rows: int, randomness: Randomness, workers: Processes
+    channel: Channel, public: PublicKey, sums: Ciphertexts, rows: int, randomness: Randomness, workers: Engine
 ) -> NDArray[np.int64]:
     """The numbers in ``sums``, each in 0 … ``rows``, by way of the key's owner."""
     own, cells = _stream(randomness, "cells", sums), len(sums)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
+from vfl_node.models import ARCHITECTURES
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.split.config import Train
@@ -40,13 +41,13 @@ class PassiveHalf:
     ) -> None:
         self._channel, self._pins, train = session.peer, session.pins, Train.of(session.job)
         self.encoder, self._inputs = encode(session, data, draws, training)
-        if self._inputs.width == 0:
+        if self._inputs.schema.empty:
             raise DataError(
                 "the passive party's table has no feature column",
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
-        self._bottom = self._inputs.bottom(train, train.bottom)
+        self._bottom = ARCHITECTURES[train.model].bottom(self._inputs.schema, train.bottom, train)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
         self._alignment = data.alignment
         self._owned = torch.from_numpy(data.alignment.owned).to(session.device)
@@ -104,7 +105,7 @@ class PassiveHalf:
 
     def _embedding(self, label: str, positions: Positions, *, learn: bool) -> Tensor:
         """float32[B, d]; where the strategy says so, embeddings of rows that are not its own are drawn."""
-        embedding: Tensor = self._bottom(*self._inputs.at(positions))
+        embedding: Tensor = self._bottom(self._inputs.at(positions))
         if self._substitute is None:
             return embedding
         return self._substitute(label, embedding, self._owned[torch.from_numpy(positions)], learn=learn)

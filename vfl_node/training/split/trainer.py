@@ -103,7 +103,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
 
 def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strategies:
     """Which strategies an alignment needed; of rows that it hides there may be some."""
-    ours, theirs = alignment.missing, alignment.missing_at_peer
+    ours, theirs = alignment.missing, alignment.peer.missing
     unlabelled = ours if role == "active" else theirs
     return Strategies(
         labels=None if unlabelled == 0 else missing.labels,
@@ -115,10 +115,10 @@ def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strate
 def _disclosures(session: Session, data: TrainingData, rows: tuple[int, int]) -> dict[str, tuple[Disclosure, ...]]:
     """Both parties' entries; in the peer's a number that this party may not know is None."""
     view, peer, job = data.alignment, session.peer.peer, session.job
-    missing = None if view.missing and view.missing_at_peer is None else view.missing  # synthetic rows may be among them
+    missing = None if view.missing and view.peer.missing is None else view.missing  # synthetic rows may be among them
     active = session.role == "active"
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
     return {
-        session.name: ours(peer, rows, view.missing_at_peer, Train.of(session.job), job.evaluate, data.number),
+        session.name: ours(peer, rows, view.peer.missing, Train.of(session.job), job.evaluate, data.number),
         peer: theirs(session.name, rows, missing, Train.of(session.job), job.evaluate, data.number),
     }

@@ -112,15 +112,16 @@ class Composition:
 
     @classmethod
     def _counted(cls, alignment: Alignment) -> Composition:
-        if not alignment.intersection:
-            reason = "is hidden by this alignment" if alignment.intersection is None else "is zero"
+        shared = alignment.peer.intersection
+        if not shared:
+            reason = "is hidden by this alignment" if shared is None else "is zero"
             raise DataError(
                 f"calibration needs to know how many records the parties share, and the number {reason}",
                 code="E_EMPTY",
                 hint="set train.missing.calibration: none, or say train.missing.shares",
             )
         m, labelled = len(alignment), len(alignment) - alignment.missing
-        return cls(alignment.intersection / m, (labelled - alignment.intersection) / m, 1 - labelled / m)
+        return cls(shared / m, (labelled - shared) / m, 1 - labelled / m)
 
 
 class Calibration(ABC):

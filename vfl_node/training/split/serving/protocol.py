@@ -179,7 +179,7 @@ async def predict_once(
     check_allowed(predict, side.kept.serve)
     progress = progress or Silent()
     view, wire = side.alignment, _Wire(channel, predict, side, Disclosure(side, shown, None))
-    if view.missing or view.missing_at_peer != 0:
+    if view.has_synthetic_rows:
         reason = "new records are predicted where both parties have every one: align them by psi"
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)
     batches = [

@@ -19,14 +19,16 @@ from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
-from vfl_node.models import MODELS
-from vfl_node.training.split.active import classifier, local_rate
+from vfl_node.models import ARCHITECTURES, cut_width
+from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.training.split.active import local_rate
 from vfl_node.training.split.config import SERVED_FEATURES
-from vfl_node.training.split.learner import ModelInput, under
+from vfl_node.training.split.learner import under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import EMBEDDINGS, Substitute, stand_in
 from vfl_node.training.split.missing.calibration import Calibration
 from vfl_node.training.split.missing.features import MADE, Rows
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving.batches import Batches
 from vfl_node.training.split.serving.served_model import ServedModel
 
@@ -54,8 +56,9 @@ class ServingSide:
         self.encoder = Encoder.from_json(kept.encoder)
         self.draws = Randomness(kept.draws)
         features, source = stand_in(alignment, table, self.encoder, kept.train.missing.features, self.draws)
-        self.inputs = ModelInput(features, source, device)
-        self.cut_width = MODELS[kept.train.model].cut_width(kept.train.bottom, kept.train.outputs)
+        self.inputs = PositionedInput.of(features, source, device)
+        self.architecture = ARCHITECTURES[kept.train.model]
+        self.cut_width = cut_width(kept.train)
         self._table = table
         self._position = np.full(len(table), NOT_MINE)
         self._position[alignment.rows[alignment.owned]] = np.flatnonzero(alignment.owned)
@@ -89,7 +92,8 @@ class Embedder(ServingSide):
 
     def __init__(self, kept: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
         super().__init__(kept, alignment, table, device)
-        self._bottom = _loaded(self.inputs.bottom(kept.train, kept.train.bottom), "bottom", kept, device)
+        bottom = self.architecture.bottom(self.inputs.schema, kept.train.bottom, kept.train)
+        self._bottom = _loaded(bottom, "bottom", kept, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
         strategy = kept.train.missing.features
         self._substitute = EMBEDDINGS[strategy](self.draws) if strategy in EMBEDDINGS and alignment.missing else None
@@ -124,7 +128,7 @@ class Embedder(ServingSide):
 
     def _embedding(self, positions: Positions) -> Tensor:
         with torch.no_grad():
-            embedding: Tensor = self._bottom(*self.inputs.at(positions))
+            embedding: Tensor = self._bottom(self.inputs.at(positions))
         return embedding
 
     def unnamed(self, table: Table) -> Unnamed:
@@ -150,14 +154,14 @@ class Embedder(ServingSide):
         order = randomness.derive("order").permutation(total)
         places[~known] = len(numbers) * size + np.argsort(order)[: len(new)]
         made_up = order >= len(new)
-        mixed = ModelInput(self._filled_up(new, total, randomness).take(order), np.arange(total), self.device)
+        mixed = PositionedInput.of(self._filled_up(new, total, randomness).take(order), np.arange(total), self.device)
 
         def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
             known = number < len(numbers)
             agreed = self.shared(self.batches.positions(int(numbers[number]) if known else 0))
             rows = (np.arange(size) + max(number - len(numbers), 0) * size) % max(total, 1)
             with torch.no_grad():
-                made = self._bottom(*(mixed if total else self.inputs).at(rows))
+                made = self._bottom((mixed if total else self.inputs).at(rows))
             return agreed if known else made
 
         def synthetic(number: int) -> NDArray[np.bool_]:
@@ -213,12 +217,15 @@ class Scorer(ServingSide):
     def __init__(self, kept: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
         super().__init__(kept, alignment, table, device)
         train = kept.train
-        self.unnamed = self.inputs.width == 0
-        self._model = _loaded(classifier(train, self.inputs, [self.cut_width]), "", kept, device)
+        self.unnamed = self.inputs.schema.empty
+        joint = classifier(self.architecture, train, self.inputs.schema, [self.cut_width])
+        self._model = _loaded(joint, "", kept, device)
         calibration, self._positive_rate = kept.scoring
         self._calibration = Calibration.from_json(calibration)
         shifted = train.missing.calibration != "none" and not self.unnamed
-        self._local = _loaded(classifier(train, self.inputs, []), "local", kept, device) if shifted else None
+        self._local: Classifier | None = None
+        if shifted:
+            self._local = _loaded(classifier(self.architecture, train, self.inputs.schema, []), "local", kept, device)
 
     def expected(self, positions: Positions, embedding: Tensor) -> Probabilities:
         """Probabilities for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
@@ -240,7 +247,7 @@ class Scorer(ServingSide):
 
     def _logits(self, positions: Positions, embedding: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._model(*self.inputs.at(positions), [embedding.to(self.device)])
+            return self._model(self.inputs.at(positions), [embedding.to(self.device)])
 
     def _rates(self, positions: Positions) -> Tensor:
         """q of each row, float32[B]."""

@@ -1,0 +1,33 @@
+"""Kinds of bottoms: one party's half up to the cut layer. Light: torch is loaded only where one is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from vfl_node.models.schema import InputSchema
+from vfl_node.models.settings import NetworkSettings
+from vfl_node.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class BottomKind(Protocol):
+    """A :class:`~vfl_node.models.inputs.ModelInput` of B rows → their embedding, float32[B, d + wide]."""
+
+    def wide(self, outputs: int) -> int:
+        """How many linear coordinates follow the d = ``sizes[-1]`` others: 0, or one for each of ``outputs`` logits."""
+
+    def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
+        """Number of weights, counted without building anything."""
+
+    def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
+        """The module, without initial weights."""
+
+
+BOTTOMS: Registry[BottomKind] = Registry(
+    "vfl_node.bottoms",
+    {"mlp": "vfl_node.models.bottoms.mlp:MLP", "wide_deep": "vfl_node.models.bottoms.mlp:WIDE_DEEP"},
+)
+"""Name → kind of bottom."""

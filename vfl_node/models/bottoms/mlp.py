@@ -1,0 +1,48 @@
+"""Dense layers over numbers and embedded categories; ``wide_deep`` has linear coordinates beside them.
+
+Source: Song et al. 2021 (FLORIST), Table 4; Cheng et al. 2016 (Wide & Deep).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vfl_node.models.counts import dense_weights
+from vfl_node.models.schema import InputSchema
+from vfl_node.models.settings import NetworkSettings
+
+if TYPE_CHECKING:
+    from vfl_node.models.bottoms.mlp_network import MlpBottom
+
+
+@dataclass(frozen=True)
+class MlpKind:
+    """A :class:`~vfl_node.models.bottoms.BottomKind` of dense layers.
+
+    Attributes:
+        linear: whether linear coordinates follow, one for each logit.
+    """
+
+    linear: bool
+
+    def wide(self, outputs: int) -> int:
+        """As :meth:`BottomKind.wide`."""
+        return outputs if self.linear else 0
+
+    def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
+        """As :meth:`BottomKind.weights`."""
+        codes, wide = sum(schema.cardinalities), self.wide(settings.outputs)
+        width = schema.numeric + settings.embedding_size * len(schema.cardinalities)
+        return dense_weights(width, sizes) + settings.embedding_size * codes + wide * (schema.numeric + codes)
+
+    def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> MlpBottom:
+        """As :meth:`BottomKind.build`."""
+        from vfl_node.models.bottoms.mlp_network import MlpBottom
+
+        return MlpBottom(schema, sizes, embedding_size=settings.embedding_size, wide=self.wide(settings.outputs))
+
+
+MLP = MlpKind(linear=False)
+WIDE_DEEP = MlpKind(linear=True)

@@ -1,0 +1,48 @@
+"""What an encoder makes of rows for a bottom: one tensor for each kind of input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class ModelInput:
+    """B rows as a bottom reads them; their kinds and sizes are those of an :class:`~vfl_node.models.schema.InputSchema`.
+
+    Attributes:
+        numeric: float32[B, p]; p may be 0.
+        categorical: int64[B, c], codes below the column's cardinality; c may be 0.
+        images: float32[B, channels, height, width]; None where the schema has no image.
+        sequences: int64[B, length], codes below the vocabulary's size; None where the schema has no sequence.
+    """
+
+    numeric: Tensor
+    categorical: Tensor
+    images: Tensor | None = None
+    sequences: Tensor | None = None
+
+    @classmethod
+    def of(cls, numeric: Tensor, categorical: Tensor | None = None) -> ModelInput:
+        """Rows of a table; without ``categorical`` they have numeric columns only."""
+        if categorical is None:
+            categorical = torch.empty(len(numeric), 0, dtype=torch.int64, device=numeric.device)
+        return cls(numeric, categorical)
+
+    def __len__(self) -> int:
+        return len(self.numeric)
+
+    def to(self, device: torch.device) -> ModelInput:
+        """The same rows on ``device``."""
+        return self._each(lambda part: part.to(device))
+
+    def take(self, rows: Tensor) -> ModelInput:
+        """The rows ``rows``, int64[k] on the same device, in that order, with repetition where asked."""
+        return self._each(lambda part: part[rows])
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> ModelInput:
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        return replace(self, **{name: change(part) for name, part in parts.items() if part is not None})

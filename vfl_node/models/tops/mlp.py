@@ -1,0 +1,28 @@
+"""Dense layers of the sizes ``train.top``, and a linear one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from vfl_node.models.counts import dense_weights
+from vfl_node.models.settings import NetworkSettings
+
+if TYPE_CHECKING:
+    from vfl_node.models.tops.mlp_network import MlpTop
+
+
+class MlpKind:
+    """A :class:`~vfl_node.models.tops.TopKind` of dense layers."""
+
+    def weights(self, width: int, settings: NetworkSettings) -> int:
+        """As :meth:`TopKind.weights`."""
+        return dense_weights(width, [*settings.top, settings.outputs])
+
+    def build(self, width: int, settings: NetworkSettings) -> MlpTop:
+        """As :meth:`TopKind.build`."""
+        from vfl_node.models.tops.mlp_network import MlpTop
+
+        return MlpTop(width, settings.top, outputs=settings.outputs)
+
+
+MLP = MlpKind()
