@@ -46,6 +46,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.alignment.apsi.sizes import least_size, obfuscated_size
 from vfl_node.alignment.apsi.spec import APSI
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.lists.side import over_lists
 from vfl_node.alignment.sizes import public_bucket
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
@@ -58,6 +59,7 @@ _STAMP_BYTES = 32 + 16
 _HEAD_BYTES = _STAMP_BYTES + 32
 
 
+@over_lists
 async def active(lists: Lists) -> Alignment:
     """The weak party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -122,6 +124,7 @@ async def active(lists: Lists) -> Alignment:
     return _at_active(lists, lists.records(rows), n_s, drawn_size)
 
 
+@over_lists
 async def passive(lists: Lists) -> Alignment:
     """The strong party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 

@@ -29,11 +29,13 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.lists.side import over_lists
 from vfl_node.alignment.psi.spec import PSI
 from vfl_node.crypto.rows import RowIndex, order_rows
 from vfl_node.ledger import Disclosure
 
 
+@over_lists
 async def active(lists: Lists) -> Alignment:
     """A's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -49,6 +51,7 @@ async def active(lists: Lists) -> Alignment:
     return _alignment(lists, i_a_ab, i_p_ab, order)
 
 
+@over_lists
 async def passive(lists: Lists) -> Alignment:
     """P's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 

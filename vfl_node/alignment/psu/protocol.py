@@ -45,12 +45,14 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.cover import shared_dummies
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.lists.side import over_lists
 from vfl_node.alignment.psu.spec import PSU
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
 
 
+@over_lists
 async def active(lists: Lists) -> Alignment:
     """Pa's side.
 
@@ -105,6 +107,7 @@ async def active(lists: Lists) -> Alignment:
     return _alignment(lists, lists.place(uids.rows, own, order), theirs=n_p)
 
 
+@over_lists
 async def passive(lists: Lists) -> Alignment:
     """Pp's side; arguments and errors as :func:`active`, with the roles exchanged.
 
