@@ -1,9 +1,8 @@
 """PSI by Diffie–Hellman: both parties learn which of their records are shared.
 
-Source: Meadows 1986; Huberman, Franklin and Hogg 1999. Runs between the active party A and
-the passive party P, who follow the protocol but look at all they receive. Each draws one
-secret scalar, a and b, for the two sets: a set announced again is sent as the same list.
-x ↦ x^{ab} is the same whoever goes first.
+Source: Meadows 1986; Huberman, Franklin and Hogg 1999. It runs between the active party A and the passive party P. Both follow
+the protocol, but study all that they receive. Each draws one secret scalar for the two sets, a and b, so that a set announced
+again is sent as the same list. x ↦ x^{ab} is the same whoever goes first.
 
 ====  =======  =====================================  ===========
 step  sent by  list (elements)                        order
