@@ -24,7 +24,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table, read_table
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Job, load_job
-from vfl_node.privacy.attacks import Batch
+from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.progress import Silent
 from vfl_node.settings import Data, Limits, Obfuscation
 from vfl_node.training.schedule import Schedule, cut, toss

@@ -12,7 +12,7 @@ between them are paired. A row that a party lacks at one ratio it lacks at every
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -32,10 +32,12 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Evaluate, Train, load_job
 from vfl_node.models import ARCHITECTURES
 from vfl_node.models.classifier import classifier
-from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
+from vfl_node.models.storage import under
+from vfl_node.privacy.attacks import ATTACKS, follow, spectral
+from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.equal_weights import works_at_once
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf, local_rate
-from vfl_node.training.split.learner import under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
@@ -56,9 +58,6 @@ OTHERWISE: dict[str, dict[str, Any]] = {
 ACTIVE, PASSIVE = "bank", "bureau"
 POINTS = 12
 """How often a training is measured on its way."""
-
-AT_ONCE = ("collinear", "distance_ratio", "near_duplicate", "same_step_twin", "spectral")
-"""Attacks that need neither gradients nor a second epoch."""
 
 Bools = NDArray[np.bool_]
 
@@ -222,8 +221,11 @@ class Training:
             )
             if epoch < epochs
         ]
-        ways = ATTACKS | ({"spectral": self._with_labels} if by_active else {})
-        return {name: ways[name](transcript, secret) for name in self._trial.attacks}
+        labelled = spectral.with_labels(transcript, self._labels) if by_active else transcript  # as in the paper
+        return {
+            name: follow(ATTACKS[name], labelled if name == "spectral" else transcript, secret).score()
+            for name in self._trial.attacks
+        }
 
     def _tensors(self, kind: type[Any]) -> Iterator[Tensor]:
         """The tensors of all messages of ``kind``, in order."""
@@ -238,11 +240,8 @@ class Training:
         every = np.arange(len(secret))
         with torch.no_grad():
             rows = self._halves[PASSIVE]._embedding("equal weights", every, learn=False)
-        return {name: ATTACKS[name]([Batch(0, every, rows)], secret) for name in AT_ONCE}
-
-    def _with_labels(self, transcript: Sequence[Batch], secret: Bools) -> float | None:
-        """The spectral attack of the active party, which has labels, too, as in the paper."""
-        return spectral.attack(spectral.with_labels(transcript, self._labels), secret)
+        names = [name for name in ATTACKS if works_at_once(ATTACKS[name])]
+        return {name: follow(ATTACKS[name], [Batch(0, every, rows)], secret).score() for name in names}
 
     def _readings(self) -> dict[str, Calibration]:
         trial, active = self._trial, self._halves[ACTIVE]

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.job import Train
-from vfl_node.privacy.attacks import longitudinal
+from vfl_node.privacy.attacks import follow
+from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split import loop
 from vfl_node.training.split.passive import PassiveHalf
@@ -53,7 +54,7 @@ def guessed(both: Any, parties: Any) -> float | None:
         Batch(epoch, positions, codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)))
         for (epoch, positions), tensor in zip(steps, sent, strict=False)  # evaluation follows
     ]
-    return longitudinal.attack(transcript, ~parties.lab_view.owned)
+    return follow(Longitudinal, transcript, ~parties.lab_view.owned).score()
 
 
 @pytest.fixture

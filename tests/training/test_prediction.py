@@ -36,8 +36,8 @@ from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, Sta
 from vfl_node.job import SERVED_FEATURES, Evaluate, Missing, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.storage import under
 from vfl_node.training.split.active import probabilities
-from vfl_node.training.split.learner import under
 from vfl_node.training.split.missing.features import MADE
 from vfl_node.training.split.serving import (
     Embedder,

@@ -18,9 +18,10 @@ from vfl_node.job import Train
 from vfl_node.models import ARCHITECTURES, cut_width
 from vfl_node.models.classifier import Classifier, classifier
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.outgoing import Sent
 from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
-from vfl_node.training.split.learner import prefixed, under
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing import LABELS, Composition, Known, Labels, Step, calibration
@@ -124,7 +125,7 @@ class ActiveHalf:
         codec.encode(gradient, message.tensor)
         await self._channel.send(message)
         self.learner.step()
-        self.audit.see(positions, gradient, gradient)
+        self.audit.see(Sent(positions, gradient, gradient))
         self._met.append((positions, logits.detach(), loss.item()))
 
     def figures(self) -> Figures:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from vfl_node.job import Train
 from vfl_node.models import OPTIMISERS
+from vfl_node.models.storage import prefixed, under
 
 
 class Learner:
@@ -43,13 +44,3 @@ class Learner:
             index, key = name.split(".")
             state.setdefault(int(index), {})[key] = value.clone()
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
-
-
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``tensors`` with ``prefix.`` before each name."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those of ``tensors`` whose name begins with ``prefix.``, without it."""
-    return {name[len(prefix) + 1 :]: tensor for name, tensor in tensors.items() if name.startswith(prefix + ".")}

@@ -13,9 +13,10 @@ from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.models import ARCHITECTURES
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.outgoing import Sent
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
-from vfl_node.training.split.learner import prefixed, under
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing import EMBEDDINGS
@@ -67,7 +68,7 @@ class PassiveHalf:
         self.learner.zero_grad()
         embedding.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
-        self.audit.see(positions, embedding.detach(), gradient)
+        self.audit.see(Sent(positions, embedding.detach(), gradient))
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`: nothing."""
