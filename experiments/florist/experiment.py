@@ -261,6 +261,8 @@ class Training:
             features = Encoder.from_json(half.encoder).transform(self._tested[name])
             inputs[name] = PositionedInput.of(features, everything, torch.device("cpu"))
         active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
+        for half in (active, passive):
+            half.learner.rest()
         embedding = passive.learner.model["bottom"](inputs[PASSIVE].at(everything))  # (t, d)
         logits = active.learner.model(inputs[ACTIVE].at(everything), [embedding])  # (t,)
         if not self._trial.at_active:

@@ -9,6 +9,7 @@ from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job, Logistic, Train
 from vfl_node.models import ARCHITECTURES, InputSchema, cut_width
+from vfl_node.models.settings import LayerOptions
 from vfl_node.settings import Limits, Role
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.streams import PIECE_BYTES, QUEUE_BYTES
@@ -97,9 +98,10 @@ def need(job: Job, role: Role, table: Shape, model: Job | None = None) -> Need:
     conversations = len(job.parties.all) - 1
     batch = figures = 0
     if isinstance(train, Train):
-        widths = [*_bottom_sizes(train, role), *([*train.top, train.outputs] if role == "active" else [])]
+        units = sum(_bottom_sizes(train, role)) + (sum(train.top) if role == "active" else 0)
+        values = LayerOptions.of(train).values * units + (train.outputs if role == "active" else 0)
         width = table.numeric + train.embedding_size * len(table.cardinalities)
-        batch = VALUE_BYTES * train.batch_size * (width + sum(widths) + 2 * cut_width(train))
+        batch = VALUE_BYTES * train.batch_size * (width + values + 2 * cut_width(train))
         figures = EPOCH_BYTES * train.epochs * job.evaluate.repeats
     elif isinstance(train, Logistic):
         rows = table.rows if train.batch_size is None else min(train.batch_size, table.rows)

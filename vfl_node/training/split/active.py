@@ -110,12 +110,12 @@ class ActiveHalf:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         received = (await self._embedding(number, positions)).requires_grad_()  # (B, d)
+        self.learner.begin(number)
         logits = self._model(self._inputs.at(positions), [received])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]
         targets = self._used(number, positions, logits.detach(), base_rate, received.detach())
         loss = self._calibration.loss(logits, targets, base_rate)
-        self.learner.zero_grad()
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
         if received.grad is None:
             raise RuntimeError("the loss does not depend on the embedding")
@@ -144,6 +144,7 @@ class ActiveHalf:
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
+        self.learner.rest()
         found: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
         for offset, positions in enumerate(batches):

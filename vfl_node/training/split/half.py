@@ -92,7 +92,7 @@ def encode(task: Task, draws: Randomness, training: Positions) -> tuple[str, Pos
 def learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -> Learner:
     """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
     initialise(model, randomness.derive(f"weights/{repeat}"))
-    return Learner(model.to(task.device), task.train)
+    return Learner(model.to(task.device), task.train, randomness)
 
 
 def audit(task: Task, training: Positions, randomness: Randomness, repeat: int) -> Audit:

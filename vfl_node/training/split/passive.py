@@ -62,10 +62,10 @@ class PassiveHalf:
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
+        self.learner.begin(number)
         embedding = self._embedding(f"step/{number}", positions, learn=True)  # (B, d)
         await self._send(number, embedding.detach())
         gradient = await self._gradient(number, embedding)  # (B, d)
-        self.learner.zero_grad()
         embedding.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
         self.audit.see(Sent(positions, embedding.detach(), gradient))
@@ -76,6 +76,7 @@ class PassiveHalf:
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> None:
         """As :meth:`Half.evaluate`."""
+        self.learner.rest()
         with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
             embeddings = [
                 self._embedding(f"step/{number + at}", positions, learn=False) for at, positions in enumerate(batches)
