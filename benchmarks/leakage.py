@@ -16,7 +16,7 @@ import itertools
 import json
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from overhear import Overheard, Tables, Transcript, overhear, prepare
-from torch import Tensor
 from torch.nn.functional import normalize
 
 from vfl_node.crypto.randomness import Randomness
@@ -34,19 +33,16 @@ from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import (
-    Batch,
-    collinear,
-    distance_ratio,
-    invert,
-    longitudinal,
-    near_duplicate,
-    row_loss,
-    same_step_twin,
-    spectral,
-)
-from vfl_node.privacy.attacks.longitudinal import SMALLEST
-from vfl_node.privacy.attacks.transcript import by_epoch
+from vfl_node.privacy.attacks import follow, spectral
+from vfl_node.privacy.attacks.attack import EpochAttack, ScoringAttack
+from vfl_node.privacy.attacks.collinear import Collinear
+from vfl_node.privacy.attacks.distance_ratio import DistanceRatio
+from vfl_node.privacy.attacks.embedding_inversion import invert
+from vfl_node.privacy.attacks.longitudinal import SMALLEST, Longitudinal
+from vfl_node.privacy.attacks.near_duplicate import NearDuplicate
+from vfl_node.privacy.attacks.row_loss import RowLoss
+from vfl_node.privacy.attacks.same_step_twin import SameStepTwin
+from vfl_node.privacy.attacks.transcript import Batch, Epoch
 
 EPOCHS = 1, 3, 10
 CLOSE = 0.01  # standard deviations: a row is recovered if every column is found this closely
@@ -66,7 +62,7 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
         yield "active", LACKED, attack, found
     with_labels = [spectral.with_labels(repeat, met.labels) for repeat in h[:1]]  # the labels of the first repeat
     yield "active", LACKED, "spectral, with labels", by_batch(with_labels, ~p, a)
-    twins = same_step_twin.counted([*itertools.chain(*h), *tested], size)
+    twins = scores(SameStepTwin, [*itertools.chain(*h), *tested], size)
     for which, of in (LACKED, ~p), ("own records the peer holds", p):
         yield "active", which, "share with an exact twin", share(twins > 0, a & of & ~np.isnan(twins))
 
@@ -74,7 +70,7 @@ def measure(met: Overheard, epochs: int, repeats: int, *, tests: bool) -> Iterat
     for among, rows in ("", p), (", seen with the synthetic label", p & ~real):
         for attack, found in membership(g, [], epochs, ~a, rows):
             yield "passive", LACKED + among, attack, found
-    side = average(g, direction, size)
+    side = average(g, GradientDirection, size)
     yield "passive", "label used", "gradient direction", judged(real, side, np.ones(size, dtype=bool))
     seen = p & (side > 0)
     yield "passive", "own records the peer holds", "share given away by the label", share(seen, a & p & ~np.isnan(side))
@@ -86,14 +82,13 @@ def membership(
 ) -> Iterator[tuple[str, float | None]]:
     """The product's attacks on a transcript, judged on the positions ``among``; twins also among the rows ``tested``."""
     size, batches = len(secret), [*itertools.chain(*repeats)]
-    change = average(repeats, longitudinal.scores, size) if epochs > 1 else np.full(size, np.nan)
-    yield "longitudinal", judged(secret, change, among)
-    yield "collinear", judged(secret, collinear.largest([*batches, *tested], size), among)
-    for attack, scores in ("distance_ratio", distance_ratio.scores), ("near_duplicate", near_duplicate.scores):
-        near = average(repeats, lambda rows, scores=scores: torch.stack([*map(scores, rows)]).mean(dim=0), size)
-        yield attack, judged(secret, near, among)
-    yield "row_loss", judged(secret, row_loss.average(batches, size), among)
-    yield "same_step_twin", judged(secret, same_step_twin.counted([*batches, *tested], size), among)
+    yield "longitudinal", judged(secret, average(repeats, Longitudinal, size), among)
+    yield "collinear", judged(secret, scores(Collinear, [*batches, *tested], size), among)
+    yield "distance_ratio", judged(secret, average(repeats, DistanceRatio, size), among)
+    yield "near_duplicate", judged(secret, average(repeats, NearDuplicate, size), among)
+    yield "row_loss", judged(secret, scores(RowLoss, batches, size), among)
+    met = np.bincount(np.concatenate([batch.positions for batch in [*batches, *tested]]), minlength=size)
+    yield "same_step_twin", judged(secret, met * scores(SameStepTwin, [*batches, *tested], size), among)
     yield "spectral", by_batch(repeats, secret, among)
 
 
@@ -107,21 +102,30 @@ def by_batch(repeats: Transcript, secret: Mask, among: Mask) -> float | None:
     return statistics.fmean(defined) if defined else None
 
 
-def average(repeats: Transcript, scores: Callable[[Tensor], Tensor], size: int) -> NDArray[np.float64]:
+def scores(attack: type[ScoringAttack], batches: list[Batch], size: int) -> NDArray[np.float64]:
+    """Each position's score by ``attack``, float64[size]; NaN at one never met."""
+    return follow(attack, batches, np.zeros(size, dtype=np.bool_)).scores()
+
+
+def average(repeats: Transcript, attack: type[ScoringAttack], size: int) -> NDArray[np.float64]:
     """The mean over repeats of each position's score, float64[size]; NaN at one never met."""
     total, count = np.zeros(size), np.zeros(size)
     for batches in repeats:
-        positions, rows = by_epoch(batches)
-        total[positions] += scores(rows).numpy()
-        count[positions] += 1
+        of_repeat = scores(attack, batches, size)
+        met = ~np.isnan(of_repeat)
+        total[met] += of_repeat[met]
+        count[met] += 1
     return np.divide(total, count, out=np.full(size, np.nan), where=count > 0)
 
 
-def direction(rows: Tensor) -> Tensor:
-    """On which side of the main direction of unit gradients each row lies, float64[k]; the rarer side is positive."""
-    units = normalize(rows.double(), dim=2, eps=SMALLEST)  # (E, k, d)
-    sides = torch.stack([unit @ spectral.main_direction(unit) for unit in units])  # (E, k)
-    return (sides * torch.where((sides > 0).double().mean(dim=1) > 0.5, -1.0, 1.0)[:, None]).mean(dim=0)
+class GradientDirection(EpochAttack):
+    """On which side of the main direction of unit gradients each row lies; the rarer side is positive."""
+
+    def _judge(self, epoch: Epoch) -> None:
+        positions, rows = epoch.ordered()
+        units = normalize(rows.double(), dim=1, eps=SMALLEST)  # (k, d)
+        sides = units @ spectral.main_direction(units)  # (k,)
+        self._tally.add(positions, (-sides if (sides > 0).double().mean() > 0.5 else sides).numpy())
 
 
 def judged(secret: Mask, scores: NDArray[np.float64], among: Mask) -> float | None:

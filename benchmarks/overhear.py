@@ -25,7 +25,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table, read_table
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Job, load_job
-from vfl_node.privacy.attacks import Batch
+from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins

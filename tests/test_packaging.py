@@ -112,11 +112,14 @@ def dangerous(source: str) -> list[str]:
 
 
 LIBRARY_DRAWS = re.compile(
-    r"manual_seed\w*|rand|randn|rand(int|n)?_like|randint|randperm|bernoulli_?|multinomial|\w*dropout\w*|default_rng|RandomState"
+    r"manual_seed\w*|rand|randn|rand(int|n)?_like|randint|randperm|bernoulli_?|multinomial|default_rng|RandomState"
     r"|(normal|uniform|random|exponential|cauchy|geometric|log_normal|trunc_normal|xavier_\w+|kaiming_\w+|orthogonal)_",
     re.IGNORECASE,
 )
 """Names under which torch and numpy draw with a generator of their own."""
+
+LIBRARY_DROPOUT = re.compile(r"\w*dropout\w*_?", re.IGNORECASE)
+"""Likewise, where torch is named beside them: a job's key has the same name."""
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(ROOT).as_posix())
@@ -136,6 +139,8 @@ def test_every_draw_comes_from_our_stream(path: Path) -> None:
         "weight.uniform_(-1, 1)",
         "functional.dropout(x, 0.5)",
         "nn.Dropout(0.5)",
+        "torch.nn.functional.alpha_dropout(x)",
+        "from torch.nn import Dropout2d",
         "nn.init.trunc_normal_(weight)",
         "import random",
         "from random import shuffle",
@@ -165,6 +170,8 @@ def library_draws(source: str) -> list[str]:
                 if module in {"random", "numpy.random", "torch.nn.init"}:
                     found.append((line, module))
                 found += [(line, f"{module}.{name.name}") for name in names if LIBRARY_DRAWS.fullmatch(name.name)]
+                if module.partition(".")[0] == "torch":
+                    found += [(line, f"{module}.{name.name}") for name in names if LIBRARY_DROPOUT.fullmatch(name.name)]
                 found += [
                     (line, f"{module}.{name.name}")
                     for name in names
@@ -175,6 +182,13 @@ def library_draws(source: str) -> list[str]:
                 "normal",
                 "random",
             }:
+                found.append((line, f"{owner}.{attribute}"))
+            case ast.Attribute(value=ast.Name(id=owner) | ast.Attribute(attr=owner), attr=attribute) if owner in {
+                "torch",
+                "nn",
+                "functional",
+                "F",
+            } and LIBRARY_DROPOUT.fullmatch(attribute):
                 found.append((line, f"{owner}.{attribute}"))
             case ast.Attribute(attr=attribute) if LIBRARY_DRAWS.fullmatch(attribute):
                 found.append((line, attribute))

@@ -96,14 +96,14 @@ def test_a_name_alone_is_no_decision(code: str) -> None:
 
 
 def test_alignment_protocols_are_asked_for_properties() -> None:
-    names, found = set(ALIGNMENTS), {}
+    names, decisions = set(ALIGNMENTS), {}
     for name, path in MODULES.items():
         folder = re.match(r"alignment/(\w+)/", name)
         own = {folder[1]} if folder else set()
         if lines := compared_names(path.read_text(), names - own):
-            found[name] = lines
-    assert list(found) == ["alignment/registry.py"]  # the one table of names
-    assert len(found["alignment/registry.py"]) == 1
+            decisions[name] = lines
+    assert list(decisions) == ["alignment/registry.py"]  # the one table of names
+    assert len(decisions["alignment/registry.py"]) == 1
 
 
 def test_templates_do_not_compare_names_of_alignment_protocols() -> None:

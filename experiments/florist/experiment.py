@@ -12,7 +12,7 @@ between them are paired. A row that a party lacks at one ratio it lacks at every
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
@@ -33,11 +33,13 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Parties, load_job
 from vfl_node.models import ARCHITECTURES
 from vfl_node.models.classifier import classifier
-from vfl_node.privacy.attacks import ATTACKS, Batch, spectral
+from vfl_node.models.storage import under
+from vfl_node.privacy.attacks import ATTACKS, follow, spectral
+from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.equal_weights import works_at_once
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf, local_rate
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.learner import under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
@@ -59,9 +61,6 @@ ACTIVE, PASSIVE = "bank", "bureau"
 PARTIES = Parties(active=ACTIVE, passive=(PASSIVE,))
 POINTS = 12
 """How often a training is measured on its way."""
-
-AT_ONCE = ("collinear", "distance_ratio", "near_duplicate", "same_step_twin", "spectral")
-"""Attacks that need neither gradients nor a second epoch."""
 
 Bools = NDArray[np.bool_]
 
@@ -225,8 +224,11 @@ class Training:
             )
             if epoch < epochs
         ]
-        ways = ATTACKS | ({"spectral": self._with_labels} if by_active else {})
-        return {name: ways[name](transcript, secret) for name in self._trial.attacks}
+        labelled = spectral.with_labels(transcript, self._labels) if by_active else transcript  # as in the paper
+        return {
+            name: follow(ATTACKS[name], labelled if name == "spectral" else transcript, secret).score()
+            for name in self._trial.attacks
+        }
 
     def _tensors(self, kind: type[Any]) -> Iterator[Tensor]:
         """The tensors of all messages of ``kind``, in order."""
@@ -241,11 +243,8 @@ class Training:
         every = np.arange(len(secret))
         with torch.no_grad():
             rows = self._halves[PASSIVE]._embedding("equal weights", every, learn=False)
-        return {name: ATTACKS[name]([Batch(0, every, rows)], secret) for name in AT_ONCE}
-
-    def _with_labels(self, transcript: Sequence[Batch], secret: Bools) -> float | None:
-        """The spectral attack of the active party, which has labels, too, as in the paper."""
-        return spectral.attack(spectral.with_labels(transcript, self._labels), secret)
+        names = [name for name in ATTACKS if works_at_once(ATTACKS[name])]
+        return {name: follow(ATTACKS[name], [Batch(0, every, rows)], secret).score() for name in names}
 
     def _readings(self) -> dict[str, Calibration]:
         trial, active = self._trial, self._halves[ACTIVE]
@@ -265,6 +264,8 @@ class Training:
             features = Encoder.from_json(half.encoder).transform(self._tested[name])
             inputs[name] = PositionedInput.of(features, everything, torch.device("cpu"))
         active, passive = self._halves[ACTIVE], self._halves[PASSIVE]
+        for half in (active, passive):
+            half.learner.rest()
         embedding = passive.learner.model["bottom"](inputs[PASSIVE].at(everything))  # (t, d)
         logits = active.learner.model(inputs[ACTIVE].at(everything), [embedding])  # (t,)
         if not self._trial.at_active:

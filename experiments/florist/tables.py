@@ -320,7 +320,7 @@ def _attacked(results: Results, ways: Sequence[Way]) -> Written:
     stages = results.plan.transcript["attacked"]
     written = begun(f"after {', '.join(map(str, stages))} epochs", *ATTACKS, "furthest from .5", "test AUC")
     for data in results.plan.names:
-        written.row(f"**{data}**", *[""] * (2 + len(ATTACKS)))
+        written.row(f"**{data}**", *[""] * (2 + len(list(ATTACKS))))
         for way in ways:
             cells, distances = [], []
             for name in ATTACKS:

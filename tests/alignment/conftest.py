@@ -275,7 +275,7 @@ def run_alignment(toy_group):
                 side = align(role, Align(protocol=protocol, **terms), spies[i], party, group=groups[i] if groups else group)
                 sides.append((side, spies[i]))
             secrets = {}
-            with mock.patch("vfl_node.alignment.protocols.Lists", partial(Kept, secrets)):
+            with mock.patch("vfl_node.alignment.lists.side.Lists", partial(Kept, secrets)):
                 results = run_together(*sides)
         return Run(protocol, results, spies, progress, secrets, group, ids)
 

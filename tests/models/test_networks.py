@@ -74,6 +74,17 @@ def test_numeric_only_and_categorical_only_tables_fit(name: str, schema: InputSc
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("options", [{}, {"batch_norm": True, "dropout": 0.5}, {"layer_norm": True, "top": ()}])
+def test_weights_are_counted_exactly(name: str, options: dict[str, object]) -> None:
+    train = TRAIN.model_copy(update=options)
+    architecture = ARCHITECTURES[name]
+    built = classifier(architecture, train, SCHEMA, [architecture.cut_width(train.bottom)])
+    count = sum(parameter.numel() for parameter in built.parameters())
+    bottom_weights = architecture.bottom_weights(SCHEMA, train.active_bottom, train)
+    assert count == bottom_weights + architecture.head_weights([8, 8], train)
+
+
+@pytest.mark.parametrize("name", KINDS)
 def test_every_parameter_comes_from_the_stream(name: str) -> None:
     models = [whole(name) for _ in range(3)]
     for model in models:
@@ -103,11 +114,6 @@ def test_building_and_initialising_leave_the_global_generators_alone() -> None:
     assert (numpys == np.random.get_state()[1]).all()
     nn.Linear(2, 2)  # the ordinary constructor does consume it: the check can fail
     assert not torch.equal(before, torch.get_rng_state())
-
-
-def test_a_layer_without_defined_initial_weights_is_refused() -> None:
-    with pytest.raises(TypeError, match="LayerNorm"):
-        initialise(nn.Sequential(nn.LayerNorm(3)), draws())
 
 
 def test_a_classifier_without_columns_reads_the_received_embedding_only() -> None:

@@ -16,8 +16,8 @@ from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import Batch
 from vfl_node.privacy.attacks.residuals import Round
+from vfl_node.privacy.attacks.transcript import Batch
 
 Floats = NDArray[np.float64]
 RATE, L2 = 0.5, 0.01

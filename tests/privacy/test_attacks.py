@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from vfl_node.crypto.randomness import Randomness
@@ -12,20 +14,18 @@ from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import (
-    ATTACKS,
-    Attack,
-    Batch,
-    audit,
-    collinear,
-    distance_ratio,
-    longitudinal,
-    near_duplicate,
-    row_loss,
-    same_step_twin,
-    spectral,
-)
-from vfl_node.privacy.attacks.transcript import by_epoch
+from vfl_node.privacy.attacks import ATTACKS, attacked, collinear, distance_ratio, follow, near_duplicate, spectral
+from vfl_node.privacy.attacks.collinear import Collinear
+from vfl_node.privacy.attacks.longitudinal import Longitudinal
+from vfl_node.privacy.attacks.near_duplicate import NearDuplicate
+from vfl_node.privacy.attacks.row_loss import RowLoss
+from vfl_node.privacy.attacks.same_step_twin import SameStepTwin
+from vfl_node.privacy.attacks.transcript import Batch
+
+
+def judged(attack: str, transcript: Sequence[Batch], truth: NDArray[np.bool_]) -> float | None:
+    """The AUC of an attack on a whole transcript."""
+    return follow(ATTACKS[attack], transcript, truth).score()
 
 
 def chance() -> Any:
@@ -36,19 +36,19 @@ def chance() -> Any:
 def test_longitudinal_finds_redrawn_rows_and_is_at_chance_against_fixed_ones(split: Any) -> None:
     world = split()
     two, five = (world.transcript(epochs, lambda epoch: world.copies(str(epoch))) for epochs in (2, 5))
-    early, late = (longitudinal.attack(of, world.synthetic) or 0 for of in (two, five))
+    early, late = (judged("longitudinal", of, world.synthetic) or 0 for of in (two, five))
     assert early > 0.9
     assert late >= early
-    assert longitudinal.attack(world.transcript(5, lambda epoch: world.copies("once")), world.synthetic) == chance()
+    assert judged("longitudinal", world.transcript(5, lambda epoch: world.copies("once")), world.synthetic) == chance()
 
 
 def test_near_duplicate_and_twins_find_copies_even_fixed_ones_and_are_at_chance_against_fresh_rows(split: Any) -> None:
     world = split()
     copied, fresh = world.transcript(4, lambda epoch: world.copies("once")), world.transcript(4)
-    assert (near_duplicate.attack(copied, world.synthetic) or 0) > 0.62
-    assert (same_step_twin.attack(copied, world.synthetic) or 0) > 0.6
-    assert near_duplicate.attack(fresh, world.synthetic) == chance()
-    assert same_step_twin.attack(fresh, world.synthetic) == chance()
+    assert (judged("near_duplicate", copied, world.synthetic) or 0) > 0.62
+    assert (judged("same_step_twin", copied, world.synthetic) or 0) > 0.6
+    assert judged("near_duplicate", fresh, world.synthetic) == chance()
+    assert judged("same_step_twin", fresh, world.synthetic) == chance()
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -72,7 +72,7 @@ def test_collinear_finds_rows_between_two_others_and_is_at_chance_against_fresh_
                 with torch.no_grad():
                     embedding = bottom(ModelInput.of(features)) if relu else bottom(features)
                 batches.append(Batch(0, positions, embedding))
-        return collinear.attack(batches, synthetic) or 0
+        return judged("collinear", batches, synthetic) or 0
 
     steps = 1 if batch == 600 else 40  # both parents are in a batch of a sixth of the rows one time in 36
     made = torch.cat([rows[:300], between])
@@ -83,46 +83,46 @@ def test_collinear_finds_rows_between_two_others_and_is_at_chance_against_fresh_
 def test_spectral_finds_gaussian_embeddings_and_is_at_chance_against_sampled_rows(split: Any) -> None:
     world = split()
     assert (
-        spectral.attack(world.gaussian(world.transcript(1)), world.synthetic) or 0
+        judged("spectral", world.gaussian(world.transcript(1)), world.synthetic) or 0
     ) > 0.57  # .60 on average over initial weights
-    assert spectral.attack(world.transcript(1, lambda epoch: world.copies("once")), world.synthetic) == chance()
+    assert judged("spectral", world.transcript(1, lambda epoch: world.copies("once")), world.synthetic) == chance()
 
 
 def test_row_loss_finds_features_that_do_not_fit_their_labels_and_is_at_chance_where_they_do(split: Any) -> None:
     world = split(fits=True, learning_rate=1e-2)
     copied = world.transcript(8, lambda epoch: world.copies("once"))
-    assert (row_loss.attack(copied, world.synthetic) or 0) > 0.62
-    assert row_loss.attack(world.transcript(8), world.synthetic) == chance()
+    assert (judged("row_loss", copied, world.synthetic) or 0) > 0.62
+    assert judged("row_loss", world.transcript(8), world.synthetic) == chance()
 
 
 def test_an_audit_runs_every_attack_and_none_is_folded(split: Any) -> None:
     world = split()
     transcript = world.gaussian(world.transcript(2))
-    found = audit(transcript, world.synthetic)
+    found = attacked(transcript, world.synthetic)
     names = ["collinear", "distance_ratio", "longitudinal", "near_duplicate", "row_loss", "same_step_twin", "spectral"]
     assert list(found) == list(ATTACKS) == names
-    for name, value in audit(transcript, ~world.synthetic).items():
+    for name, value in attacked(transcript, ~world.synthetic).items():
         before = found[name]
         assert value is not None
         assert before is not None
         assert value == pytest.approx(1 - before)
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", list(ATTACKS))
 def test_where_there_is_nothing_to_tell_apart_there_is_no_auc(split: Any, name: str) -> None:
     world = split()
     transcript = world.transcript(2)
-    assert ATTACKS[name](transcript, np.zeros(world.rows, dtype=bool)) is None
-    assert ATTACKS[name](transcript, np.ones(world.rows, dtype=bool)) is None
-    assert ATTACKS[name]([], world.synthetic) is None
+    assert judged(name, transcript, np.zeros(world.rows, dtype=bool)) is None
+    assert judged(name, transcript, np.ones(world.rows, dtype=bool)) is None
+    assert judged(name, [], world.synthetic) is None
 
 
 def test_longitudinal_needs_two_epochs_and_row_loss_gradients(split: Any) -> None:
     world = split()
     transcript = world.transcript(1)
-    assert longitudinal.attack(transcript, world.synthetic) is None
-    assert row_loss.attack(transcript, world.synthetic) is not None
-    assert row_loss.attack([Batch(of.epoch, of.positions, of.rows) for of in transcript], world.synthetic) is None
+    assert judged("longitudinal", transcript, world.synthetic) is None
+    assert judged("row_loss", transcript, world.synthetic) is not None
+    assert judged("row_loss", [Batch(of.epoch, of.positions, of.rows) for of in transcript], world.synthetic) is None
 
 
 def test_longitudinal_scores_are_mean_changes_of_direction() -> None:
@@ -133,7 +133,8 @@ def test_longitudinal_scores_are_mean_changes_of_direction() -> None:
             [[1.0, 0.0], [0.0, -1.0], [0.0, 0.0], [1.0, 0.0], [-1e-12, -1e-12]],
         ]
     )
-    assert longitudinal.scores(rows).tolist() == pytest.approx([0, 1.5, 0, 0.5, 1], abs=1e-12)
+    batches = [Batch(epoch, np.arange(5), of) for epoch, of in enumerate(rows)]
+    assert follow(Longitudinal, batches, np.zeros(5, bool)).scores().tolist() == pytest.approx([0, 1.5, 0, 0.5, 1], abs=1e-12)
 
 
 def test_near_duplicate_scores_are_distances_to_the_nearest_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,7 +163,8 @@ def test_twins_are_sought_within_a_step_and_relative_to_their_norm() -> None:
         Batch(1, np.array([2, 0, 1]), torch.tensor([[1e-20, 0.0], [1e-20, 1e-27], [2e-20, 0.0]])),
         Batch(2, np.array([2, 0]), torch.zeros(2, 2)),
     ]
-    assert same_step_twin.counted(batches, 5).tolist() == pytest.approx([2, 0, 2, 0, np.nan], nan_ok=True)
+    shares = follow(SameStepTwin, batches, np.zeros(5, bool)).scores()
+    assert shares.tolist() == pytest.approx([2 / 3, 0, 2 / 3, 0, np.nan], nan_ok=True)
 
 
 def test_collinear_scores_are_minus_the_least_cosine_between_two_ways() -> None:
@@ -172,7 +174,9 @@ def test_collinear_scores_are_minus_the_least_cosine_between_two_ways() -> None:
     assert collinear.scores(rows[:2]).tolist() == [-1, -1]
     assert collinear.scores(rows, torch.tensor([1])).tolist() == pytest.approx([1.0])
     assert collinear.scores(torch.zeros(4, 2)).tolist() == [0, 0, 0, 0]
-    assert np.isnan(collinear.largest([Batch(0, np.array([0, 2, 3]), rows[:3])], 4)[1])
+    batches = [Batch(0, np.array([0, 2, 3]), rows[:3]), Batch(0, np.array([2, 0, 3]), rows[:3])]
+    largest = follow(Collinear, batches, np.zeros(4, bool)).scores()
+    assert largest.tolist() == pytest.approx([1, np.nan, 1, -1], nan_ok=True, abs=1e-6)  # the larger of two steps
 
 
 def test_distance_ratios_are_minus_the_nearest_distance_by_that_to_the_16th() -> None:
@@ -199,14 +203,14 @@ def test_distance_ratio_finds_rows_drawn_around_others_and_is_at_chance_against_
     bottom = MlpBottom(InputSchema(24), (64, 64))
     initialise(bottom, drawn.derive("weights"))
 
-    def found(rows: torch.Tensor, attack: Attack) -> float:
+    def value(rows: torch.Tensor, attack: str) -> float:
         with torch.no_grad():
             seen = bottom(ModelInput.of(rows)) if relu else rows
-        return attack([Batch(epoch, np.arange(1200), seen) for epoch in range(2)], synthetic) or 0
+        return judged(attack, [Batch(epoch, np.arange(1200), seen) for epoch in range(2)], synthetic) or 0
 
-    assert found(around, distance_ratio.attack) > (0.7 if relu else 0.75)
-    assert found(rows, distance_ratio.attack) == chance()
-    assert found(around, same_step_twin.attack) == 0.5
+    assert value(around, "distance_ratio") > (0.7 if relu else 0.75)
+    assert value(rows, "distance_ratio") == chance()
+    assert value(around, "same_step_twin") == 0.5
 
 
 def test_a_label_drawn_anew_in_each_epoch_proves_its_row_synthetic(split: Any) -> None:
@@ -228,7 +232,9 @@ def test_a_label_drawn_anew_in_each_epoch_proves_its_row_synthetic(split: Any) -
 def test_row_loss_is_the_mean_norm_of_a_rows_gradients() -> None:
     gradients = [torch.tensor([[3.0, 4.0], [0.0, 1.0]]), torch.tensor([[0.0, 7.0]])]
     batches = [Batch(0, np.array([2, 0]), gradients[0], gradients[0]), Batch(1, np.array([2]), gradients[1], gradients[1])]
-    assert row_loss.average(batches, 3).tolist() == pytest.approx([1, np.nan, 6], nan_ok=True)
+    assert follow(RowLoss, batches, np.zeros(3, bool)).scores().tolist() == pytest.approx([1, np.nan, 6], nan_ok=True)
+    means = [Batch(of.epoch, of.positions, of.rows, of.rows / len(of.rows), mean_of=len(of.rows)) for of in batches]
+    assert follow(RowLoss, means, np.zeros(3, bool)).scores().tolist() == pytest.approx([1, np.nan, 6], nan_ok=True)
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(100, 16), (10, 16), (2, 3), (1, 3)])
@@ -257,13 +263,32 @@ def test_spectral_scores_are_projections_on_the_main_direction() -> None:
     assert spectral.scores(rows + 7).tolist() == pytest.approx([4, 2, 2, 4])
 
 
-def test_a_transcript_is_put_in_order_by_position() -> None:
+def test_rows_of_an_epoch_are_compared_in_whatever_order_they_came_and_count_if_met_in_each() -> None:
     batches = [
-        Batch(1, np.array([2, 0]), torch.tensor([[12.0], [10.0]])),
-        Batch(0, np.array([1, 2]), torch.tensor([[1.0], [2.0]])),
+        Batch(0, np.array([1, 2]), torch.tensor([[1.0], [2.5]])),
         Batch(0, np.array([0, 5]), torch.tensor([[0.0], [5.0]])),
+        Batch(1, np.array([2, 0]), torch.tensor([[12.0], [10.0]])),
         Batch(1, np.array([5]), torch.tensor([[15.0]])),
     ]
-    positions, rows = by_epoch(batches)
-    assert positions.tolist() == [0, 2, 5]  # 1 is not met in the second epoch
-    assert rows[:, :, 0].tolist() == [[0, 2, 5], [10, 12, 15]]
+    scores = follow(NearDuplicate, batches, np.zeros(6, bool)).scores()
+    assert scores.tolist() == pytest.approx([-1.5, np.nan, -1.75, np.nan, np.nan, -2.75], nan_ok=True)  # 1 is not met again
+
+
+@pytest.mark.parametrize("name", list(ATTACKS))
+def test_an_attack_goes_on_from_its_state_and_may_be_asked_at_any_epoch(split: Any, name: str) -> None:
+    world = split()
+    transcript = world.transcript(3, lambda epoch: world.copies(str(epoch)), batch=70)
+    at_once = follow(ATTACKS[name], transcript, world.synthetic)
+    first, rest = ([of for of in transcript if (of.epoch < 2) == early] for early in (True, False))
+    before = follow(ATTACKS[name], first, world.synthetic)
+    state = before.state()
+    copies = {key: tensor.clone() for key, tensor in state.items()}
+    after = follow(ATTACKS[name], [], world.synthetic)
+    after.restore(state)
+    for attack in (before, after):
+        assert attack.score() == judged(name, first, world.synthetic)
+        for batch in rest:
+            attack.see(batch)
+        assert attack.score() == at_once.score()
+        assert attack.judged == at_once.judged
+    assert all(torch.equal(tensor, copies[key]) for key, tensor in state.items())

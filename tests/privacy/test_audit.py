@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,31 +16,39 @@ from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy import audit as auditing
-from vfl_node.privacy.attacks import ATTACKS, Batch
-from vfl_node.privacy.attacks import audit as all_attacks
+from vfl_node.privacy.attacks import ATTACKS, attacked, follow
+from vfl_node.privacy.attacks.attack import Attack
+from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.audit import WEIGHT, Audit
+from vfl_node.privacy.outgoing import Sent
+from vfl_node.privacy.sample import Bounds, Sample
+from vfl_node.privacy.sample import follow as sampled
 
-Found = list[dict[str, float | None]]
+Values = list[dict[str, float | None]]
 
 
-def audit(secret: NDArray[np.bool_], *, seed: bytes = b"a" * 32, limit: float | None = None) -> Audit:
-    return Audit("lab", secret, np.arange(len(secret)), Randomness(seed), limit=limit)
+def audit(secret: NDArray[np.bool_], *, limit: float | None = None, bounds: Bounds | None = None) -> Audit:
+    return Audit("lab", secret, np.arange(len(secret)), Randomness(b"a" * 32), limit=limit, bounds=bounds)
 
 
 def epochs(transcript: Sequence[Batch]) -> list[list[Batch]]:
     return [[batch for batch in transcript if batch.epoch == number] for number in sorted({of.epoch for of in transcript})]
 
 
-def watch(audited: Audit, transcript: Sequence[Batch]) -> Found:
-    """What the audit says after each epoch; it is given gradients of the mean loss, as a training has them."""
-    found = []
+def sent(batch: Batch) -> Sent:
+    """A step as a training shows it, with gradients of the mean loss."""
+    assert batch.gradients is not None
+    return Sent(batch.positions, batch.rows, batch.gradients / len(batch.positions))
+
+
+def watch(audited: Audit, transcript: Sequence[Batch]) -> Values:
+    """What the audit says after each epoch."""
+    values = []
     for batches in epochs(transcript):
         for batch in batches:
-            assert batch.gradients is not None
-            audited.see(batch.positions, batch.rows, batch.gradients / len(batch.positions))
-        found.append(audited.epoch_done())
-    return found
+            audited.see(sent(batch))
+        values.append(audited.epoch_done())
+    return values
 
 
 def chance() -> Any:
@@ -95,19 +103,18 @@ def test_the_active_party_sees_that_labels_drawn_anew_would_be_found(split: Any)
     assert fixed == chance()
 
 
-def test_where_every_row_is_followed_it_finds_what_the_peer_finds(split: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_every_row_is_followed_it_finds_what_the_peer_finds(split: Any) -> None:
     """Batches of 160 rows, the last of 120: gradients of a mean loss are longer there, and must not count as more."""
-    for name in ("LOOKS", "BETWEEN"):
-        monkeypatch.setattr(auditing, name, 600)
     world = split()
     transcript = world.transcript(3, lambda epoch: world.copies(str(epoch)), batch=160)
-    for number, found in enumerate(watch(audit(world.synthetic), transcript)):
+    audited = audit(world.synthetic, bounds=Bounds(looks=600, beside=600))
+    for number, values in enumerate(watch(audited, transcript)):
         so_far = [batch for batch in transcript if batch.epoch <= number]
-        theirs = all_attacks(so_far, world.synthetic)
-        theirs["spectral"] = ATTACKS["spectral"](epochs(transcript)[number], world.synthetic)
+        theirs = attacked(so_far, world.synthetic)
+        theirs["spectral"] = follow(ATTACKS["spectral"], epochs(transcript)[number], world.synthetic).score()
         for name in ATTACKS:
             near = name in ("near_duplicate", "distance_ratio")  # sought in leaves of 38 of 600 rows
-            assert found[name] == pytest.approx(theirs[name], abs=0.04 if near else 1e-4), name  # rounding may swap two ranks
+            assert values[name] == pytest.approx(theirs[name], abs=0.04 if near else 1e-4), name  # rounding may swap two ranks
 
 
 def test_twins_of_all_repeats_add_up(split: Any) -> None:
@@ -119,21 +126,23 @@ def test_twins_of_all_repeats_add_up(split: Any) -> None:
     for number, batches in enumerate(epochs(transcript)):
         trained = np.arange(600)[np.arange(600) % 6 != number] if number < 5 else np.arange(600)
         seen = [(of.positions, np.flatnonzero(np.isin(of.positions, trained)), of) for of in batches]
-        found: list[dict[str, float | None]] = []
+        values: Values = []
         for follows in (False, True):
             audited = Audit("lab", world.synthetic, trained, Randomness(bytes([number]) * 32), limit=None)
             if follows:
                 audited.follow_on(load(save(earlier)) if earlier else {})
             for positions, rows, of in seen:
                 assert of.gradients is not None
-                audited.see(positions[rows], of.rows[torch.from_numpy(rows)], of.gradients[torch.from_numpy(rows)] / len(rows))
-            found.append(audited.epoch_done())
-        assert number or found[0] == found[1]
-        alone.append(found[0]["same_step_twin"] or 0)
+                which = torch.from_numpy(rows)
+                audited.see(Sent(positions[rows], of.rows[which], of.gradients[which] / len(rows)))
+            values.append(audited.epoch_done())
+        assert number or values[0] == values[1]
+        alone.append(values[0]["same_step_twin"] or 0)
         earlier = audited.so_far()
-    assert earlier["epochs"].tolist() == [5 if position % 6 < 5 else 6 for position in range(600)]
-    assert (found[1]["same_step_twin"] or 0) > max(alone) + 0.05
-    assert (found[1]["near_duplicate"] or 0) > (found[0]["near_duplicate"] or 0)
+    assert set(earlier) == {f"{attack}.{key}" for attack in ("near_duplicate", "same_step_twin") for key in ("sums", "counts")}
+    assert earlier["same_step_twin.counts"].tolist() == [5 if position % 6 < 5 else 6 for position in range(600)]
+    assert (values[1]["same_step_twin"] or 0) > max(alone) + 0.05
+    assert (values[1]["near_duplicate"] or 0) > (values[0]["near_duplicate"] or 0)
     idle = audit(np.zeros(600, dtype=bool))
     idle.follow_on(earlier)
     assert idle.so_far() == earlier
@@ -162,11 +171,11 @@ def test_averages_move_by_a_share_of_each_epoch(split: Any) -> None:
     world = split()
     audited = audit(world.synthetic)
     assert audited.averages == {}
-    found = watch(audited, world.transcript(4))
+    shown = watch(audited, world.transcript(4))
     for name, average in audited.averages.items():
-        values = [value for of in found if (value := of[name]) is not None]
-        expected = values[0]
-        for value in values[1:]:
+        first, *later = [value for of in shown if (value := of[name]) is not None]
+        expected = first
+        for value in later:
             expected += WEIGHT * (value - expected)
         assert average == pytest.approx(expected)
     assert list(audited.averages) == list(ATTACKS)
@@ -212,7 +221,7 @@ def test_it_goes_on_from_a_checkpoint_with_the_same_bits(split: Any) -> None:
     watch(before, [batch for batch in transcript if batch.epoch < 2])
     saved = save(before.tensors())
     first = next(batch for batch in transcript if batch.epoch == 2)
-    before.see(first.positions, first.rows, first.gradients)  # a batch after the checkpoint, lost with the process
+    before.see(sent(first))  # a batch after the checkpoint, lost with the process
 
     after = audit(world.synthetic)
     after.restore(load(saved))
@@ -230,51 +239,36 @@ def test_a_checkpoint_in_memory_does_not_change_while_training_goes_on(split: An
     audited = audit(world.synthetic)
     watch(audited, one)
     saved = audited.tensors()
-    kept = {name: tensor.clone() for name, tensor in saved.items()}
+    copies = {name: tensor.clone() for name, tensor in saved.items()}
     watch(audited, two)
     audited.restore(saved)
     watch(audited, two)
-    assert all(torch.equal(tensor.nan_to_num(9), kept[name].nan_to_num(9)) for name, tensor in saved.items())
+    assert all(torch.equal(tensor.nan_to_num(9), copies[name].nan_to_num(9)) for name, tensor in saved.items())
 
 
-@pytest.mark.parametrize(("synthetic", "kept"), [(5000, 1024), (1500, 1024), (300, 300), (7000, 1048), (7990, 2038)])
-def test_it_follows_a_bounded_number_of_rows_half_of_them_synthetic_if_there_are_enough(synthetic: int, kept: int) -> None:
+@pytest.mark.parametrize(("synthetic", "chosen"), [(5000, 1024), (1500, 1024), (300, 300), (7000, 1048), (7990, 2038)])
+def test_it_follows_a_bounded_number_of_rows_half_of_them_synthetic_if_there_are_enough(synthetic: int, chosen: int) -> None:
     random = np.random.default_rng(0)
     secret = random.permutation(8000) < synthetic
     trained = np.arange(0, 8000)
-    followed, rank = auditing._follow(trained, secret, Randomness(b"f" * 32))
-    assert len(followed) == len(set(followed.tolist())) == auditing.FOLLOWED == 2048
+    followed, rank = sampled(trained, secret, 2048, Randomness(b"f" * 32))
+    assert len(followed) == len(set(followed.tolist())) == Bounds().followed == 2048
     assert (np.diff(followed) > 0).all()
-    assert secret[followed].sum() == kept
+    assert secret[followed].sum() == chosen
     few = followed[rank < 200]
     assert secret[few].sum() == 100
-    assert np.array_equal(auditing._follow(trained, secret, Randomness(b"f" * 32))[0], followed)
-    assert not np.array_equal(auditing._follow(trained, secret, Randomness(b"g" * 32))[0], followed)
+    assert np.array_equal(sampled(trained, secret, 2048, Randomness(b"f" * 32))[0], followed)
+    assert not np.array_equal(sampled(trained, secret, 2048, Randomness(b"g" * 32))[0], followed)
 
 
-def test_its_work_in_an_epoch_is_bounded(split: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_work_in_an_epoch_is_bounded(split: Any) -> None:
     """Bounds smaller than the product's, batches of 100 rows: 100 positions followed, two closer looks."""
     world = split()
-    for name, value in {"FOLLOWED": 100, "LOOKS": 2, "SAMPLE": 30, "BETWEEN": 7, "ROWS_AT_ONCE": 200}.items():
-        monkeypatch.setattr(auditing, name, value)
-    beside: list[tuple[int, int]] = []
-    projected: list[int] = []
-    sketched: list[int] = []
-    between, scores, twins = auditing.collinear.scores, auditing.spectral.scores, auditing.twins
-    monkeypatch.setattr(
-        auditing.collinear,
-        "scores",
-        lambda rows, which: (beside.append((len(which), len(rows))), between(rows, which))[1],
-    )
-    monkeypatch.setattr(auditing.spectral, "scores", lambda rows: (projected.append(len(rows)), scores(rows))[1])
-    monkeypatch.setattr(auditing, "twins", lambda rows: (sketched.append(rows.shape[0] * rows.shape[1]), twins(rows))[1])
-    audited = audit(world.synthetic)
-    (found,) = watch(audited, world.transcript(1))
-    assert beside == [(7, 100), (7, 100)]
-    assert projected == [30, 30]
-    assert sketched == [200, 200, 200]
-    assert len(audited.tensors()["rows"]) == 100
-    assert all(found[name] is not None for name in ATTACKS if name != "longitudinal")
+    bounds = Bounds(followed=100, looks=2, together=30, beside=7)
+    audited = audit(world.synthetic, bounds=bounds)
+    (values,) = watch(audited, world.transcript(1))
+    assert len(audited.tensors()["longitudinal.rows"]) == 100
+    assert all(values[name] is not None for name in ATTACKS if name != "longitudinal")
     assert audited.judged == {
         "collinear": 14,
         "distance_ratio": 100,
@@ -283,6 +277,55 @@ def test_its_work_in_an_epoch_is_bounded(split: Any, monkeypatch: pytest.MonkeyP
         "same_step_twin": 600,
         "spectral": 60,
     }
+    sample = Sample(world.synthetic, np.arange(600), Randomness(b"a" * 32), bounds)
+    looked = []
+    for batch in world.transcript(1):
+        sample.meet(batch)
+        together = sample.together(batch)
+        looked.append((len(sample.beside(batch)), 0 if together is None else len(together.rows)))
+        assert sample.reduced(batch).shape == (100, 16)
+        assert np.isin(sample.alone(batch).positions, sample.followed.positions).all()
+    assert looked == [(7, 30), (0, 0), (0, 0)] * 2
+
+
+class Peeking(Attack):
+    """Tells all, and needs what it says."""
+
+    def see(self, batch: Batch) -> None: ...
+
+    def score(self) -> float | None:
+        return 1.0
+
+    @property
+    def judged(self) -> int | None:
+        return 3
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {}
+
+    def restore(self, state: Mapping[str, torch.Tensor]) -> None: ...
+
+
+def test_it_runs_those_attacks_that_find_membership_in_what_it_can_show(split: Any) -> None:
+    class Columns(Peeking):
+        needs = frozenset({"columns"})  # type: ignore[arg-type]
+
+    class Labels(Peeking):
+        finds = "labels"
+
+    world, kinds = split(), {"peeking": Peeking, "columns": Columns, "labels": Labels}
+    audited = Audit("lab", world.synthetic, np.arange(600), Randomness(b"a" * 32), limit=None, attacks=kinds)
+    assert watch(audited, world.transcript(1)) == [{"peeking": 1.0}]
+    assert audited.judged == {"peeking": 3}
+
+
+def test_switched_off_no_attack_runs(split: Any) -> None:
+    world = split()
+    audited = Audit("lab", world.synthetic, np.arange(600), Randomness(b"a" * 32), limit=None, attacks={})
+    assert watch(audited, world.transcript(2, lambda epoch: world.copies("once"))) == [{}, {}]
+    audited.judge(np.arange(600), torch.zeros(600, 4))
+    assert audited.held_out is None
+    assert audited.averages == audited.tensors() == audited.so_far() == audited.judged == {}
 
 
 def test_beyond_its_sample_it_finds_the_twins_that_an_attack_on_all_rows_finds() -> None:
@@ -300,15 +343,15 @@ def test_beyond_its_sample_it_finds_the_twins_that_an_attack_on_all_rows_finds()
             with torch.no_grad():
                 rows = bottom(ModelInput.of(features[torch.from_numpy(sources[positions])]))
             transcript.append(Batch(epoch, positions, rows, rows))
-    found = watch(audited, transcript)
-    for number, values in enumerate(found):
+    shown = watch(audited, transcript)
+    for number, values in enumerate(shown):
         plain = [batch for batch in transcript if batch.epoch <= number]
-        assert values["same_step_twin"] == ATTACKS["same_step_twin"](plain, secret)
-    assert (found[-1]["same_step_twin"] or 0) > 0.56
-    theirs = ATTACKS["near_duplicate"]([batch for batch in transcript if batch.epoch == 0], secret)
-    assert found[0]["near_duplicate"] == pytest.approx(theirs, abs=0.03)
+        assert values["same_step_twin"] == follow(ATTACKS["same_step_twin"], plain, secret).score()
+    assert (shown[-1]["same_step_twin"] or 0) > 0.56
+    theirs = follow(ATTACKS["near_duplicate"], epochs(transcript)[0], secret).score()
+    assert shown[0]["near_duplicate"] == pytest.approx(theirs, abs=0.03)
     assert audited.judged["same_step_twin"] == audited.judged["near_duplicate"] == size
-    assert audited.judged["longitudinal"] == auditing.FOLLOWED
+    assert audited.judged["longitudinal"] == Bounds().followed
 
 
 def test_a_batch_of_one_row_has_no_neighbour_and_no_nan(split: Any) -> None:
@@ -316,7 +359,7 @@ def test_a_batch_of_one_row_has_no_neighbour_and_no_nan(split: Any) -> None:
     audited = audit(world.synthetic)
     found = watch(audited, world.transcript(3, batch=4))  # five batches of four rows and one of one
     assert all(value is not None and math.isfinite(value) for value in found[-1].values())
-    assert audited.tensors()["near_duplicate"].isfinite().all()
+    assert audited.tensors()["near_duplicate.sums"].isfinite().all()
 
 
 def test_only_rows_trained_on_are_followed(split: Any) -> None:
@@ -324,6 +367,6 @@ def test_only_rows_trained_on_are_followed(split: Any) -> None:
     trained = np.arange(0, world.rows, 3)
     audited = Audit("lab", world.synthetic, trained, Randomness(b"a" * 32), limit=None)
     rows = torch.randn(len(trained), 4, generator=torch.Generator().manual_seed(0))
-    audited.see(trained[::-1].copy(), rows, rows)
+    audited.see(Sent(trained[::-1].copy(), rows, rows))
     assert set(audited.epoch_done()) == set(ATTACKS)
-    assert torch.equal(audited.tensors()["rows"], rows.flip(0))
+    assert torch.equal(audited.tensors()["longitudinal.rows"], rows.flip(0))

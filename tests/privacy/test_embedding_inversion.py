@@ -11,7 +11,7 @@ from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import invert
+from vfl_node.privacy.attacks.embedding_inversion import invert
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # within torch.func
 

@@ -16,7 +16,8 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy import equal_weights
-from vfl_node.privacy.attacks import ATTACKS, Batch
+from vfl_node.privacy.attacks import ATTACKS, follow
+from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.equal_weights import audit_equal_weights
 
@@ -72,7 +73,7 @@ def test_it_finds_what_the_plain_attacks_on_all_rows_find(embedded: Any, monkeyp
     monkeypatch.setattr(equal_weights, "SAMPLE", SIZE)
     rows = embedded("copies")
     found = audit_equal_weights(rows, SECRET, Randomness(b"a" * 32)).attacks
-    plain = {name: ATTACKS[name]([Batch(0, np.arange(SIZE), rows)], SECRET) for name in found}
+    plain = {name: follow(ATTACKS[name], [Batch(0, np.arange(SIZE), rows)], SECRET).score() for name in found}
     assert found["same_step_twin"] == plain["same_step_twin"]
     assert found["near_duplicate"] == pytest.approx(plain["near_duplicate"], abs=0.02)
     assert found["distance_ratio"] == pytest.approx(plain["distance_ratio"], abs=1e-4)

@@ -10,7 +10,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from vfl_node.privacy.attacks import longitudinal
+from vfl_node.privacy.attacks import follow
+from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.session.session import Session
 from vfl_node.training.split import loop
@@ -53,7 +54,7 @@ def guessed(both: Any, parties: Any) -> float | None:
         Batch(epoch, positions, codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)))
         for (epoch, positions), tensor in zip(steps, sent, strict=False)  # evaluation follows
     ]
-    return longitudinal.attack(transcript, ~parties.lab_view.owned)
+    return follow(Longitudinal, transcript, ~parties.lab_view.owned).score()
 
 
 @pytest.fixture

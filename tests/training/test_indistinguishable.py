@@ -23,7 +23,7 @@ STRATEGIES = [
 ]
 
 
-def training(labels: str, features: str) -> Train:
+def training(labels: str, features: str, **options: Any) -> Train:
     return Train(
         bottom=(32, 16),
         active_bottom=(8,),
@@ -31,6 +31,7 @@ def training(labels: str, features: str) -> Train:
         epochs=2,
         batch_size=100,
         missing=Missing(labels=labels, features=features),
+        **options,
     )
 
 
@@ -60,12 +61,13 @@ def test_the_form_of_the_conversation_does_not_depend_on_who_owns_what(
     assert steps[: 2 * trained] == ["Embedding", "Gradient"] * trained
 
 
+@pytest.mark.parametrize("options", [{}, {"batch_norm": True, "dropout": 0.3}, {"layer_norm": True}])
 @pytest.mark.parametrize("features", ["sampling", "smoothed"])
 def test_synthetic_rows_of_an_embedding_have_as_many_zeros_as_real_ones(
-    synthetic: Callable[..., Any], run: Any, features: str
+    synthetic: Callable[..., Any], run: Any, features: str, options: dict[str, Any]
 ) -> None:
     """A ReLU leaves zeros in every row; their share, and the norm, is that of real rows within five standard errors."""
-    both = run(train=training("majority", features))
+    both = run(train=training("majority", features, **options))
     parties = synthetic(3000, (0.9, 0.6))
     both(parties)
     schedule = both.schedule(parties)

@@ -36,9 +36,9 @@ from vfl_node.errors import DataError, PeerLost, PolicyError, ProtocolError, Sta
 from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.storage import under
 from vfl_node.training.split.active import probabilities
 from vfl_node.training.split.config import SERVED_FEATURES, Missing
-from vfl_node.training.split.learner import under
 from vfl_node.training.split.missing.features import MADE
 from vfl_node.training.split.serving import (
     Embedder,

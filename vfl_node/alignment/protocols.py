@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from vfl_node.alignment.alignment import Alignment, Party
-from vfl_node.alignment.lists.lists import Lists
 from vfl_node.crypto.groups import Group
-from vfl_node.crypto.groups import group as group_named
 from vfl_node.job import Align
 from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
@@ -22,6 +20,7 @@ async def align(role: Role, terms: Align, channel: Channel, party: Party, *, gro
         group: instead of the one that ``terms`` names.
 
     Raises:
+        UsageError: the protocol cannot be loaded (``E_EXTENSION``).
         DataError: an identifier occurs twice (``E_DUP_IDS``).
         PolicyError: a set is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this owner.
         ProtocolError: the peer sent what the protocol does not permit.
@@ -30,9 +29,5 @@ async def align(role: Role, terms: Align, channel: Channel, party: Party, *, gro
 
     Leaks: as the protocol's own file says; the result's ``learnt`` puts it in words.
     """
-    lists = Lists(terms, role, channel, party, group or group_named(terms.group))
-    try:
-        async with channel.phase("align"):
-            return await terms.spec.side(role)(lists)
-    finally:
-        lists.close()
+    async with channel.phase("align"):
+        return await terms.spec.side(role)(terms, role, channel, party, group)

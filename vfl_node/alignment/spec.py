@@ -12,19 +12,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from vfl_node.alignment import costs
 from vfl_node.registry import load
 
 if TYPE_CHECKING:
-    from vfl_node.alignment.alignment import Alignment
-    from vfl_node.alignment.lists.lists import Lists
+    from vfl_node.alignment.alignment import Alignment, Party
+    from vfl_node.crypto.groups import Group
     from vfl_node.job import Align
     from vfl_node.settings import Obfuscation, Role
+    from vfl_node.transport.channel import Channel
 
-    Side = Callable[[Lists], Awaitable[Alignment]]
-    """One party's side of a protocol, such as :func:`vfl_node.alignment.psu.protocol.active`."""
+Side: TypeAlias = "Callable[[Align, Role, Channel, Party, Group | None], Awaitable[Alignment]]"
+"""One party's side of a protocol: from the job's section, the party's role, the conversation with the peer, what the party
+brings, and a group in place of the job's. :func:`vfl_node.alignment.lists.side.over_lists` makes one of a coroutine over lists,
+such as :func:`vfl_node.alignment.psu.protocol.active`."""
 
 
 @dataclass(frozen=True)

@@ -3,23 +3,98 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from torch import nn
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import batch_norm
+
+from vfl_node.models.settings import LayerOptions
+
+
+class ByteStream(Protocol):
+    """Where masks come from: a :class:`~vfl_node.crypto.randomness.Randomness`."""
+
+    def bytes(self, count: int) -> bytes:
+        """The next ``count`` bytes."""
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation (Ioffe and Szegedy 2015) that is defined for every batch.
+
+    In training each unit is scaled by mean and variance over **all** rows of the batch, whoever owns them, and running
+    averages of both (momentum 0.1) follow. In evaluation and predictions the running averages are used, and a row does not
+    depend on its batch. A batch of one row, which may be the last of an epoch, has no variance: in training, too, it is scaled
+    by the running averages, and leaves them as they are.
+
+    Leaks: in training each row of an embedding or of a gradient depends on the whole batch: a peer that receives all of its
+        rows learns nothing new from the averages, but each row says a little about the others, such as a gradient about the
+        labels of the rest of its batch. The running averages stay at the party.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """float32[B, units] → the same shape."""
+        if len(input) > 1:
+            return super().forward(input)
+        return batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
+
+
+class Dropout(nn.Module):
+    """Sets a share of the numbers to 0 in training and scales the others by 1 / (1 − rate) (Srivastava et al. 2014).
+
+    Masks come from the party's own randomness, anew in each step (:meth:`draw_from`): torch's generator keeps 32 bits of its
+    seed, and a restarted party must draw the same masks again.
+
+    Args:
+        rate: probability of 0, met to 2⁻³²; below 1.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self._stream: ByteStream | None = None
+
+    def draw_from(self, stream: ByteStream) -> None:
+        """Take the masks of the step that begins from ``stream``."""
+        self._stream = stream
+
+    def forward(self, values: Tensor) -> Tensor:
+        """float32 of any shape → the same shape. Costs 4 bytes of the stream for each number.
+
+        Raises:
+            RuntimeError: in training, before :meth:`draw_from`.
+        """
+        if not self.training:
+            return values
+        if self._stream is None:
+            raise RuntimeError("a dropout layer trains without its party's randomness")
+        words = np.frombuffer(self._stream.bytes(4 * values.numel()), dtype="<u4").reshape(tuple(values.shape))
+        stays = torch.from_numpy(words >= round(self.rate * 2**32)).to(values.device)
+        return values * stays / (1 - self.rate)
 
 
 def linear(width: int, size: int, *, bias: bool = True) -> nn.Linear:
-    """A dense layer. Made on ``meta`` it draws nothing from torch's global generator."""
-    return nn.Linear(width, size, bias=bias, device="meta").to_empty(device="cpu")
+    """A linear layer. Made on ``meta`` it draws nothing from torch's global generator."""
+    return nn.Linear(width, size, bias=bias, device="meta").to_empty(device=torch.get_default_device())
 
 
-def dense(width: int, sizes: Sequence[int]) -> nn.Sequential:
-    """Linear + ReLU for each of ``sizes``; a ReLU follows the last as well."""
+def hidden(width: int, sizes: Sequence[int], options: LayerOptions) -> nn.Sequential:
+    """Linear → norm, if any → ReLU → dropout, if any, for each of ``sizes``; the last one included."""
     layers: list[nn.Module] = []
     for before, after in zip([width, *sizes], sizes, strict=False):
-        layers += [linear(before, after), nn.ReLU()]
+        layers.append(linear(before, after))
+        if options.batch_norm:
+            layers.append(BatchNorm(after))
+        if options.layer_norm:
+            layers.append(nn.LayerNorm(after))
+        layers.append(nn.ReLU())
+        if options.dropout:
+            layers.append(Dropout(options.dropout))
     return nn.Sequential(*layers)
 
 
 def lookup_tables(cardinalities: Sequence[int], width: int) -> nn.ModuleList:
     """An embedding table of ``width`` numbers a code for each categorical column."""
-    return nn.ModuleList(nn.Embedding(codes, width, device="meta").to_empty(device="cpu") for codes in cardinalities)
+    device = torch.get_default_device()
+    return nn.ModuleList(nn.Embedding(codes, width, device="meta").to_empty(device=device) for codes in cardinalities)

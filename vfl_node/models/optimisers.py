@@ -1,4 +1,8 @@
-"""Optimisers: each is a function of (parameters, settings) → an optimiser of torch."""
+"""Optimisers: each is a function of (parameters, settings) → an optimiser of torch.
+
+``settings.weight_decay`` λ adds λ·w to the gradient of every weight w, offsets, norms and categories included, as torch does;
+each party does so with its own weights, so both together do what one would. It comes after ``settings.clip``.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,10 @@ from vfl_node.models.settings import NetworkSettings
 
 
 def adam(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch.optim.Optimizer:
-    """Adam (Kingma and Ba 2015)."""
-    return torch.optim.Adam(parameters, lr=settings.learning_rate)
+    """Adam (Kingma and Ba 2015); weight decay enters the gradient, and so its moments (it is not AdamW)."""
+    return torch.optim.Adam(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
 
 
 def sgd(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch.optim.Optimizer:
     """Stochastic gradient descent."""
-    return torch.optim.SGD(parameters, lr=settings.learning_rate)
+    return torch.optim.SGD(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 
@@ -37,5 +38,58 @@ class NetworkSettings(Protocol):
         """Logits a row: one for two classes, else one a class."""
 
     @property
+    def batch_norm(self) -> bool:
+        """Whether each hidden layer is normalised over the batch (:class:`vfl_node.models.layers.BatchNorm`)."""
+
+    @property
+    def layer_norm(self) -> bool:
+        """Whether each hidden layer is normalised within the row."""
+
+    @property
+    def dropout(self) -> float:
+        """Share of the numbers of each hidden layer that a training step sets to 0."""
+
+    @property
     def learning_rate(self) -> float:
         """Of the optimiser."""
+
+    @property
+    def weight_decay(self) -> float:
+        """What the optimiser adds to each weight's gradient, in units of the weight."""
+
+    @property
+    def clip(self) -> float | None:
+        """Largest norm of the gradient of all weights of one party's half; None: any."""
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """What follows the linear part of a hidden layer: a norm or none, ReLU, dropout or none.
+
+    Attributes:
+        batch_norm: as :attr:`NetworkSettings.batch_norm`.
+        layer_norm: as :attr:`NetworkSettings.layer_norm`.
+        dropout: as :attr:`NetworkSettings.dropout`.
+    """
+
+    batch_norm: bool = False
+    layer_norm: bool = False
+    dropout: float = 0.0
+
+    @classmethod
+    def of(cls, settings: NetworkSettings) -> LayerOptions:
+        """Those of a job."""
+        return cls(settings.batch_norm, settings.layer_norm, settings.dropout)
+
+    @property
+    def norm_weights(self) -> int:
+        """Weights that a norm has for each unit of its layer: a scale and an offset each."""
+        return 2 * (self.batch_norm + self.layer_norm)
+
+    @property
+    def values(self) -> int:
+        """Numbers that a row takes in memory for each unit: of the linear part, of a norm, of dropout's mask and result."""
+        return 1 + self.batch_norm + self.layer_norm + 2 * (self.dropout > 0)
+
+
+PLAIN = LayerOptions()

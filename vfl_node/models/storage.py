@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load as parse
@@ -13,6 +14,8 @@ from torch import Tensor, contiguous_format
 
 from vfl_node.errors import StateError
 from vfl_node.files import read_checked, write_checked, write_whole
+
+T = TypeVar("T")
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -73,3 +76,13 @@ def _parsed(data: bytes, path: Path) -> tuple[dict[str, Tensor], dict[str, str]]
 
 def _damaged(what: str) -> StateError:
     return StateError(what, code="E_STATE_CORRUPT", for_peer="what it stored is damaged")
+
+
+def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+    """``values`` with ``prefix.`` before each name."""
+    return {f"{prefix}.{name}": value for name, value in values.items()}
+
+
+def under(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Those of ``values`` whose name begins with ``prefix.``, without it."""
+    return {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(prefix + ".")}

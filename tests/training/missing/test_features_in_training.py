@@ -12,7 +12,8 @@ from torch import Tensor
 
 from vfl_node.data.features import Encoder, Features
 from vfl_node.job import Evaluate, Serve
-from vfl_node.privacy.attacks import longitudinal
+from vfl_node.privacy.attacks import follow
+from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split import active, half, passive
 from vfl_node.training.split.config import Missing
@@ -64,7 +65,7 @@ def test_rows_that_are_drawn_once_drift_as_real_ones_do(
     rows, _ = schedule.split(0, both.evaluate.test_fraction)
     steps = [(epoch, batch) for epoch in range(EPOCHS) for batch in schedule.batches(0, epoch, rows, 128)]
     transcript = [Batch(*step, embedding) for step, embedding in zip(steps, sent(both), strict=False)]  # evaluation follows
-    found = longitudinal.attack(transcript, ~parties.lab_view.owned)
+    found = follow(Longitudinal, transcript, ~parties.lab_view.owned).score()
     assert found is not None
     assert least <= found <= most
 

@@ -20,7 +20,8 @@ from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
-from vfl_node.privacy.attacks import ATTACKS, Batch, distance_ratio
+from vfl_node.privacy.attacks import ATTACKS, distance_ratio, follow
+from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.training.split.missing import stand_in
 from vfl_node.training.split.missing.features import MADE, smoothed
@@ -188,7 +189,7 @@ def test_attacks_find_copies_and_random_values_and_not_smoothed_rows(
             embedding = bottom(ModelInput(torch.from_numpy(seen.numeric), torch.from_numpy(seen.categorical)))
         step = [Batch(0, np.arange(len(embedding)), embedding)]
         found[strategy] = {
-            name: ATTACKS[name](step, ~alignment.owned) or 0
+            name: follow(ATTACKS[name], step, ~alignment.owned).score() or 0
             for name in ("collinear", "distance_ratio", "near_duplicate", "same_step_twin", "spectral")
         }
     assert found["sampling"]["near_duplicate"] > 0.68

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from vfl_node.job import Evaluate
-from vfl_node.privacy.attacks import longitudinal
+from vfl_node.privacy.attacks import follow
+from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Missing, Train
@@ -50,7 +51,7 @@ def guessed(both: Any, parties: Any) -> float:
         Batch(epoch, positions, codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)))
         for (epoch, positions), tensor in zip(steps, sent, strict=True)
     ]
-    found = longitudinal.attack(transcript, ~parties.clinic_view.owned)
+    found = follow(Longitudinal, transcript, ~parties.clinic_view.owned).score()
     assert found is not None
     return found
 

@@ -1,12 +1,11 @@
 """A-APSI: both parties index an obfuscated set of the strong party's records; only the weak one knows which are shared.
 
-Source: Asymmetrical Vertical Federated Learning (arXiv 2004.07427), Algorithm 1, corrected.
-Runs between the weak party w (active: records I_w, the labels) and the strong party s
-(passive: records I_s), who follow the protocol but look at all they receive. Ĩ holds the
-intersection I and m − |I| other records of s: I ⊆ Ĩ ⊆ I_s.
+Source: Asymmetrical Vertical Federated Learning (arXiv 2004.07427), Algorithm 1, corrected. It runs between the weak party w
+(active: records I_w, the labels) and the strong party s (passive: records I_s). Both follow the protocol, but study all that
+they receive. Ĩ holds the intersection I and m − |I| other records of s: I ⊆ Ĩ ⊆ I_s.
 
-Each draws secret scalars, k_s, and k_w and k_w2, for the two sets: what is announced again is sent as the same lists, and
-what was chosen once is chosen again. E_k(x) = x^k.
+The secret scalars, k_s at s and k_w, k_w2 at w, are drawn for the two sets. So a set announced again is sent as the same
+lists, and what was chosen once is chosen again. E_k(x) = x^k.
 
 ====  =======  ==========================================  ==============
 step  sent by  list (elements)                             order
@@ -27,12 +26,11 @@ m − |I| other records of Ĩ, which a dictionary of identifiers opens.
 
 Cost: one hash for each own identifier; group operations n_s + n_w + 2·m at s, n_s + n_w + 3·m at w.
 
-Deviations from the paper: (1) Step 8 uses a *second* key of w's. As published, s holds E_w(I_w)
-from step 4 and sees E_w(Ĩ) in step 9: what the two have in common is I. (2) Every list is
-shuffled; step 12 is sorted, which hides as much. (3) m never depends on a public security
-number ξ: m, n_s and ξ together give |I|. (4) Ĩ is drawn once for a peer and both inputs: what
-two draws have in common is closer to I. Later jobs use it again, from step 12 on, in the same group.
-(5) Whatever |I| is, 0 included, w goes on: an abort would tell.
+Deviations from the paper: (1) Step 8 uses a *second* key of w's. As published, s has E_w(I_w) from step 4 and sees E_w(Ĩ) in
+step 9; their intersection is I. (2) Every list is shuffled; step 12 is sorted, which hides as much. (3) m never depends on a
+public security number ξ, because m, n_s and ξ together give |I|. (4) Ĩ is drawn once for a peer and both inputs, because the
+intersection of two draws is closer to I. Later jobs use it again, from step 12 on, in the same group. (5) Whatever |I| is,
+0 included, w goes on, because an abort would reveal it.
 """
 
 from __future__ import annotations
@@ -46,6 +44,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.alignment.apsi.sizes import least_size, obfuscated_size
 from vfl_node.alignment.apsi.spec import APSI
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.lists.side import over_lists
 from vfl_node.alignment.sizes import public_bucket
 from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
@@ -58,6 +57,7 @@ _STAMP_BYTES = 32 + 16
 _HEAD_BYTES = _STAMP_BYTES + 32
 
 
+@over_lists
 async def active(lists: Lists) -> Alignment:
     """The weak party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -122,6 +122,7 @@ async def active(lists: Lists) -> Alignment:
     return _at_active(lists, lists.records(rows), n_s, drawn_size)
 
 
+@over_lists
 async def passive(lists: Lists) -> Alignment:
     """The strong party's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 

@@ -1,8 +1,8 @@
-"""Lists of elements on disk: appended chunk by chunk, and whole up to the last finished chunk after any kill.
+"""Lists of elements on disk, which are appended chunk by chunk. After any kill they are whole up to the last finished chunk.
 
-Beside the elements of a column (``NAME.rows``) lie its marks (``NAME.marks``): for every
-chunk its last row and SHA-256. Opening a column compares the two and cuts both behind the last
-chunk that is whole, so neither a torn write nor a lost page needs any other care.
+Beside the elements of a column (``NAME.rows``) lie its marks (``NAME.marks``): for every chunk its last row and its SHA-256.
+Opening a column compares the two, and cuts both behind the last chunk that is whole. So neither a torn write nor a lost page
+needs any other care.
 
 Memory holds one chunk at a time. Files are private to the user (0600).
 """
@@ -85,7 +85,7 @@ class Column:
 
     @property
     def rows(self) -> Rows:
-        """All elements, mapped into memory, read-only; let go of them soon."""
+        """All elements, mapped into memory, read-only; do not keep a reference to them."""
         if not self._count:
             return np.empty((0, self.width), dtype=np.uint8)
         return np.memmap(self._path, dtype=np.uint8, mode="r", shape=(self._count, self.width))
@@ -96,7 +96,7 @@ class Column:
         self._cut(0)
 
     def sync(self) -> None:
-        """Return when the column is durable: it will be the same after a loss of power."""
+        """Return when the column is durable: it stays the same after a loss of power."""
         os.fsync(self._rows_fd)
         os.fsync(self._marks_fd)
 

@@ -1,19 +1,20 @@
-"""Identifiers that stand for no record: padding hides how many a party has, dummies how many are shared.
+"""Identifiers that stand for no record: padding hides how many records a party has, dummies hide how many are shared.
 
-**Padding** fills a set with random identifiers up to a public bucket. It hides n, never |I|:
-a random identifier has no partner, so in a union m = n_a + n_p − |I| still holds for the
-announced sizes. The same is true of any dummies that one party draws for itself.
+**Padding** fills a set with random identifiers up to a public size (:mod:`vfl_node.alignment.sizes`). It hides n, never |I|.
+A random identifier has no partner, so in a union m = n_a + n_p − |I| still holds for the announced sizes. The same is true of
+any identifiers that only one party draws.
 
-**Dummies** therefore come from two public pools of D identifiers each. Of the pool named
-after it a party takes a secret number k of 0 … D, and D − k random ones in their place; of the
-other pool it takes all. So every set grows by exactly 2D, and the parties see an
-intersection of |I| + k_a + k_p. Each knows its own k and is left with a window of D + 1
-sizes. k is the same in every job over the same two sets: the mean of many draws would tell
-it. It is drawn anew where a set changes, or the change of |I| would show exactly. Each draw narrows the window
-of an |I| that hardly changes: after c changes 2·D/(c + 2) of D sizes are left on average (c = 18: a tenth), which is why
-the owner limits them (``limits.changes_per_peer``). The union then has rows that neither party owns.
+**Dummies** therefore come from two public pools of D identifiers each, one named after each party. From its own pool a party
+takes a secret number k of 0 … D, and D − k random identifiers in place of the rest. From the other pool it takes all. So every
+set grows by exactly 2D, and the parties see an intersection of |I| + k_a + k_p. Each party knows its own k, so D + 1 sizes
+remain possible for it.
 
-No canonical identifier begins as these do, so no record can meet one.
+k is the same in every job over the same two sets, because the mean of many draws would reveal it. It is drawn anew when a set
+changes, because otherwise the change of |I| would show exactly. Each draw narrows the window of an |I| that hardly changes:
+after c changes 2·D/(c + 2) of D sizes are left on average (c = 18: a tenth). That is why the owner limits changes
+(``limits.changes_per_peer``). The union then has rows that neither party owns.
+
+No canonical identifier begins as these do, so no record can be equal to one.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from vfl_node.settings import Role
 
 
 def shared_dummies(sets: bytes, terms: Align, memory: Memory) -> int:
-    """k: how many identifiers of its own pool a party takes, uniform in 0 … D in either role; the peer must not know it.
+    """k: how many identifiers of its own pool a party takes, uniform in 0 … D in either role. The peer must not know it.
 
     Args:
         sets: stands for the records of both.

@@ -1,16 +1,16 @@
-"""Lists of group elements between two parties: computed, sent, received and checked chunk by chunk.
+"""Lists of group elements between two parties, which are computed, sent, received and checked chunk by chunk.
 
-A list lies on disk while a job needs it, so memory holds a few chunks of it, and an attempt goes
-on behind the last chunk that an earlier one finished: a party computes no element twice, and
-sends only what the other end does not hold. Hashing, powers, sending and receiving overlap.
+A list lies on disk while a job needs it, so memory holds only a few chunks of it. A new attempt goes on behind the last chunk
+that an earlier one finished: a party computes no element twice, and sends only what the other end does not have. Hashing,
+powers, sending and receiving overlap.
 
-A list received has the right count, valid and distinct elements, and never changes once it has
-arrived: an answer under the same secret scalars to another list would be an oracle.
+A list that was received has the right count, and its elements are valid and distinct. It never changes once it has arrived,
+because an answer to another list under the same secret scalars would be an oracle.
 
-A party's own set is blinded by scalars that are the same in every job over the same two sets on the
-same terms. So it is the same list, byte for byte, and the peer's mark proves itself: who says that its records
-are those of an earlier job sends that job's list or is refused (``E_MARK``). Who announces a mark that is not known has
-changed its set, and that counts. Lists of other sets are blinded by unrelated scalars.
+A party's own set is blinded by scalars that are the same in every job over the same two sets on the same terms. So it is sent
+as the same list, byte for byte, and a mark proves itself: a peer that announces the mark of an earlier job must send that
+job's list, or it is refused (``E_MARK``). A mark that is not known means that the set has changed, and changes are counted.
+Lists of other sets are blinded by unrelated scalars.
 """
 
 from __future__ import annotations

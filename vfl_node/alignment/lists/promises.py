@@ -1,10 +1,10 @@
-"""What a partner was told of a set, and what was hidden from it, holds in every later job over the same records.
+"""Promises to a partner: what one job hid of a set stays hidden in every later job over the same records, 0 included.
 
-A job says how many records take part, how announced sizes are padded, and among how many dummies the size of the
-intersection hides; a peer may submit jobs. After a job with ``dummies: 100`` one with ``dummies: 0`` would
-tell what the first one hid, one with 50 the half of it, and so would another protocol, or another part of the records. So the
-first job over a set of records decides for all later ones with this partner: whatever form of identifier they name, and
-before anything of the set leaves. A set that changes is another set, and its change is counted
+A job says how many records take part, how announced sizes are padded, and by how many dummies the size of the intersection
+is hidden; and a peer may submit jobs. After a job with ``dummies: 100`` a job with ``dummies: 0`` would reveal all that the
+first one hid, and one with 50 half of it. So would another protocol, or another part of the records. Therefore the first job
+over a set of records decides for all later ones with this partner, whatever form of identifier they name. This is checked
+before anything of the set leaves. A set that changes is another set, and its changes are counted
 (``limits.inputs_per_peer``, ``limits.changes_per_peer``).
 """
 
@@ -28,12 +28,12 @@ def hides_intersection(terms: Align, role: Role) -> bool:
 
 
 def hold_part(memory: Memory, identity: bytes, records: int) -> None:
-    """Keep to one part of a set: parts of other sizes lie within each other, and what they differ in would tell of few records.
+    """Keep to one part of a set. Parts of other sizes lie within each other, and their difference would reveal few records.
 
     Args:
         memory: of the partner.
         identity: of the set.
-        records: how many of it are to take part.
+        records: how many of its records are to take part.
 
     Raises:
         PolicyError: an earlier job had another part (``E_PROMISE``).
@@ -57,7 +57,7 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
         binding: whether this job's own promises count from here on: its sizes are about to leave.
 
     Raises:
-        PolicyError: this job would tell what an earlier one hid, or hide what it told (``E_PROMISE``).
+        PolicyError: this job would reveal what an earlier one hid, or hide what it revealed (``E_PROMISE``).
     """
     hides, padded = hides_intersection(terms, role), pads(terms, role)
     fields: dict[str, object] = {"padding": terms.padding}

@@ -1,9 +1,8 @@
 """PSI by Diffie–Hellman: both parties learn which of their records are shared.
 
-Source: Meadows 1986; Huberman, Franklin and Hogg 1999. Runs between the active party A and
-the passive party P, who follow the protocol but look at all they receive. Each draws one
-secret scalar, a and b, for the two sets: a set announced again is sent as the same list.
-x ↦ x^{ab} is the same whoever goes first.
+Source: Meadows 1986; Huberman, Franklin and Hogg 1999. It runs between the active party A and the passive party P. Both follow
+the protocol, but study all that they receive. Each draws one secret scalar for the two sets, a and b, so that a set announced
+again is sent as the same list. x ↦ x^{ab} is the same whoever goes first.
 
 ====  =======  =====================================  ===========
 step  sent by  list (elements)                        order
@@ -29,11 +28,13 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.lists.side import over_lists
 from vfl_node.alignment.psi.spec import PSI
 from vfl_node.crypto.rows import RowIndex, order_rows
 from vfl_node.ledger import Disclosure
 
 
+@over_lists
 async def active(lists: Lists) -> Alignment:
     """A's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 
@@ -49,6 +50,7 @@ async def active(lists: Lists) -> Alignment:
     return _alignment(lists, i_a_ab, i_p_ab, order)
 
 
+@over_lists
 async def passive(lists: Lists) -> Alignment:
     """P's side; arguments and errors as :func:`vfl_node.alignment.psu.protocol.active`.
 

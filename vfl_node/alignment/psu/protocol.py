@@ -1,14 +1,13 @@
 """F-PSU: both parties index the union of their records; neither learns which ones are shared.
 
-Source: FLORIST (arXiv 2106.05508), Algorithm 1. Runs between the active party Pa (records
-I_a) and the passive party Pp (I_p), who follow the protocol but look at all they receive.
+Source: FLORIST (arXiv 2106.05508), Algorithm 1. It runs between the active party Pa (records I_a) and the passive party Pp
+(records I_p). Both follow the protocol, but study all that they receive.
 
-Each party draws three secret scalars, s1 s2 s3 and t1 t2 t3: the last ones fresh for the job, so that pseudonyms of two jobs
-cannot be linked, the others for the two sets, so that a set announced again is sent as the same list. It blinds
-hashed identifiers x with them. Round one (steps 3 to 7) lets Pa form the union without
-knowing whose element is whose; round two (8 to 10) turns it into pseudonyms
-UID(x) = x^{s1 s2 s3 t1 t2 t3}; round three (11, 12) gives each party the UIDs of its own
-records and of no others.
+Each party draws three secret scalars, s1 s2 s3 at Pa and t1 t2 t3 at Pp, and blinds hashed identifiers x with them. s3 and t3
+are new in each job, so that pseudonyms of two jobs cannot be linked. The others are drawn for the two sets, so that a set
+announced again is sent as the same list. In round one (steps 3 to 7) Pa forms the union without knowing whose element is
+whose. Round two (8 to 10) turns it into pseudonyms UID(x) = x^{s1 s2 s3 t1 t2 t3}. In round three (11, 12) each party gets the
+UIDs of its own records and of no others.
 
 ====  =======  ============================================  ==============
 step  sent by  list (elements)                               order
@@ -30,11 +29,11 @@ intersection. The job's ``padding`` hides n_a and n_p, its ``dummies`` |I|
 
 Cost: 3·n_own + 2·n_theirs + m group operations at each party, and two hashes for each own id.
 
-Deviations from the paper: step 6 (I_p^{s1 t1} to Pp) is omitted, since only Pa merges and
-Pp could learn from its order; step 9 is sorted instead of shuffled, which hides as much;
-requests of steps 11 and 12 are permuted too. The table is in the order of sending: one
-party at a time sends a long list, so that bounded buffers cannot block both, and each
-computes while the other does.
+Deviations from the paper: (1) Step 6 (I_p^{s1 t1} to Pp) is left out: only Pa merges, and Pp could learn from its order.
+(2) Step 9 is sorted instead of shuffled, which hides as much. (3) The requests of steps 11 and 12 are permuted too.
+
+The table is in the order of sending. Only one party at a time sends a long list, so that bounded buffers cannot block both,
+and each party computes while the other one does.
 """
 
 from __future__ import annotations
@@ -45,12 +44,14 @@ from numpy.typing import NDArray
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.lists.cover import shared_dummies
 from vfl_node.alignment.lists.lists import Lists
+from vfl_node.alignment.lists.side import over_lists
 from vfl_node.alignment.psu.spec import PSU
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
 
 
+@over_lists
 async def active(lists: Lists) -> Alignment:
     """Pa's side.
 
@@ -105,6 +106,7 @@ async def active(lists: Lists) -> Alignment:
     return _alignment(lists, lists.place(uids.rows, own, order), theirs=n_p)
 
 
+@over_lists
 async def passive(lists: Lists) -> Alignment:
     """Pp's side; arguments and errors as :func:`active`, with the roles exchanged.
 

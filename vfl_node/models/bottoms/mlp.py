@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vfl_node.models.counts import dense_weights
+from vfl_node.models.counts import hidden_weights
 from vfl_node.models.schema import InputSchema
-from vfl_node.models.settings import NetworkSettings
+from vfl_node.models.settings import LayerOptions, NetworkSettings
 
 if TYPE_CHECKING:
     from vfl_node.models.bottoms.mlp_network import MlpBottom
@@ -35,13 +35,15 @@ class MlpKind:
         """As :meth:`BottomKind.weights`."""
         codes, wide = sum(schema.cardinalities), self.wide(settings.outputs)
         width = schema.numeric + settings.embedding_size * len(schema.cardinalities)
-        return dense_weights(width, sizes) + settings.embedding_size * codes + wide * (schema.numeric + codes)
+        hidden = hidden_weights(width, sizes, LayerOptions.of(settings))
+        return hidden + settings.embedding_size * codes + wide * (schema.numeric + codes)
 
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> MlpBottom:
         """As :meth:`BottomKind.build`."""
         from vfl_node.models.bottoms.mlp_network import MlpBottom
 
-        return MlpBottom(schema, sizes, embedding_size=settings.embedding_size, wide=self.wide(settings.outputs))
+        wide, options = self.wide(settings.outputs), LayerOptions.of(settings)
+        return MlpBottom(schema, sizes, embedding_size=settings.embedding_size, wide=wide, options=options)
 
 
 MLP = MlpKind(linear=False)

@@ -8,28 +8,38 @@ import torch
 from torch import Tensor, nn
 
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.layers import dense, linear, lookup_tables
+from vfl_node.models.layers import hidden, linear, lookup_tables
 from vfl_node.models.schema import InputSchema
+from vfl_node.models.settings import PLAIN, LayerOptions
 
 
 class MlpBottom(nn.Module):
     """One party's columns → its embedding at the cut layer.
 
     Every categorical column has an embedding table. Their rows and the numeric columns,
-    side by side, go through Linear + ReLU layers. With ``wide`` so many more coordinates are
-    appended that are linear in the columns and pass no ReLU.
+    side by side, go through hidden layers (:func:`vfl_node.models.layers.hidden`). With ``wide`` so many more coordinates are
+    appended that are linear in the columns: no norm, ReLU or dropout follows.
 
     Args:
         schema: of the party's columns; images and sequences are not read.
         sizes: layer widths; the last is the cut layer.
         embedding_size: width of an embedded category.
         wide: number of linear coordinates to append; 0: none.
+        options: of each hidden layer.
     """
 
-    def __init__(self, schema: InputSchema, sizes: Sequence[int], *, embedding_size: int = 1, wide: int = 0) -> None:
+    def __init__(
+        self,
+        schema: InputSchema,
+        sizes: Sequence[int],
+        *,
+        embedding_size: int = 1,
+        wide: int = 0,
+        options: LayerOptions = PLAIN,
+    ) -> None:
         super().__init__()
         self.categories = lookup_tables(schema.cardinalities, embedding_size)
-        self.layers = dense(schema.numeric + embedding_size * len(schema.cardinalities), sizes)
+        self.layers = hidden(schema.numeric + embedding_size * len(schema.cardinalities), sizes, options)
         self.wide = wide
         self.wide_numeric = linear(schema.numeric, wide, bias=False) if wide and schema.numeric else None
         self.wide_categories = lookup_tables(schema.cardinalities if wide else (), wide)

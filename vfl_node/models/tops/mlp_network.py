@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vfl_node.models.layers import dense, linear
+from vfl_node.models.layers import hidden, linear
+from vfl_node.models.settings import PLAIN, LayerOptions
 
 
 class MlpTop(nn.Module):
@@ -18,11 +19,12 @@ class MlpTop(nn.Module):
         width: of what the fusion gives.
         sizes: widths of the hidden layers; none makes a linear top.
         outputs: logits a row.
+        options: of each hidden layer.
     """
 
-    def __init__(self, width: int, sizes: Sequence[int], *, outputs: int = 1) -> None:
+    def __init__(self, width: int, sizes: Sequence[int], *, outputs: int = 1, options: LayerOptions = PLAIN) -> None:
         super().__init__()
-        self.layers = dense(width, sizes)
+        self.layers = hidden(width, sizes, options)
         self.output = linear(sizes[-1] if sizes else width, outputs)
 
     def start_at(self, rate: float) -> None:

@@ -14,39 +14,49 @@ beside them. So do the attacks on asymmetric training, which judge other transcr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.privacy.attacks import collinear, distance_ratio, longitudinal, near_duplicate, row_loss, same_step_twin, spectral
-from vfl_node.privacy.attacks.embedding_inversion import invert
+from vfl_node.privacy.attacks.attack import Attack
 from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.whole import Whole
+from vfl_node.registry import Registry
 
-Attack = Callable[[Sequence[Batch], NDArray[np.bool_]], float | None]
-"""(what was received, bool[m]: which shared rows are synthetic) → AUC; None where it is not defined."""
+A = TypeVar("A", bound=Attack)
 
-ATTACKS: dict[str, Attack] = {
-    "collinear": collinear.attack,
-    "distance_ratio": distance_ratio.attack,
-    "longitudinal": longitudinal.attack,
-    "near_duplicate": near_duplicate.attack,
-    "row_loss": row_loss.attack,
-    "same_step_twin": same_step_twin.attack,
-    "spectral": spectral.attack,
-}
+ATTACKS: Registry[type[Attack]] = Registry(
+    "vfl_node.attacks",
+    {
+        "collinear": "vfl_node.privacy.attacks.collinear:Collinear",
+        "distance_ratio": "vfl_node.privacy.attacks.distance_ratio:DistanceRatio",
+        "longitudinal": "vfl_node.privacy.attacks.longitudinal:Longitudinal",
+        "near_duplicate": "vfl_node.privacy.attacks.near_duplicate:NearDuplicate",
+        "row_loss": "vfl_node.privacy.attacks.row_loss:RowLoss",
+        "same_step_twin": "vfl_node.privacy.attacks.same_step_twin:SameStepTwin",
+        "spectral": "vfl_node.privacy.attacks.spectral:Spectral",
+    },
+)
 """Name in a report → attack."""
 
 
-def audit(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> dict[str, float | None]:
-    """The AUC of every attack on one transcript.
+def follow(attack: type[A], transcript: Iterable[Batch], truth: NDArray[np.bool_]) -> A:
+    """The attack after it has seen the whole of ``transcript``, every row compared with every other one.
 
     Args:
+        attack: of :data:`ATTACKS`.
         transcript: embeddings, as the active party received them, or gradients, as the
             passive one did, with the gradients beside them for the row loss.
-        synthetic: bool[m], the truth at each shared position, which no attacker has.
+        truth: bool[m], the secret at each shared position, which no attacker has.
     """
-    return {name: attack(transcript, synthetic) for name, attack in ATTACKS.items()}
+    following = attack(truth, Whole(len(truth)))
+    for batch in transcript:
+        following.see(batch)
+    return following
 
 
-__all__ = ["ATTACKS", "Attack", "Batch", "audit", "invert"]
+def attacked(transcript: Sequence[Batch], truth: NDArray[np.bool_]) -> dict[str, float | None]:
+    """The AUC of every attack on one transcript; args as :func:`follow`."""
+    return {name: follow(ATTACKS[name], transcript, truth).score() for name in ATTACKS}

@@ -9,14 +9,10 @@ Source: our own; the paper does not blend rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.metrics import auc
+from vfl_node.privacy.attacks.attack import ScoringAttack
 from vfl_node.privacy.attacks.transcript import Batch
 
 NEAR = 16
@@ -45,7 +41,7 @@ def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
     if count < 2:
         return torch.full((len(which),), -1.0, dtype=torch.float64)
     half_norms = rows.norm(dim=1).square() / 2  # (B,)
-    found = []
+    cosines = []
     for asked in torch.split(which.to(rows.device), ROWS_AT_ONCE):
         distances = torch.addmm(half_norms[None], rows[asked], rows.mT, alpha=-1)  # (q, B), as in near_duplicate
         distances.scatter_(1, asked[:, None], torch.inf)
@@ -53,20 +49,15 @@ def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
         ways = rows[beside] - rows[asked][:, None]  # (q, 16, d)
         lengths = ways.norm(dim=2, keepdim=True)
         ways = torch.where(lengths > TWIN * rows[asked].norm(dim=1)[:, None, None], ways / lengths, 0)
-        found.append(-(ways @ ways.mT).amin(dim=(1, 2)).double().cpu())
-    return torch.cat(found) if found else torch.empty(0, dtype=torch.float64)
+        cosines.append((ways @ ways.mT).amin(dim=(1, 2)).double().cpu())
+    return -torch.cat(cosines) if cosines else torch.empty(0, dtype=torch.float64)
 
 
-def largest(transcript: Sequence[Batch], size: int) -> NDArray[np.float64]:
-    """The largest score over all batches, float64[size]; NaN at a position never met."""
-    found = np.full(size, np.nan)
-    for batch in transcript:
-        found[batch.positions] = np.fmax(found[batch.positions], scores(batch.rows).numpy())
-    return found
+class Collinear(ScoringAttack):
+    """AUC of the largest score over all steps, at positions met at all."""
 
-
-def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
-    """AUC of the largest score, at positions met at all; None if these are of one kind."""
-    between = largest(transcript, len(synthetic))
-    met = ~np.isnan(between)
-    return auc(synthetic[met], between[met])
+    def see(self, batch: Batch) -> None:
+        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`."""
+        which = self._scope.beside(batch)
+        if len(which):
+            self._tally.raise_to(batch.positions[which], scores(batch.rows, torch.from_numpy(which)).numpy())

@@ -9,15 +9,11 @@ nothing around a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.metrics import auc
-from vfl_node.privacy.attacks.transcript import Batch, by_epoch
+from vfl_node.privacy.attacks.attack import EpochAttack
+from vfl_node.privacy.attacks.transcript import Epoch
 
 FURTHER = 16
 """The row whose distance the nearest one's is compared with."""
@@ -41,13 +37,13 @@ def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
     if len(rows):
         rows = rows / rows.abs().amax().clamp_min(torch.finfo(rows.dtype).tiny)  # squares of tiny gradients are not 0
     squares = rows.square().sum(dim=1)  # (B,)
-    found = []
+    parts = []
     for asked in torch.split(which.to(rows.device), ROWS_AT_ONCE):
         others = squares.repeat(len(asked), 1)
         others.scatter_(1, asked[:, None], torch.inf)  # not itself
         near = torch.addmm(others, rows[asked], rows.mT, alpha=-2).add_(squares[asked][:, None])
-        found.append(ratios(near).double().cpu())
-    return torch.cat(found) if found else torch.empty(0, dtype=torch.float64)
+        parts.append(ratios(near).double().cpu())
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64)
 
 
 def ratios(squares: Tensor) -> Tensor:
@@ -60,9 +56,8 @@ def ratios(squares: Tensor) -> Tensor:
     return -torch.where(near[..., -1] > 0, ratio, 1)
 
 
-def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
-    """AUC of the mean over epochs, at positions met in every epoch; None if fewer than two or all of one kind."""
-    positions, rows = by_epoch(transcript)
-    if len(positions) < 2:
-        return None
-    return auc(synthetic[positions], torch.stack([scores(epoch) for epoch in rows]).mean(dim=0).numpy())
+class DistanceRatio(EpochAttack):
+    """AUC of the mean over epochs, at positions met in every epoch."""
+
+    def _judge(self, epoch: Epoch) -> None:
+        self._tally.add(*self._scope.ratios(epoch))

@@ -50,10 +50,10 @@ def invert(
     best_error = torch.full((len(embeddings),), torch.inf, dtype=embeddings.dtype)
     for _ in range(starts):
         start = torch.from_numpy(randomness.normal((len(embeddings), width))).to(embeddings.dtype)
-        found = _levenberg_marquardt(bottom, embeddings, start, iterations)
-        error = _error(bottom, found, embeddings)
+        features = _levenberg_marquardt(bottom, embeddings, start, iterations)
+        error = _error(bottom, features, embeddings)
         better = error < best_error
-        best = torch.where(better[:, None], found, best)
+        best = torch.where(better[:, None], features, best)
         best_error = torch.where(better, error, best_error)
     return best, best_error / embeddings.norm(dim=1).clamp_min(torch.finfo(embeddings.dtype).tiny)
 

@@ -9,15 +9,11 @@ Source: the reference notes on FLORIST (Song et al. 2021); the paper does not ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.metrics import auc
-from vfl_node.privacy.attacks.transcript import Batch, by_epoch
+from vfl_node.privacy.attacks.attack import EpochAttack, Scope, Subset
+from vfl_node.privacy.attacks.transcript import Epoch
 
 ROWS_AT_ONCE = 1024
 
@@ -53,18 +49,24 @@ def nearest(rows: Tensor, which: Tensor) -> Tensor:
     if len(rows) < 2:
         return torch.full((len(which),), torch.inf, dtype=torch.float64)
     half_norms = rows.norm(dim=1).square() / 2  # (k,)
-    found = []
+    distances = []
     for asked in torch.split(which.to(rows.device), ROWS_AT_ONCE):
         # ‖q − r‖²/2 less ‖q‖²/2, which does not change the order
-        distances = torch.addmm(half_norms[None], rows[asked], rows.mT, alpha=-1)  # (q, k)
-        distances.scatter_(1, asked[:, None], torch.inf)  # not itself
-        found.append((rows[asked].double() - rows[distances.argmin(dim=1)].double()).norm(dim=1).cpu())
-    return torch.cat(found) if found else torch.empty(0, dtype=torch.float64)
+        near = torch.addmm(half_norms[None], rows[asked], rows.mT, alpha=-1)  # (q, k)
+        near.scatter_(1, asked[:, None], torch.inf)  # not itself
+        distances.append((rows[asked].double() - rows[near.argmin(dim=1)].double()).norm(dim=1).cpu())
+    return torch.cat(distances) if distances else torch.empty(0, dtype=torch.float64)
 
 
-def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
-    """AUC of the mean over epochs, at positions met in every epoch; None if fewer than two or all of one kind."""
-    positions, rows = by_epoch(transcript)
-    if len(positions) < 2:
-        return None
-    return auc(synthetic[positions], torch.stack([scores(epoch) for epoch in rows]).mean(dim=0).numpy())
+class NearDuplicate(EpochAttack):
+    """AUC of minus the mean distance over epochs, at positions met in every epoch."""
+
+    lasts = "job"  # what stands in is the same in every repeat
+
+    @staticmethod
+    def _judging(scope: Scope) -> Subset:
+        return scope.met
+
+    def _judge(self, epoch: Epoch) -> None:
+        positions, distances = self._scope.nearest(epoch)
+        self._tally.add(positions, -distances)

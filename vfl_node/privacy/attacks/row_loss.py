@@ -9,14 +9,13 @@ Source: the reference notes on FLORIST (Song et al. 2021); the paper does not ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.metrics import auc
-from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.attack import EpochAttack, Positions
+from vfl_node.privacy.attacks.transcript import Batch, Epoch
 
 
 def scores(gradients: Tensor) -> Tensor:
@@ -24,18 +23,24 @@ def scores(gradients: Tensor) -> Tensor:
     return gradients.double().norm(dim=1).cpu()
 
 
-def average(transcript: Sequence[Batch], size: int) -> NDArray[np.float64]:
-    """The mean over batches of each position's score, float64[size]; NaN at one never met or without gradients."""
-    total, count = np.zeros(size), np.zeros(size)
-    for batch in transcript:
+class RowLoss(EpochAttack):
+    """AUC of the mean over steps, at positions met at all."""
+
+    needs = frozenset({"gradients"})
+
+    def see(self, batch: Batch) -> None:
+        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`; a step without gradients is passed over."""
         if batch.gradients is not None:
-            total[batch.positions] += scores(batch.gradients).numpy()
-            count[batch.positions] += 1
-    return np.divide(total, count, out=np.full(size, np.nan), where=count > 0)
+            super().see(batch)
 
+    def _of(self, batch: Batch) -> tuple[Positions, Tensor]:
+        followed = self._scope.alone(batch)
+        assert followed.gradients is not None
+        return followed.positions, followed.gradients * followed.mean_of
 
-def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
-    """AUC of the mean over epochs; None if there are no gradients or all rows are of one kind."""
-    losses = average(transcript, len(synthetic))
-    met = ~np.isnan(losses)
-    return auc(synthetic[met], losses[met])
+    def _judge(self, epoch: Epoch) -> None:
+        self._tally.add(np.concatenate(epoch.positions), scores(torch.cat(epoch.rows)).numpy())
+
+    @property
+    def _known(self) -> NDArray[np.bool_]:
+        return self._tally.counts > 0

@@ -10,20 +10,21 @@ Source: our own; the paper does not run it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.metrics import auc
-from vfl_node.privacy.attacks.transcript import Batch
+from vfl_node.privacy.attacks.attack import Scope, ScoringAttack, Subset
+from vfl_node.privacy.attacks.transcript import Batch, Epoch
 
 EXACT = 1e-5
 """Distance of equal rows relative to their norm, at most: float32 rounds at about 1e-7."""
 
 ROWS_AT_ONCE = 1024
+
+WAITING = 4096
+"""Rows of steps of one size that wait until their twins are sought together; a step's may be more."""
 
 
 def twins(rows: Tensor) -> NDArray[np.bool_]:
@@ -32,26 +33,44 @@ def twins(rows: Tensor) -> NDArray[np.bool_]:
     Cost: B²·d multiplications.
     """
     rows = rows.double().cpu()
-    found = []
+    parts = []
     for start in range(0, len(rows), ROWS_AT_ONCE):
         asked = rows[start : start + ROWS_AT_ONCE]
         distances = torch.cdist(asked, rows)
         own = torch.arange(len(asked))
         distances[own, start + own] = torch.inf
-        found.append(distances.amin(dim=1) <= EXACT * asked.norm(dim=1))
-    return torch.cat(found).numpy() if found else np.zeros(0, dtype=np.bool_)
+        parts.append(distances.amin(dim=1) <= EXACT * asked.norm(dim=1))
+    return torch.cat(parts).numpy() if parts else np.zeros(0, dtype=np.bool_)
 
 
-def counted(transcript: Sequence[Batch], size: int) -> NDArray[np.float64]:
-    """In how many batches each position had a twin, float64[size]; NaN at one never met."""
-    found = np.full(size, np.nan)
-    for batch in transcript:
-        found[batch.positions] = np.nan_to_num(found[batch.positions]) + twins(batch.rows)
-    return found
+class SameStepTwin(ScoringAttack):
+    """AUC of the share of steps in which a row met its equal, at positions met at all."""
 
+    lasts = "job"  # what stands in is the same in every repeat
 
-def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
-    """AUC of the count, at positions met at all; None if these are of one kind."""
-    equals = counted(transcript, len(synthetic))
-    met = ~np.isnan(equals)
-    return auc(synthetic[met], equals[met])
+    def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:
+        super().__init__(truth, scope)
+        self._waiting = Epoch(0)
+
+    @staticmethod
+    def _judging(scope: Scope) -> Subset:
+        return scope.met
+
+    def see(self, batch: Batch) -> None:
+        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`."""
+        waiting, size = self._waiting, len(batch.positions)
+        if waiting.positions and (waiting.number != batch.epoch or len(waiting.positions[0]) != size):
+            self._settle()
+        self._waiting.number = batch.epoch
+        self._waiting.positions.append(batch.positions)
+        self._waiting.rows.append(self._scope.reduced(batch))
+        if len(self._waiting.rows) * size >= WAITING:
+            self._settle()
+
+    def _settle(self) -> None:
+        waiting, self._waiting = self._waiting, Epoch(self._waiting.number)
+        if waiting.rows:
+            self._tally.add(np.concatenate(waiting.positions), self._scope.twins(waiting.rows).ravel())
+
+    def _forget(self) -> None:
+        self._waiting = Epoch(0)

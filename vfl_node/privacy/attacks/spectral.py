@@ -10,7 +10,7 @@ standardised.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.metrics import auc
+from vfl_node.privacy.attacks.attack import Attack, Scope
 from vfl_node.privacy.attacks.transcript import Batch
 
 
@@ -55,8 +56,39 @@ def with_labels(transcript: Sequence[Batch], labels: NDArray[np.float32]) -> lis
     return [replace(batch, rows=torch.cat([batch.rows, columns[batch.positions]], dim=1)) for batch in transcript]
 
 
-def attack(transcript: Sequence[Batch], synthetic: NDArray[np.bool_]) -> float | None:
-    """Mean AUC over batches; those with no or only synthetic rows are left out, None if that is all."""
-    found = [auc(synthetic[batch.positions], scores(batch.rows).numpy()) for batch in transcript]
-    defined = [value for value in found if value is not None]
-    return sum(defined) / len(defined) if defined else None
+class Spectral(Attack):
+    """Mean AUC over steps; those with no or only synthetic rows are left out."""
+
+    lasts = "epoch"
+
+    def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:
+        super().__init__(truth, scope)
+        self._sum, self._steps, self._rows = 0.0, 0, 0
+
+    def see(self, batch: Batch) -> None:
+        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`."""
+        judged = self._scope.together(batch)
+        if judged is None:
+            return
+        projections = scores(judged.rows).numpy()
+        value = auc(self._truth[judged.positions], projections)
+        if value is not None:
+            self._sum, self._steps, self._rows = self._sum + value, self._steps + 1, self._rows + len(projections)
+
+    def score(self) -> float | None:
+        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.score`."""
+        return self._sum / self._steps if self._steps else None
+
+    @property
+    def judged(self) -> int:
+        """As :attr:`~vfl_node.privacy.attacks.attack.Attack.judged`, all steps together."""
+        return self._rows
+
+    def state(self) -> dict[str, Tensor]:
+        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.state`."""
+        return {"sums": torch.tensor([self._sum, self._steps, self._rows], dtype=torch.float64)}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """As :meth:`~vfl_node.privacy.attacks.attack.Attack.restore`."""
+        total, steps, rows = state["sums"].tolist()
+        self._sum, self._steps, self._rows = total, int(steps), int(rows)

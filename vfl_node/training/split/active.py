@@ -17,11 +17,12 @@ from vfl_node.errors import DataError
 from vfl_node.models import ARCHITECTURES, cut_width
 from vfl_node.models.classifier import Classifier, classifier
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.outgoing import Sent
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
-from vfl_node.training.split.learner import prefixed, under
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing import LABELS, Composition, Known, Labels, Step, calibration
@@ -110,12 +111,12 @@ class ActiveHalf:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         received = (await self._embedding(number, positions)).requires_grad_()  # (B, d)
+        self.learner.begin(number)
         logits = self._model(self._inputs.at(positions), [received])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]
         targets = self._used(number, positions, logits.detach(), base_rate, received.detach())
         loss = self._calibration.loss(logits, targets, base_rate)
-        self.learner.zero_grad()
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
         if received.grad is None:
             raise RuntimeError("the loss does not depend on the embedding")
@@ -125,7 +126,7 @@ class ActiveHalf:
         codec.encode(gradient, message.tensor)
         await self._channel.send(message)
         self.learner.step()
-        self.audit.see(positions, gradient, gradient)
+        self.audit.see(Sent(positions, gradient, gradient))
         self._met.append((positions, logits.detach(), loss.item()))
 
     def figures(self) -> Figures:
@@ -144,6 +145,7 @@ class ActiveHalf:
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
+        self.learner.rest()
         found: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
         for offset, positions in enumerate(batches):

@@ -76,6 +76,18 @@ class Train(TrainerConfig):
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
     optimizer: Annotated[str, name_in(OPTIMISERS)] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
+    batch_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the batch")
+    layer_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the row")
+    dropout: float = Field(default=0.0, ge=0, le=0.99, description="share of each hidden layer that a training step sets to 0")
+    weight_decay: float = Field(
+        default=0.0, ge=0, le=1e3, allow_inf_nan=False, description="times a weight: what is added to its gradient"
+    )
+    clip: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="largest norm of the gradient of all weights of one party's half; null: any. What is sent is not clipped",
+    )
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Missing = Missing()
 
@@ -83,6 +95,16 @@ class Train(TrainerConfig):
     def outputs(self) -> int:
         """Logits a row: one for two classes, else one a class."""
         return 1 if self.classes == 2 else self.classes
+
+    @model_validator(mode="after")
+    def _normalisable(self) -> Train:
+        if self.batch_norm and self.layer_norm:
+            raise ValueError("batch_norm and layer_norm exclude each other: choose one")
+        if self.batch_norm and self.batch_size == 1:
+            raise ValueError("batch_norm needs a batch_size of 2 or more: a batch of one row has no variance")
+        if self.layer_norm and 1 in (*self.bottom, *self.active_bottom, *self.top):
+            raise ValueError("layer_norm needs layers of 2 units or more: one unit alone is always its own mean")
+        return self
 
     @model_validator(mode="after")
     def _calibratable(self) -> Train:

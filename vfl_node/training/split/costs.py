@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.models import ARCHITECTURES, InputSchema, cut_width
+from vfl_node.models.settings import LayerOptions
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
 
 if TYPE_CHECKING:
@@ -86,9 +87,10 @@ def parameters(train: Train, role: DataRole, table: TableShape) -> int:
 
 def batch_bytes(train: Train, role: DataRole, table: TableShape) -> int:
     """Memory of what the networks compute for one batch."""
-    widths = [*_bottom_sizes(train, role), *([*train.top, train.outputs] if role == "active" else [])]
+    units = sum(_bottom_sizes(train, role)) + (sum(train.top) if role == "active" else 0)
+    values = LayerOptions.of(train).values * units + (train.outputs if role == "active" else 0)
     width = table.numeric + train.embedding_size * len(table.cardinalities)
-    return VALUE_BYTES * train.batch_size * (width + sum(widths) + 2 * cut_width(train))
+    return VALUE_BYTES * train.batch_size * (width + values + 2 * cut_width(train))
 
 
 def message_bytes(train: Train, evaluate: Evaluate) -> int:

@@ -94,7 +94,7 @@ def encode(session: Session, data: TrainingData, draws: Randomness, training: Po
 def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:
     """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
     initialise(model, randomness.derive(f"weights/{repeat}"))
-    return Learner(model.to(session.device), Train.of(session.job))
+    return Learner(model.to(session.device), Train.of(session.job), randomness)
 
 
 def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.errors import StateError
+from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.split.half import Half
-from vfl_node.training.split.learner import prefixed, under
 from vfl_node.training.trainer import Epoch
 
 STEPS_BETWEEN = 50

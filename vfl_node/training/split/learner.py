@@ -5,28 +5,55 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from torch import Tensor, nn
+from torch.nn.utils import clip_grad_norm_
 
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.models import OPTIMISERS
+from vfl_node.models.layers import Dropout
+from vfl_node.models.storage import prefixed, under
 from vfl_node.training.split.config import Train
 
 
 class Learner:
-    """A model and its optimiser; both go into a checkpoint and come back with the same bits."""
+    """A model and its optimiser; both go into a checkpoint and come back with the same bits.
 
-    def __init__(self, model: nn.Module, train: Train) -> None:
+    Args:
+        model: with its initial weights, on the device.
+        train: the job's section.
+        private: the party's own randomness, of which masks of dropout are made: those of a step come from its number, so a
+            restarted party draws the same ones again.
+    """
+
+    def __init__(self, model: nn.Module, train: Train, private: Randomness) -> None:
         self.model = model
         self._optimizer = OPTIMISERS[train.optimizer](model.parameters(), train)
+        self._clip = train.clip
+        self._private = private
+        self._dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout)]
 
-    def zero_grad(self) -> None:
-        """Forget the last batch's gradients."""
+    def begin(self, step: int) -> None:
+        """Make the model ready for training step ``step``: no gradient is left, norms follow the batch, masks are new."""
         self._optimizer.zero_grad()
+        self.model.train()
+        for number, layer in enumerate(self._dropouts):
+            layer.draw_from(self._private.derive(f"dropout/{step}/{number}"))
+
+    def rest(self) -> None:
+        """Make the model ready for evaluation: no dropout, and norms by their running averages."""
+        self.model.eval()
 
     def step(self) -> None:
-        """Update the weights from the gradients of this batch."""
+        """Update the weights from the gradients of this batch.
+
+        With ``train.clip`` the gradient of all weights of this model, taken as one vector, is shortened to that Euclidean
+        norm if it is longer, before weight decay. What crosses the wire is not changed by it.
+        """
+        if self._clip is not None:
+            clip_grad_norm_(self.model.parameters(), self._clip)
         self._optimizer.step()
 
     def weights(self) -> dict[str, Tensor]:
-        """The model's parameters by name, copied to the CPU."""
+        """The model's parameters and the running averages of its norms by name, copied to the CPU."""
         return {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -43,13 +70,3 @@ class Learner:
             index, key = name.split(".")
             state.setdefault(int(index), {})[key] = value.clone()
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
-
-
-def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """``tensors`` with ``prefix.`` before each name."""
-    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
-
-
-def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Those of ``tensors`` whose name begins with ``prefix.``, without it."""
-    return {name[len(prefix) + 1 :]: tensor for name, tensor in tensors.items() if name.startswith(prefix + ".")}

@@ -6,6 +6,8 @@ labelled rows only. The result is what the federated model is compared with, and
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -44,24 +46,25 @@ def train_local(
         inputs: the active party's columns.
         targets: float32[m] on the device: labels 0 and 1; float32[m, K] of more classes: one a row is 1.
         positions: shared positions to train on.
-        randomness: gives the order of the rows.
+        randomness: gives the order of the rows, and masks of dropout.
         progress: is told the loss after each epoch.
-        counted: bool[m] on the device, which rows have a label. The others change nothing and take as long.
+        counted: bool[m] on the device, which rows have a label. The others take as long and
+            change nothing but what ``train.batch_norm`` averages.
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
-    learner = Learner(model, train)
+    learner, steps = Learner(model, train, randomness), count()
     for _ in range(train.epochs):
         total = 0.0
         for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
+            learner.begin(next(steps))
             logits, expected = model(inputs.at(batch)), targets[torch.from_numpy(batch)]
             losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(
                 logits, expected, reduction="none"
             )
             weights = counted[torch.from_numpy(batch)].float()
             loss = (losses * weights).sum() / weights.sum().clamp_min(1)
-            learner.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()
@@ -70,6 +73,7 @@ def train_local(
 
 def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[np.int64]) -> Tensor:
     """Logits of the trained local model, float32[len(positions)], or float32[len(positions), K]."""
+    model.eval()
     with torch.no_grad():
         return torch.cat([model(inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
 

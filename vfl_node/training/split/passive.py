@@ -13,11 +13,12 @@ from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.models import ARCHITECTURES
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.outgoing import Sent
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
-from vfl_node.training.split.learner import prefixed, under
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing import EMBEDDINGS
@@ -63,13 +64,13 @@ class PassiveHalf:
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
+        self.learner.begin(number)
         embedding = self._embedding(f"step/{number}", positions, learn=True)  # (B, d)
         await self._send(number, embedding.detach())
         gradient = await self._gradient(number, embedding)  # (B, d)
-        self.learner.zero_grad()
         embedding.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
-        self.audit.see(positions, embedding.detach(), gradient)
+        self.audit.see(Sent(positions, embedding.detach(), gradient))
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`: nothing."""
@@ -77,6 +78,7 @@ class PassiveHalf:
 
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> None:
         """As :meth:`Half.evaluate`."""
+        self.learner.rest()
         with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
             embeddings = [
                 self._embedding(f"step/{number + at}", positions, learn=False) for at, positions in enumerate(batches)

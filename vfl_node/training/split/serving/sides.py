@@ -21,9 +21,9 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
 from vfl_node.models import ARCHITECTURES, cut_width
 from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.models.storage import under
 from vfl_node.training.split.active import local_rate
 from vfl_node.training.split.config import SERVED_FEATURES
-from vfl_node.training.split.learner import under
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import EMBEDDINGS, Substitute, stand_in
 from vfl_node.training.split.missing.calibration import Calibration

@@ -1,0 +1,25 @@
+"""docs/training.md: its example is a job, and its table has every key."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from vfl_node.configuration import parse
+from vfl_node.job import Job, Train
+
+PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
+
+
+def test_the_example_is_a_job() -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    job = parse(example, Job, source="docs/training.md")
+    assert isinstance(job.train, Train)
+    assert (job.train.batch_norm, job.train.clip) == (True, 5.0)
+
+
+def test_the_table_has_every_key_and_no_other() -> None:
+    section = PAGE[PAGE.index("## Settings") : PAGE.index("## Missing rows")]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(named) == sorted(Train.model_fields)

@@ -1,0 +1,54 @@
+"""Everything, compared exactly: the scope of an attacker who has a whole transcript, and time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.privacy.attacks import distance_ratio, near_duplicate, same_step_twin
+from vfl_node.privacy.attacks.attack import Positions, Scores, Subset
+from vfl_node.privacy.attacks.transcript import Batch, Epoch
+
+
+class Whole:
+    """A :class:`~vfl_node.privacy.attacks.attack.Scope` without bounds.
+
+    Args:
+        size: number of shared positions m.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.met = self.followed = Subset(np.arange(size), size)
+
+    def alone(self, batch: Batch) -> Batch:
+        """All rows."""
+        return batch
+
+    def beside(self, batch: Batch) -> NDArray[np.int64]:
+        """All rows."""
+        return np.arange(len(batch.positions))
+
+    def together(self, batch: Batch) -> Batch:
+        """All rows."""
+        return batch
+
+    def reduced(self, batch: Batch) -> Tensor:
+        """The rows as they are."""
+        return batch.rows
+
+    def twins(self, steps: Sequence[Tensor]) -> NDArray[np.bool_]:
+        """By every pair of a step. Cost: S·B²·d multiplications."""
+        return np.stack([same_step_twin.twins(rows) for rows in steps])
+
+    def nearest(self, epoch: Epoch) -> tuple[Positions, Scores]:
+        """By every pair. Cost: k²·d multiplications."""
+        positions, rows = epoch.ordered()
+        return positions, -near_duplicate.scores(rows).numpy()
+
+    def ratios(self, epoch: Epoch) -> tuple[Positions, Scores]:
+        """By every pair. Cost: k²·d multiplications."""
+        positions, rows = epoch.ordered()
+        return positions, distance_ratio.scores(rows).numpy()
