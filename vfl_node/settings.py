@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.configuration import Frozen, load
+from vfl_node.configuration import Frozen, load, name_in
+from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
 
@@ -28,7 +29,8 @@ MOST_SERVICES = 16
 class Data(Frozen):
     """This party's table."""
 
-    path: Path = Field(description="CSV file with a header line")
+    path: Path = Field(description="the table; CSV is a file with a header line")
+    format: Annotated[str, name_in(READERS)] = Field(default="csv", description="what reads it: csv, or an installed reader")
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
