@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -37,8 +36,8 @@ from vfl_node.job import Evaluate, Train
 from vfl_node.models import ARCHITECTURES, OPTIMISERS
 from vfl_node.models.classifier import classifier
 from vfl_node.models.initial_weights import initialise
-from vfl_node.privacy.audit import Audit
 from vfl_node.progress import Silent
+from vfl_node.settings import Protection
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.split.positioned_input import PositionedInput
@@ -77,8 +76,8 @@ def view(rows: int, owned: NDArray[np.bool_], both: int) -> Alignment:
     return Alignment("psu", "curve25519", own, rows, {"peer": peer})
 
 
-def split(rows: int, epochs: int, share: float) -> list[float]:
-    """CPU seconds of each epoch but the first, each party owning ``share`` of the rows."""
+def split(rows: int, epochs: int, share: float, *, audited: bool = True) -> list[float]:
+    """CPU seconds of each epoch but the first, each party owning ``share`` of the rows; ``audited``: whether both attack."""
     rng = np.random.default_rng(1)
     active, passive = (rng.random(rows) < share for _ in range(2))
     both = int((active & passive).sum())
@@ -88,7 +87,16 @@ def split(rows: int, epochs: int, share: float) -> list[float]:
     def task(party: str, owned: NDArray[np.bool_]) -> Task:
         own = table(rows, labels=party == "active")
         shown = ends if party == "active" else Silent()
-        return Task(view(rows, owned, both), own, train, EVALUATE, time.monotonic, party, progress=shown)
+        return Task(
+            view(rows, owned, both),
+            own,
+            train,
+            EVALUATE,
+            time.monotonic,
+            party,
+            progress=shown,
+            protection=Protection(membership=audited),
+        )
 
     a, b = memory_channels("active", "passive")
     results = run_together(
@@ -99,12 +107,6 @@ def split(rows: int, epochs: int, share: float) -> list[float]:
         if isinstance(result, BaseException):
             raise result
     return np.diff(ends.times).tolist()
-
-
-def without_audit(rows: int, epochs: int, share: float) -> list[float]:
-    """As :func:`split`, with an audit that does nothing."""
-    with patch.object(Audit, "see", lambda *_: None), patch.object(Audit, "epoch_done", lambda _: {}):
-        return split(rows, epochs, share)
 
 
 def joint(rows: int, epochs: int) -> list[float]:
@@ -140,7 +142,7 @@ def main() -> None:
     kinds: dict[str, Callable[[], list[float]]] = {
         "one network in one process": lambda: joint(rows, epochs),
         "split, every row real": lambda: split(rows, epochs, 1.0),
-        "split, half of the rows synthetic at each party, no audit": lambda: without_audit(rows, epochs, 0.5),
+        "split, half of the rows synthetic at each party, no audit": lambda: split(rows, epochs, 0.5, audited=False),
         "split, half of the rows synthetic at each party, audited": lambda: split(rows, epochs, 0.5),
     }
     found: dict[str, list[float]] = {kind: [] for kind in kinds}

@@ -19,7 +19,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Train
-from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
+from vfl_node.settings import Protection
+from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, toss
 from vfl_node.training.split.loop import train_active, train_passive
 from vfl_node.training.task import Task, TrainingResult
@@ -140,6 +141,7 @@ class Run:
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
+    protections: tuple[Protection, Protection] = (Protection(), Protection())
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
@@ -154,8 +156,8 @@ class Run:
     def raw(self, parties: Federation) -> list[Any]:
         """The two results or exceptions, active party first."""
         a, b = map(self._recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
-        clinic = self._task("clinic", parties.clinic_view, parties.clinic, self.checkpoints[0], self.pins[0])
-        lab = self._task("lab", parties.lab_view, parties.lab, self.checkpoints[1], self.pins[1])
+        clinic = self._task("clinic", parties.clinic_view, parties.clinic, 0)
+        lab = self._task("lab", parties.lab_view, parties.lab, 1)
         return run_together(
             (train_active(a, clinic, Randomness(self.clinic_seed), resume_from=self.resume_from), a),
             (train_passive(b, lab, Randomness(self.lab_seed), resume_from=self.resume_from), b),
@@ -173,7 +175,7 @@ class Run:
                 raise result
         return results[0], results[1]
 
-    def _task(self, party: str, view: Alignment, own: Table, checkpoints: Checkpoints, pins: Pins) -> Task:
+    def _task(self, party: str, view: Alignment, own: Table, number: int) -> Task:
         ticks = count()
         return Task(
             view,
@@ -182,8 +184,9 @@ class Run:
             self.evaluate,
             clock=lambda: float(next(ticks)),
             party=party,
-            checkpoints=checkpoints,
-            pins=pins,
+            checkpoints=self.checkpoints[number],
+            pins=self.pins[number],
+            protection=self.protections[number],
         )
 
     def schedule(self, parties: Federation) -> Schedule:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from vfl_node.errors import PolicyError
 from vfl_node.job import Evaluate, Train
+from vfl_node.settings import Protection
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 TRAIN = Train(bottom=(16, 8), active_bottom=(8,), top=(8,), epochs=1, batch_size=64)
@@ -17,14 +17,8 @@ def sent(both: Any) -> int:
 
 
 def limited(run: Any, limit: float | None) -> Any:
-    both = run(train=TRAIN, evaluate=Evaluate(test_fraction=0.5))
-    plain = both._task
-
-    def task(party: str, *rest: Any) -> Any:
-        return dataclasses.replace(plain(party, *rest), max_attack_auc=limit if party == "lab" else None)
-
-    both._task = task
-    return both
+    protections = Protection(), Protection(max_attack_auc=limit)
+    return run(train=TRAIN, evaluate=Evaluate(test_fraction=0.5), protections=protections)
 
 
 def test_copies_among_them_stop_it_with_a_limit_and_are_shown_without_one(run: Any, synthetic: Any) -> None:

@@ -17,7 +17,7 @@ from vfl_node.engines.threads import Threads
 from vfl_node.job import Align, Evaluate, Job, Missing, Train
 from vfl_node.progress import Silent
 from vfl_node.report import envelope
-from vfl_node.settings import Limits, Obfuscation, Role
+from vfl_node.settings import Limits, Obfuscation, Protection, Role
 from vfl_node.transport.channel import Channel, Traffic
 from vfl_node.transport.memory import memory_channels, run_together
 
@@ -109,7 +109,7 @@ def test_both_parties_reports_say_the_same_of_each(
             traffic={"align": Traffic()},
             training=result,
             records=len(view),
-            max_attack_auc=None,
+            protection=Protection(),
             started="2026-03-01T10:00:00+00:00",
             finished="2026-03-01T10:00:01+00:00",
             versions={},

@@ -24,7 +24,7 @@ from vfl_node.files import private_folder, write_whole
 from vfl_node.job import FeatureStrategy, Flow, Job, LabelStrategy, Name, Parties, Train
 from vfl_node.ledger import Disclosure
 from vfl_node.report import page
-from vfl_node.settings import Role, role_in
+from vfl_node.settings import Protection, Role, role_in
 from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.split.serving import learnt as learnt_by_predictions
 from vfl_node.training.task import TrainingResult
@@ -138,6 +138,9 @@ class TrainingFigures(Section):
     )
     dropped: tuple[str, ...] | None = Field(default=None, description="logistic: this party's own columns that were left out")
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
+    defences: tuple[dict[str, JsonValue], ...] = Field(
+        default=(), description="split: this party's own defences, in order: name and parameters; not known to its peer"
+    )
 
     @model_validator(mode="after")
     def _of_one_algorithm(self) -> TrainingFigures:
@@ -206,6 +209,7 @@ class Predictions(Section):
     )
     audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
     records: Count | None = Field(
         description="new: this party's records that were predicted; null at the other party, and for known rows"
     )
@@ -280,7 +284,7 @@ def build(
     alignment: Alignment | None,
     align_seconds: float | None,
     records: int | None,
-    max_attack_auc: float | None,
+    protection: Protection,
     traffic: Mapping[str, Traffic],
     training: TrainingResult | None,
     predictions: Served | Predicted | None = None,
@@ -297,7 +301,7 @@ def build(
         alignment: as this party sees it; None at the coordinator.
         align_seconds: wall time of the alignment; likewise.
         records: of its table; likewise.
-        max_attack_auc: its owner's limit for the audit; None: none.
+        protection: what its owner does about what its tensors tell.
         traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
             coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
         training: None for a job that only aligns, or predicts.
@@ -321,12 +325,12 @@ def build(
         started=started,
         finished=finished,
         alignment=_sizes(job, alignment, align_seconds, records, traffic),
-        training=_training(job, role, alignment, training, max_attack_auc) if training else None,
+        training=_training(job, role, alignment, training, protection) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
         matched_metrics=_matched(training) if training else None,
         gains=_intervals(job, training.gains) if training else None,
-        predictions=_predictions(job, role, predictions, max_attack_auc) if predictions else None,
+        predictions=_predictions(job, role, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, training.learnt if training else _learnt_by(job, predictions)),
         versions=dict(versions),
@@ -379,7 +383,7 @@ def _sizes(
 
 
 def _training(
-    job: Job, role: Role, alignment: Alignment | None, result: TrainingResult, max_attack_auc: float | None
+    job: Job, role: Role, alignment: Alignment | None, result: TrainingResult, protection: Protection
 ) -> TrainingFigures:
     of = result.logistic
     features = {name: of.features.get(name) for name in (job.parties.active, *job.parties.passive)} if of else None
@@ -392,8 +396,24 @@ def _training(
         strategies=None if of else _strategies(job, role, alignment),
         audit=dict(result.audit),
         held_out=HeldOut(**asdict(result.held_out)) if result.held_out else None,
-        max_attack_auc=max_attack_auc,
-        **(asdict(of) | {"features": features} if of else {}),
+        max_attack_auc=protection.max_attack_auc,
+        **(asdict(of) | {"features": features} if of else _protected(protection)),
+    )
+
+
+def _protected(protection: Protection) -> dict[str, Any]:
+    """What a split network's owner did about what is sent."""
+    defences = tuple(params.model_dump(mode="json") for params in protection.defences)
+    return {"defences": defences, "warnings": _unaudited(protection)}
+
+
+def _unaudited(protection: Protection) -> tuple[str, ...]:
+    """A sentence where the owner switched the audit off."""
+    if protection.membership:
+        return ()
+    return (
+        "No attack was run on what this party sent (audit.membership: false), so this report does not say how well the peer "
+        "can tell its synthetic rows from real ones.",
     )
 
 
@@ -438,7 +458,7 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
     return found or None
 
 
-def _predictions(job: Job, role: Role, made: Served | Predicted, max_attack_auc: float | None) -> Predictions:
+def _predictions(job: Job, role: Role, made: Served | Predicted, protection: Protection) -> Predictions:
     assert job.predict is not None
     asks = role == job.predict.to
     requests = batches = told = records = None
@@ -454,7 +474,8 @@ def _predictions(job: Job, role: Role, made: Served | Predicted, max_attack_auc:
         batches=batches,
         told=told,
         audit=dict(made.attacks) if isinstance(made, Served) else {},
-        max_attack_auc=max_attack_auc,
+        max_attack_auc=protection.max_attack_auc,
+        warnings=_unaudited(protection) if isinstance(made, Served) else (),
         records=records,
     )
 

@@ -18,6 +18,7 @@ The same coroutines run over gRPC in a node's job threads and in memory in a sim
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 import time
 from collections.abc import Coroutine, Mapping
@@ -51,14 +52,14 @@ from vfl_node.run.inputs import taking_part
 from vfl_node.run.preflight import Agreement, preflight
 from vfl_node.run.serving import PREDICTIONS, FileTally, Predicting
 from vfl_node.run.shown import FileShown
-from vfl_node.settings import Limits, Obfuscation, Role, Settings
+from vfl_node.settings import Limits, Obfuscation, Protection, Role, Settings
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.logistic import coordinator
 from vfl_node.training.logistic.decryption import FileDecryptionLog, tensors_of
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.task import Regression
 from vfl_node.training.split.loop import check_batch_fits, train_active, train_passive
-from vfl_node.training.split.serving import Embedder, Predicted, Scorer, Served, predict_once, serve
+from vfl_node.training.split.serving import Embedder, Predicted, Scorer, Served, ServedModel, predict_once, serve
 from vfl_node.training.task import Task, TrainingResult, device_name
 from vfl_node.transport.channel import Channel, Traffic
 
@@ -90,6 +91,7 @@ class Part:
         memory: what this node remembers of the other data party; None at a coordinator.
         limits: how small and how large sets may be.
         obfuscation: this owner's own wishes for an obfuscated set.
+        protection: what this owner does about what tensors tell.
         predicting: what it brings to a job of predictions, else None.
     """
 
@@ -109,6 +111,7 @@ class Part:
     memory: Memory | None
     limits: Limits
     obfuscation: Obfuscation
+    protection: Protection
     predicting: Predicting | None = None
 
     @classmethod
@@ -154,6 +157,7 @@ class Part:
             memory=memory,
             limits=settings.limits,
             obfuscation=settings.obfuscation,
+            protection=settings.protection,
             predicting=predicting,
         )
 
@@ -232,11 +236,10 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
     points = [ALIGNED] if part.folder.load_alignment(channel.peer) else []
     agreed = await _meet(part, channel, [*points, KEPT] if part.folder.whole else points, part.whole.digest())
     if agreed.checkpoint != KEPT:
-        side_of = Scorer if part.role == "active" else Embedder
         made: Served | Predicted
         if part.job.predict.rows == "known":
             aligned = None
-            side = side_of(model.kept, model.alignment, part.table, part.device)
+            side = _serving_side(part, model.kept, model.alignment)
             tally = FileTally(part.folder)
             made = await serve(
                 channel,
@@ -246,11 +249,11 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
                 part.progress,
                 shown=shown,
                 tally=tally,
-                max_attack_auc=part.limits.max_attack_auc,
+                protection=part.protection,
             )
         else:
             aligned = await _aligned(part, channel, resume=agreed.checkpoint is not None)
-            side = side_of(model.kept, aligned[0], part.table, part.device)
+            side = _serving_side(part, model.kept, aligned[0])
             found = await predict_once(channel, part.job.predict, side, part.progress, shown=shown)
             if found and predicting.records:
                 private_folder(part.folder.artefacts)
@@ -263,6 +266,14 @@ async def _predict(part: Part, channel: Channel, predicting: Predicting) -> None
     failpoints.reach("finish")
     async with channel.phase("finish"):
         pass
+
+
+def _serving_side(part: Part, kept: ServedModel, alignment: Alignment) -> Embedder | Scorer:
+    """This party's half of a trained model, over the training's alignment or a new one."""
+    assert part.table is not None
+    if part.role == "active":
+        return Scorer(kept, alignment, part.table, part.device)
+    return Embedder(kept, alignment, part.table, part.device, part.protection.defences)
 
 
 class CoordinatorRun:
@@ -442,7 +453,11 @@ async def _trained(
         )
         return await regress(channel, helper, regression, randomness, resume_from=resume_from)
     assert job.train is not None
-    part.folder.check_device(device_name(part.device))
+    device, defences = device_name(part.device), [params.model_dump(mode="json") for params in part.protection.defences]
+    text = f"this node computes on {device}, and the job began on another device"
+    part.folder.check_setting("device", device, text=text, code="E_DEVICE")
+    text = "the job began with other defences than those in this node's settings"
+    part.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
     if job.serve:
         check_batch_fits(job.serve.batch_size, job.train, setting="serve.batch_size")
     task = Task(
@@ -456,7 +471,7 @@ async def _trained(
         checkpoints=checkpoints,
         pins=part.folder,
         progress=part.progress,
-        max_attack_auc=part.limits.max_attack_auc,
+        protection=part.protection,
         training=which,
     )
     train = train_active if part.role == "active" else train_passive
@@ -489,7 +504,7 @@ def keep(
         alignment=alignment,
         align_seconds=align_seconds,
         records=None if part.whole is None else len(part.whole),
-        max_attack_auc=part.limits.max_attack_auc,
+        protection=part.protection,
         traffic=traffic,
         training=training,
         predictions=predicted,

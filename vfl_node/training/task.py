@@ -17,6 +17,7 @@ from vfl_node.job import Evaluate, Flow, Train
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.progress import Progress, Silent
+from vfl_node.settings import Protection
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.evaluation import Curve, Values
 
@@ -36,7 +37,7 @@ class Task:
         checkpoints: where its state is kept.
         pins: digests of what the peer sent in earlier attempts of the job.
         progress: whom to tell.
-        max_attack_auc: training stops when this party's own attacks on what it sends do better, if a limit is set.
+        protection: what its owner does about what the tensors that it sends tell.
         training: which training with synthetic rows over these records with this partner it is, from 1.
     """
 
@@ -50,7 +51,7 @@ class Task:
     checkpoints: Checkpoints = field(default_factory=MemoryCheckpoints)
     pins: Pins = field(default_factory=MemoryPins)
     progress: Progress = field(default_factory=Silent)
-    max_attack_auc: float | None = None
+    protection: Protection = field(default_factory=Protection)
     training: int = 1
 
 

@@ -33,6 +33,8 @@ from vfl_node.data.features import Encoder
 from vfl_node.errors import ProtocolError
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
+from vfl_node.privacy.defences.defence import Sender, build
+from vfl_node.privacy.outgoing import Exit, Observer
 from vfl_node.training.evaluation import Evaluation, Figures
 from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing import stand_in
@@ -50,11 +52,13 @@ class Half(Protocol):
         learner: the half that is trained jointly.
         encoder: JSON of how the party's columns are encoded.
         audit: its attacks on what it sends.
+        exit: where its tensors leave.
     """
 
     learner: Learner
     encoder: str
     audit: Audit
+    exit: Exit
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
@@ -97,4 +101,21 @@ def learner(model: nn.Module, task: Task, randomness: Randomness, repeat: int) -
 
 def audit(task: Task, training: Positions, randomness: Randomness, repeat: int) -> Audit:
     """The party's attacks on what it sends in this repeat."""
-    return Audit(task.party, ~task.alignment.owned, training, randomness.derive(f"audit/{repeat}"), limit=task.max_attack_auc)
+    return Audit(
+        task.party,
+        ~task.alignment.owned,
+        training,
+        randomness.derive(f"audit/{repeat}"),
+        limit=task.protection.max_attack_auc,
+        attacks=None if task.protection.membership else {},
+    )
+
+
+def way_out(task: Task, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:
+    """The place where the tensors of ``sender`` leave in this repeat; ``draws`` is what predictions draw from, too."""
+    return Exit(build(task.protection.defences, sender, defence_draws(draws, repeat)), observers)
+
+
+def defence_draws(draws: Randomness, repeat: int) -> Randomness:
+    """What the defences of a repeat draw from. Predictions, whose weights are the first repeat's, draw from the same."""
+    return draws.derive(f"defences/{repeat}")

@@ -146,7 +146,7 @@ def _learnt(task: Task, peer: str, rows: tuple[int, int], *, active: bool) -> di
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
     return {
         task.party: ours(peer, rows, view.peer.missing, task.train, task.evaluate, task.training),
-        peer: theirs(task.party, rows, missing, task.train, task.evaluate, task.training),
+        peer: theirs(task.party, rows, missing, task.train, task.evaluate, task.training, task.protection.defences),
     }
 
 
