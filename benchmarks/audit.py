@@ -17,7 +17,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
-from vfl_node.privacy.audit import Audit
+from vfl_node.settings import Protection
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
@@ -55,7 +54,7 @@ class Pair:
         ids = Identifiers.of(str(row).encode() for row in range(rows))
         labels = Table(ids, {}, rng.integers(0, 2, rows).astype(np.float32))
         columns = Table(ids, {f"x{i}": NumericColumn(rng.normal(size=rows)) for i in range(COLUMNS)}, None)
-        self._audited, self._number = audited, 0
+        self._number = 0
         every = np.arange(rows)
         self.halves = []
         for half_of, name, mine, table, channel in zip(
@@ -66,7 +65,14 @@ class Pair:
             memory_channels("active", "passive"),
             strict=True,
         ):
-            own = session(name, {channel.peer: channel}, Randomness(bytes(32)), train=TRAIN, parties=PARTIES)
+            own = session(
+                name,
+                {channel.peer: channel},
+                Randomness(bytes(32)),
+                train=TRAIN,
+                parties=PARTIES,
+                protection=Protection(membership=audited),
+            )
             data = TrainingData(view(rows, mine, both), table)
             self.halves.append(half_of(own, data, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
         self._steps = self._schedule(Schedule(bytes(32), rows, 0), every)
@@ -91,7 +97,7 @@ class Pair:
                 except StopIteration:
                     pending.remove(step)
         stepped = time.process_time()
-        if last and self._audited:
+        if last:
             for half in self.halves:
                 half.audit.epoch_done()
         self._number += 1
@@ -102,21 +108,16 @@ def measured(rows: int, steps: int) -> dict[str, float]:
     """Medians and means of an audited step and of one that is not, in seconds."""
     pairs = {"audited": Pair(rows, audited=True), "plain": Pair(rows, audited=False)}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in pairs}
-    nothing = patch.object(Audit, "see", lambda *_: None)
     for number in range(10 + steps):  # the first ten warm up
         for name, pair in pairs.items():
-            if name == "plain":
-                with nothing:
-                    taken = pair.step()
-            else:
-                taken = pair.step()
+            taken = pair.step()
             if number >= 10:
                 times[name].append(taken)
-    found = {}
+    figures = {}
     for name, of in times.items():
-        found[f"{name} median"] = statistics.median(step for step, _ in of)
-        found[f"{name} mean"] = statistics.fmean(step + end for step, end in of)
-    return found
+        figures[f"{name} median"] = statistics.median(step for step, _ in of)
+        figures[f"{name} mean"] = statistics.fmean(step + end for step, end in of)
+    return figures
 
 
 def main() -> None:
@@ -130,7 +131,7 @@ def main() -> None:
     gc.disable()
     rounds = [measured(chosen.rows, chosen.steps) for _ in range(chosen.rounds)]
     for of in ("median", "mean"):
-        on, off = ([found[f"{name} {of}"] for found in rounds] for name in ("audited", "plain"))
+        on, off = ([figures[f"{name} {of}"] for figures in rounds] for name in ("audited", "plain"))
         shares = sorted(a / b - 1 for a, b in zip(on, off, strict=True))
         print(
             f"{of} of {chosen.steps} steps: {1e3 * statistics.median(off):.2f} ms, audited {1e3 * statistics.median(on):.2f} "

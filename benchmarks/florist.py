@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -38,8 +37,8 @@ from vfl_node.job import Evaluate, Parties
 from vfl_node.models import ARCHITECTURES, OPTIMISERS
 from vfl_node.models.classifier import classifier
 from vfl_node.models.initial_weights import initialise
-from vfl_node.privacy.audit import Audit
 from vfl_node.progress import Silent
+from vfl_node.settings import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
@@ -84,8 +83,8 @@ def view(rows: int, owned: NDArray[np.bool_], both: int) -> Alignment:
 PARTIES = Parties(active="active", passive=("passive",))
 
 
-def split(rows: int, epochs: int, share: float) -> list[float]:
-    """CPU seconds of each epoch but the first, each party owning ``share`` of the rows."""
+def split(rows: int, epochs: int, share: float, *, audited: bool = True) -> list[float]:
+    """CPU seconds of each epoch but the first, each party owning ``share`` of the rows; ``audited``: whether both attack."""
     rng = np.random.default_rng(1)
     active, passive = (rng.random(rows) < share for _ in range(2))
     both = int((active & passive).sum())
@@ -96,7 +95,14 @@ def split(rows: int, epochs: int, share: float) -> list[float]:
         data = TrainingData(view(rows, owned, both), table(rows, labels=party == "active"))
         shown, secret = (ends, b"a" * 32) if party == "active" else (Silent(), b"p" * 32)
         own = session(
-            party, {channel.peer: channel}, Randomness(secret), train=train, evaluate=EVALUATE, parties=PARTIES, progress=shown
+            party,
+            {channel.peer: channel},
+            Randomness(secret),
+            train=train,
+            evaluate=EVALUATE,
+            parties=PARTIES,
+            progress=shown,
+            protection=Protection(membership=audited),
         )
         return SplitTrainer().run(own, data, MemoryCheckpoints(), None)
 
@@ -106,12 +112,6 @@ def split(rows: int, epochs: int, share: float) -> list[float]:
         if isinstance(result, BaseException):
             raise result
     return np.diff(ends.times).tolist()
-
-
-def without_audit(rows: int, epochs: int, share: float) -> list[float]:
-    """As :func:`split`, with an audit that does nothing."""
-    with patch.object(Audit, "see", lambda *_: None), patch.object(Audit, "epoch_done", lambda _: {}):
-        return split(rows, epochs, share)
 
 
 def joint(rows: int, epochs: int) -> list[float]:
@@ -147,7 +147,7 @@ def main() -> None:
     kinds: dict[str, Callable[[], list[float]]] = {
         "one network in one process": lambda: joint(rows, epochs),
         "split, every row real": lambda: split(rows, epochs, 1.0),
-        "split, half of the rows synthetic at each party, no audit": lambda: without_audit(rows, epochs, 0.5),
+        "split, half of the rows synthetic at each party, no audit": lambda: split(rows, epochs, 0.5, audited=False),
         "split, half of the rows synthetic at each party, audited": lambda: split(rows, epochs, 0.5),
     }
     found: dict[str, list[float]] = {kind: [] for kind in kinds}

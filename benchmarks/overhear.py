@@ -22,7 +22,8 @@ from vfl_node.alignment.alignment import Alignment, Party
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
-from vfl_node.data.tables import Table, read_table
+from vfl_node.data.reading import read_table
+from vfl_node.data.tables import Table
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks.transcript import Batch

@@ -126,6 +126,17 @@ def test_submit_is_light(tmp_path: Path, config: Path) -> None:
     assert HEAVY.isdisjoint(imported(tmp_path, "submit", job, "--node", http, "--wait"))
 
 
+def test_an_estimate_needs_no_torch(tmp_path: Path, config: Path) -> None:
+    """With ``--config`` a submission shows what training will take; that needs numbers, but no networks."""
+    job, table = tmp_path / "job.yaml", tmp_path / "table.csv"
+    job.write_text(JOB)
+    table.write_text("id,age\n" + "".join(f"r{row},{row}\n" for row in range(100)))
+    config.write_text(config.read_text() + f"data: {{path: {table}}}\n")
+    assert {"torch", "grpc", "uvicorn", "starlette", "scipy", "sklearn"}.isdisjoint(
+        imported(tmp_path, "submit", job, "--config", config)
+    )
+
+
 @pytest.mark.parametrize("command", ["submit", "estimate", "run --data active=a.csv --out out"])
 def test_an_invalid_job_is_refused_before_anything_heavy(tmp_path: Path, command: str) -> None:
     job = tmp_path / "job.yaml"

@@ -19,7 +19,7 @@ from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
-from vfl_node.settings import role_in
+from vfl_node.settings import Protection, role_in
 from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.split.config import FeatureStrategy, LabelStrategy
 from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
@@ -197,7 +197,7 @@ def build(job: Job | None = None, *, party: str = "clinic", training: Trained | 
         "alignment": aligned(job, party) if party in ("clinic", "lab") else None,
         "align_seconds": 0.5,
         "records": 512 if party == "clinic" else 510 if party == "lab" else None,
-        "max_attack_auc": None,
+        "protection": Protection(),
         "traffic": {"preflight": Traffic(10, 20, 1, 2), "align": Traffic(3000, 4000, 5, 6)},
         "training": training if job.train else None,
         "started": "2026-03-01T10:00:00+00:00",
@@ -264,7 +264,7 @@ REPORTS = {
     "labels at the passive party, passive": lambda: regression(
         party="lab", flow="coordinator", loss="taylor", labels="passive"
     ),
-    "audited, active": lambda: build(training=AUDITED, max_attack_auc=0.85),
+    "audited, active": lambda: build(training=AUDITED, protection=Protection(max_attack_auc=0.85)),
     "audited, passive": lambda: build(party="lab", training=replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)),
     "nothing to tell apart": lambda: build(
         training=replace(RESULT, epochs=tuple(replace(epoch, attacks={"spectral": None}) for epoch in RESULT.epochs))

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from vfl_node.configuration import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
-from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
+from vfl_node.settings import Data, Limits, Protection, Settings, Tls, is_loopback, load_settings, role_in
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 
@@ -49,6 +49,26 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (BASE + "limits: {min_set_size: 0}\n", "'limits.min_set_size'"),
         (BASE + "limits: {min_set_size: 9, max_set_size: 8}\n", "'limits': min_set_size is above max_set_size"),
         (BASE + "limits: {inputs_per_pear: 9}\n", "unknown key 'limits.inputs_per_pear'"),
+        (BASE + "defences: [{sigma: 1}]\n", "'defences.0': a defence has a name, such as {name: noise, sigma: 0.1}"),
+        (BASE + "defences: [{name: nose, sigma: 1}]\n", "'defences.0': there is no defence 'nose'; known ones: noise"),
+        (BASE + "defences: [{name: noise}]\n", "'defences.0': noise: 'sigma' is missing"),
+        (
+            BASE + "defences: [{name: noise, sigma: -1}]\n",
+            "'defences.0': noise: 'sigma': Input should be greater",
+        ),
+        (BASE + "defences: [{name: noise, sigma: .inf}]\n", "'defences.0': noise: 'sigma'"),
+        (
+            BASE + "defences: [{name: noise, sigma: 1, sgima: 2}]\n",
+            "noise: unknown key 'sgima' ('sgima': did you mean",
+        ),
+        (
+            BASE.replace("active", "coordinator") + "defences: [{name: noise, sigma: 1}]\n",
+            "changes nothing that this node",
+        ),
+        (
+            BASE + "audit: {membership: false}\nlimits: {max_attack_auc: 0.6}\n",
+            "audit.membership: false switches off",
+        ),
         (BASE + "obfuscation: {security_number: 1.5}\n", "'obfuscation.security_number'"),
         (BASE + "obfuscation: {security_number: .nan}\n", "'obfuscation.security_number'"),
         (BASE.replace("active", "passive") + "obfuscation: {security_number: 0.5}\n", "obfuscation is for an active node"),
@@ -78,6 +98,15 @@ def test_several_columns_may_identify_a_record(tmp_path: Path) -> None:
     loaded = settings(tmp_path, BASE + "data: {path: d.csv, id: [name, born]}\n")
     assert loaded.data
     assert loaded.data.id == ("name", "born")
+
+
+def test_defences_are_read_in_their_order_and_kept_private_to_the_node(tmp_path: Path) -> None:
+    loaded = settings(
+        tmp_path, BASE + "defences: [{name: noise, sigma: 0.5}, {name: noise, sigma: 0}]\naudit: {membership: false}\n"
+    )
+    assert [defence.model_dump() for defence in loaded.defences] == [{"name": "noise", "sigma": sigma} for sigma in (0.5, 0)]
+    assert loaded.protection == Protection(loaded.defences, membership=False, max_attack_auc=None)
+    assert settings(tmp_path, BASE + "limits: {max_attack_auc: 0.6}\n").protection == Protection(max_attack_auc=0.6)
 
 
 def test_group_operations_use_every_core_unless_told(tmp_path: Path) -> None:

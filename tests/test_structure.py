@@ -22,11 +22,8 @@ LONG = {
     "node/peers.py",
     "node/store.py",
     "node/work.py",
-    "privacy/audit.py",
     "report/envelope.py",
-    "run/party.py",
     "training/logistic/decryption.py",
-    "training/split/matched.py",
     "training/split/serving/protocol.py",
     "transport/grpc_channel.py",
     "transport/tls.py",
@@ -104,6 +101,32 @@ def test_alignment_protocols_are_asked_for_properties() -> None:
             decisions[name] = lines
     assert list(decisions) == ["alignment/registry.py"]  # the one table of names
     assert len(decisions["alignment/registry.py"]) == 1
+
+
+@pytest.mark.parametrize("code", ["import unittest.mock", "from unittest.mock import patch", "def f(monkeypatch): pass"])
+def test_a_replaced_part_is_seen(code: str) -> None:
+    assert replacing(code)
+
+
+def test_what_measures_the_product_replaces_no_part_of_it() -> None:
+    """Benchmarks and experiments switch parts off by settings and arguments, as a user would."""
+    root = PACKAGE.parent
+    paths = [path for folder in ("benchmarks", "experiments") for path in (root / folder).rglob("*.py")]
+    assert paths
+    assert [path.relative_to(root).as_posix() for path in paths if replacing(path.read_text())] == []
+
+
+def replacing(code: str) -> bool:
+    """Whether ``code`` imports a mock, or asks for one."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names |= {part for alias in node.names for part in alias.name.split(".")}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {*(node.module or "").split("."), *(alias.name for alias in node.names)}
+        elif isinstance(node, ast.arg):
+            names.add(node.arg)
+    return bool(names & {"mock", "monkeypatch", "MonkeyPatch"})
 
 
 def test_templates_do_not_compare_names_of_alignment_protocols() -> None:

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, field_validator, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.configuration import Frozen, load
+from vfl_node.configuration import Frozen, load, name_in
+from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
+from vfl_node.privacy.defences.registry import DEFENCES, read_params
+from vfl_node.privacy.defences.spec import DefenceParams, Direction
 
 Role = Literal["active", "passive", "coordinator"]
 Kind = Literal["numeric", "categorical", "ignore"]
 Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
+
+SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
+"""Role → the tensors that it sends in training; a coordinator sends none."""
 
 MOST_SERVICES = 16
 """Services of predictions at once, which take no place of the jobs that run."""
@@ -28,7 +35,8 @@ MOST_SERVICES = 16
 class Data(Frozen):
     """This party's table."""
 
-    path: Path = Field(description="CSV file with a header line")
+    path: Path = Field(description="the table; CSV is a file with a header line")
+    format: Annotated[str, name_in(READERS)] = Field(default="csv", description="what reads it: csv, or an installed reader")
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
@@ -157,6 +165,31 @@ class Obfuscation(Frozen):
     )
 
 
+class AuditSettings(Frozen):
+    """Which attacks this node runs on what it sends itself."""
+
+    membership: bool = Field(
+        default=True,
+        description="whether it attacks what it sends to see how well its synthetic rows are told from real ones; without, "
+        "limits.max_attack_auc cannot be kept",
+    )
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What this node's owner does about what tensors tell that leave in training and predictions.
+
+    Attributes:
+        defences: change each tensor before it leaves, in this order.
+        membership: whether the attacks on membership run.
+        max_attack_auc: training and predictions stop if these attacks do better, folded; None: they go on.
+    """
+
+    defences: tuple[DefenceParams, ...] = ()
+    membership: bool = True
+    max_attack_auc: float | None = None
+
+
 class Settings(Frozen):
     """A node's configuration file. Relative paths are relative to the file."""
 
@@ -198,6 +231,12 @@ class Settings(Frozen):
     )
     limits: Limits = Limits()
     obfuscation: Obfuscation = Obfuscation()
+    audit: AuditSettings = AuditSettings()
+    defences: tuple[Annotated[SerializeAsAny[DefenceParams], BeforeValidator(read_params)], ...] = Field(
+        default=(),
+        max_length=8,
+        description="what changes the embeddings (passive node) or gradients (active node) that this node sends, in this order",
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Settings:
@@ -215,7 +254,19 @@ class Settings(Frozen):
             raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
         if self.role == "coordinator" and self.data is not None:
             raise ValueError("a coordinator has no data: leave it out")
+        if self.limits.max_attack_auc is not None and not self.audit.membership:
+            raise ValueError(
+                "limits.max_attack_auc needs the attacks that audit.membership: false switches off; remove one of the two"
+            )
+        for defence in self.defences:
+            if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
+                raise ValueError(f"the defence {defence.name!r} changes nothing that this node sends: its role is {self.role}")
         return self
+
+    @property
+    def protection(self) -> Protection:
+        """What this owner does about what tensors tell."""
+        return Protection(self.defences, self.audit.membership, self.limits.max_attack_auc)
 
     @property
     def group_workers(self) -> int:

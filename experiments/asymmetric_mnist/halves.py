@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from vfl_node import metrics
 from vfl_node.data.design import LinearEncoder
-from vfl_node.data.tables import Table, read_table
+from vfl_node.data.reading import read_table
+from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.settings import Data

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import MISSING, CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.reading import MISSING
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 
 LEAST = 20
 KEPT_NEGATIVES = 10

@@ -32,7 +32,7 @@ from google.protobuf.message import DecodeError, Message
 from vfl_node.configuration import parse
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import read_table
+from vfl_node.data.reading import read_table
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
 from vfl_node.job import Job

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import Table, read_table
+from vfl_node.data.reading import read_table
+from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.report.envelope import Report
 from vfl_node.run.folder import JobFolder

@@ -13,7 +13,7 @@ import pytest
 from vfl_node.alignment.lists.columns import Columns
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import read_table
+from vfl_node.data.reading import read_table
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.node import partners
 from vfl_node.node.partners import Partner

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from vfl_node.data.csv_file import read_columns
-from vfl_node.data.tables import read_table
+from vfl_node.data.reading import read_table
+from vfl_node.data.text_columns import read_columns
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.run.requests import MOST_WAITING, Records, Requests
 from vfl_node.settings import Data

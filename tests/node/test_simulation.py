@@ -11,7 +11,7 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import read_table
+from vfl_node.data.reading import read_table
 from vfl_node.job import Job
 from vfl_node.run import coordinator, train
 from vfl_node.run.conversations import conversations

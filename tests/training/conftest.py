@@ -23,7 +23,7 @@ from vfl_node.job import Evaluate
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-from vfl_node.settings import Limits
+from vfl_node.settings import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
@@ -147,7 +147,7 @@ class Run:
     checkpoints: tuple[Any, Any] = field(default_factory=lambda: (MemoryCheckpoints(), MemoryCheckpoints()))
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
-    limits: dict[str, Limits] = field(default_factory=dict)
+    protections: tuple[Protection, Protection] = (Protection(), Protection())
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
@@ -204,7 +204,7 @@ class Run:
             evaluate=self.evaluate,
             pins=self.pins[number],
             clock=lambda: float(next(ticks)),
-            limits=self.limits.get(name, Limits()),
+            protection=self.protections[number],
         )
 
     def schedule(self, parties: Federation) -> Schedule:

@@ -17,6 +17,7 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.progress import Silent
+from vfl_node.settings import Protection
 from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
 from vfl_node.transport import codec
@@ -154,7 +155,7 @@ class World:
         tamper: Callable[[Any], None] = lambda message: None,
         tallies: tuple[Any, Any] = (None, None),
         shown: tuple[Any, Any] | None = None,
-        limit: float | None = None,
+        protection: Protection | None = None,
     ) -> list[Any]:
         """Both parties' results or errors of one service."""
         scorer, embedder = sides or self.sides
@@ -163,7 +164,7 @@ class World:
         asking = (requests, None) if predict.to == "active" else (None, requests)
         return run_together(
             *(
-                (serve(channel, predict, side, asks, noted, shown=told, tally=tally, max_attack_auc=limit), channel)
+                (serve(channel, predict, side, asks, noted, shown=told, tally=tally, protection=protection), channel)
                 for channel, side, asks, noted, told, tally in zip(
                     (a, b), (scorer, embedder), asking, self.progress, shown or (Shown(), Shown()), tallies, strict=True
                 )

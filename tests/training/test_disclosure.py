@@ -15,6 +15,7 @@ from vfl_node.errors import PolicyError
 from vfl_node.job import Job, Predict, Serve, parse_job
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
+from vfl_node.settings import Protection
 from vfl_node.training.split.config import SERVED_FEATURES, Missing
 from vfl_node.training.split.serving import Served
 from vfl_node.training.split.serving.shown import names_of
@@ -72,7 +73,7 @@ def test_copies_are_found_by_one_request_for_all_own_ids_where_nothing_stops_it(
 
 def test_rows_of_the_default_strategy_are_not_found(world: Make) -> None:
     made, shown = world(missing=Missing(features=SERVED_FEATURES), owned=OWNED, epochs=1), (Shown(), Shown())
-    made.ask(TO_ACTIVE, everything(made), shown=shown, limit=0.7)
+    made.ask(TO_ACTIVE, everything(made), shown=shown, protection=Protection(max_attack_auc=0.7))
     assert twins(made, shown[1]) == pytest.approx(0.5, abs=0.12)
     assert all(value == pytest.approx(0.5, abs=0.15) for value in made.progress[1].attacks[-1].values())
 
@@ -84,7 +85,7 @@ def test_a_service_ends_before_its_own_attacks_do_better_than_its_owner_allows(w
     party = "clinic" if predict is TO_ACTIVE else "lab"
     table, limit = getattr(made.parties, party), 0.65
     requests = Requests(*(made.known(table, [row]) for row in range(len(table))))
-    results = made.talk(predict, requests, shown=shown, limit=limit)
+    results = made.talk(predict, requests, shown=shown, protection=Protection(max_attack_auc=limit))
     error = error_of(results, 1)
     assert (error.code, error.peer_code) == ("E_LEAK", "E_STOPPED")
     assert "AUC" not in error.for_peer
@@ -93,7 +94,7 @@ def test_a_service_ends_before_its_own_attacks_do_better_than_its_owner_allows(w
     assert len(told) < 0.9 * len(made.parties.lab_view)
     best = twins(made, shown[1]) if len(told) else None
     assert best is None or best <= limit + 1e-9
-    again = made.talk(predict, Requests(everything(made, party)), shown=shown, limit=limit)
+    again = made.talk(predict, Requests(everything(made, party)), shown=shown, protection=Protection(max_attack_auc=limit))
     assert error_of(again, 1).code == "E_LEAK"
     assert (shown[1].rows() == told).all()
 
@@ -102,14 +103,14 @@ def test_rows_told_before_are_answered_again_after_the_service_ended(world: Make
     made, shown = world(missing=Missing(features="sampling"), owned=OWNED, epochs=1), (Shown(), Shown())
     first = made.known(made.parties.clinic, [0])
     made.ask(TO_ACTIVE, first, shown=shown)
-    made.talk(TO_ACTIVE, Requests(everything(made)), shown=shown, limit=0.6)
-    (again,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, [0]), shown=shown, limit=0.6)
+    made.talk(TO_ACTIVE, Requests(everything(made)), shown=shown, protection=Protection(max_attack_auc=0.6))
+    (again,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, [0]), shown=shown, protection=Protection(max_attack_auc=0.6))
     assert (again == first.answered).all()
 
 
 def test_nothing_is_audited_where_every_row_is_real(world: Make) -> None:
     made = world(protocol="psi")
-    made.ask(TO_ACTIVE, everything(made), limit=0.501)
+    made.ask(TO_ACTIVE, everything(made), protection=Protection(max_attack_auc=0.501))
     assert not any(made.progress[1].attacks)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from vfl_node.errors import PolicyError
 from vfl_node.job import Evaluate
-from vfl_node.settings import Limits
+from vfl_node.settings import Protection
 from vfl_node.training.split.config import Train
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -18,7 +18,8 @@ def sent(both: Any) -> int:
 
 
 def limited(run: Any, limit: float | None) -> Any:
-    return run(train=TRAIN, evaluate=Evaluate(test_fraction=0.5), limits={"lab": Limits(max_attack_auc=limit)})
+    protections = Protection(), Protection(max_attack_auc=limit)
+    return run(train=TRAIN, evaluate=Evaluate(test_fraction=0.5), protections=protections)
 
 
 def test_copies_among_them_stop_it_with_a_limit_and_are_shown_without_one(run: Any, synthetic: Any) -> None:

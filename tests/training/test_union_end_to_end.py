@@ -19,7 +19,7 @@ from vfl_node.progress import Silent
 from vfl_node.report import envelope
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation, Role
+from vfl_node.settings import Limits, Obfuscation, Protection, Role
 from vfl_node.training.split.config import Missing, Train
 from vfl_node.transport.channel import Channel, Traffic
 from vfl_node.transport.memory import memory_channels, run_together
@@ -112,7 +112,7 @@ def test_both_parties_reports_say_the_same_of_each(
             traffic={"align": Traffic()},
             training=result,
             records=len(view),
-            max_attack_auc=None,
+            protection=Protection(),
             started="2026-03-01T10:00:00+00:00",
             finished="2026-03-01T10:00:01+00:00",
             versions={},

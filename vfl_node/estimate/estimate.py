@@ -32,8 +32,8 @@ from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.crypto.groups import Group, group
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
-from vfl_node.data.csv_file import read_columns
 from vfl_node.data.identifiers import canonical
+from vfl_node.data.text_columns import read_columns
 from vfl_node.engines.threads import Threads
 from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
@@ -190,7 +190,7 @@ def plan(
     given: dict[Role, int | None] = {"active": active, "passive": passive}
     records, columns = {role: count for role, count in given.items() if count is not None}, 0
     if settings and settings.data and settings.role not in records:
-        read = read_columns(settings.data.path, party=settings.name)
+        read = read_columns(settings.data.path, party=settings.name, format=settings.data.format)
         records[settings.role], columns = len(read), len(read.names)
     for role, name in names.items():
         if role not in records:
@@ -335,7 +335,9 @@ def of_node(job: Job, settings: Settings) -> list[str]:
     if not isinstance(job.train, Train) or settings.data is None or role_in(job.parties, settings.name) != settings.role:
         return []
     with suppress(DataError):
-        return before_start(job, {settings.role: len(read_columns(settings.data.path, party=settings.name))})
+        return before_start(
+            job, {settings.role: len(read_columns(settings.data.path, party=settings.name, format=settings.data.format))}
+        )
     return []
 
 

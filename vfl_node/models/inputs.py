@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
@@ -43,6 +44,15 @@ class ModelInput:
         """The rows ``rows``, int64[k] on the same device, in that order, with repetition where asked."""
         return self._each(lambda part: part[rows])
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> ModelInput:
+    def digests(self) -> list[str]:
+        """SHA-256 of each row's columns, hexadecimal: equal rows have equal ones. 2 µs a row, and a copy to the CPU."""
+        parts = [part.cpu().reshape(len(self), -1).contiguous().numpy() for part in self._parts().values()]
+        return [hashlib.sha256(b"".join(part[row].tobytes() for part in parts)).hexdigest() for row in range(len(self))]
+
+    def _parts(self) -> dict[str, Tensor]:
+        """The tensors that there are, by name."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: change(part) for name, part in parts.items() if part is not None})
+        return {name: part for name, part in parts.items() if part is not None}
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> ModelInput:
+        return replace(self, **{name: change(part) for name, part in self._parts().items()})

@@ -214,7 +214,7 @@ def account(settings: Settings, record: Record, folder: JobFolder) -> None:
         alignment=None,
         align_seconds=None,
         records=None,
-        max_attack_auc=settings.limits.max_attack_auc,
+        protection=settings.protection,
         traffic={},
         training=None,
         predictions=served,

@@ -1,13 +1,26 @@
-"""What leaves a party in training, and who looks at it on its way."""
+"""The one place where a half's tensors leave: defend → observe → send.
+
+::
+
+    embedding or gradient ── defences, in the order of the settings ──► protected ──► observers, the peer
+              └──► the half's own update
+
+Without defences and observers a tensor passes as it is, and nothing is drawn or copied.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.defences.defence import Defence, Leaving
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,3 +50,74 @@ class Observer(Protocol):
         Raises:
             PolicyError: they must not leave.
         """
+
+
+class Exit:
+    """What stands between a half and the wire.
+
+    Args:
+        defences: change what leaves, one after the other. Clipping, where it is wanted, is the first of them.
+        observers: see what has left.
+    """
+
+    def __init__(self, defences: Sequence[Defence] = (), observers: Sequence[Observer] = ()) -> None:
+        self._defences, self._observers = defences, observers
+        self._step: tuple[Leaving, Tensor] | None = None
+
+    def before(self, leaving: Leaving) -> None:
+        """Let the defences prepare for embeddings that are computed next."""
+        for defence in self._defences:
+            defence.before(leaving)
+
+    @torch.no_grad()
+    def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
+        """What may be sent in place of ``tensor``, float32[B, d], which has no graph."""
+        for defence in self._defences:
+            tensor = defence.protect(tensor, leaving)
+        return tensor
+
+    def step(self, tensor: Tensor, leaving: Leaving) -> Tensor:
+        """As :meth:`protect`, in a step of training; :meth:`step_done` shows the result to the observers."""
+        sent = self.protect(tensor, leaving)
+        self._step = leaving, sent
+        return sent
+
+    def step_done(self, gradients: Tensor | None = None) -> None:
+        """Show what left in this step to the observers.
+
+        Args:
+            gradients: float32[B, d], which came back; None where gradients are what left.
+        """
+        assert self._step is not None
+        leaving, sent = self._step
+        self._step = None
+        for observer in self._observers:
+            observer.see(Sent(leaving.positions, sent, sent if gradients is None else gradients))
+
+    def held_out(self, tensors: Sequence[Tensor], leaving: Sequence[Leaving]) -> list[Tensor]:
+        """What may be sent in place of ``tensors``, once the observers have judged all of it together.
+
+        Raises:
+            PolicyError: an observer refuses.
+        """
+        sent = [self.protect(tensor, of) for tensor, of in zip(tensors, leaving, strict=True)]
+        for observer in self._observers:
+            observer.judge(np.concatenate([of.positions for of in leaving]), torch.cat(sent))
+        return sent
+
+    def penalty(self, embedding: Tensor, leaving: Leaving) -> Tensor | None:
+        """What the defences add to the half's loss, a scalar with a graph; None for nothing."""
+        terms = [term for defence in self._defences if (term := defence.penalty(embedding, leaving)) is not None]
+        return torch.stack(terms).sum() if terms else None
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold of the defences."""
+        tensors: dict[str, Tensor] = {}
+        for number, defence in enumerate(self._defences):
+            tensors |= prefixed(str(number), defence.state())
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what :meth:`state` gave; the exit must be made with the same defences."""
+        for number, defence in enumerate(self._defences):
+            defence.restore(under(str(number), tensors))

@@ -29,13 +29,14 @@ class ServedAudit:
     Args:
         randomness: of this alone.
         limit: the largest AUC, folded, that the owner allows; None: any.
+        active: whether any attack runs.
 
     Cost: 4·d bytes a row are kept. An audit of n rows is 1,024·n·d multiplications, one whenever they have grown by a
         hundredth; whether it is due depends on n alone, not on which rows are synthetic.
     """
 
-    def __init__(self, randomness: Randomness, *, limit: float | None) -> None:
-        self._randomness, self._limit = randomness, limit
+    def __init__(self, randomness: Randomness, *, limit: float | None, active: bool = True) -> None:
+        self._randomness, self._limit, self._active = randomness, limit, active
         self._rows: list[Tensor] = []
         self._synthetic: list[NDArray[np.bool_]] = []
         self._size = self._attacked = 0
@@ -49,6 +50,8 @@ class ServedAudit:
             rows: float[n, d].
             synthetic: bool[n], which of them are.
         """
+        if not self._active:
+            return
         self._rows.append(rows.detach().cpu().float())
         self._synthetic.append(synthetic)
         self._size += len(rows)

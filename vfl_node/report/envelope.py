@@ -24,12 +24,12 @@ from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.registry import load
 from vfl_node.report import page
-from vfl_node.settings import Role, role_in
+from vfl_node.settings import Protection, Role, role_in
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.section import Attacks, Count, Section, Share
 from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.split.serving import learnt as learnt_by_predictions
-from vfl_node.training.trainer import Trained
+from vfl_node.training.trainer import Trained, unaudited
 from vfl_node.transport.channel import Traffic
 
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
@@ -161,6 +161,7 @@ class Predictions(Section):
     )
     audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
     records: Count | None = Field(
         description="new: this party's records that were predicted; null at the other party, and for known rows"
     )
@@ -231,7 +232,7 @@ def build(
     alignment: Alignment | None,
     align_seconds: float | None,
     records: int | None,
-    max_attack_auc: float | None,
+    protection: Protection,
     traffic: Mapping[str, Traffic],
     training: Trained | None,
     predictions: Served | Predicted | None = None,
@@ -248,7 +249,7 @@ def build(
         alignment: as this party sees it; None at the coordinator.
         align_seconds: wall time of the alignment; likewise.
         records: of its table; likewise.
-        max_attack_auc: its owner's limit for the audit; None: none.
+        protection: what its owner does about what its tensors tell.
         traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
             coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
         training: None for a job that only aligns, or predicts.
@@ -272,11 +273,11 @@ def build(
         started=started,
         finished=finished,
         alignment=_sizes(job, alignment, align_seconds, records, traffic),
-        training=_training(job, training, max_attack_auc) if training else None,
+        training=_training(job, training, protection) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
         gains=_intervals(job, training.gains) if training else None,
-        predictions=_predictions(job, role, predictions, max_attack_auc) if predictions else None,
+        predictions=_predictions(job, role, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, training.disclosures if training else _learnt_by(job, predictions)),
         versions=dict(versions),
@@ -328,7 +329,7 @@ def _sizes(
     )
 
 
-def _training(job: Job, trained: Trained, max_attack_auc: float | None) -> CommonFigures:
+def _training(job: Job, trained: Trained, protection: Protection) -> CommonFigures:
     assert job.train is not None
     return TrainingFigures(
         algorithm=job.train.algorithm,
@@ -337,7 +338,7 @@ def _training(job: Job, trained: Trained, max_attack_auc: float | None) -> Commo
         repeats=job.evaluate.repeats,
         device=trained.device,
         audit=dict(trained.audit),
-        max_attack_auc=max_attack_auc,
+        max_attack_auc=protection.max_attack_auc,
         warnings=trained.warnings,
         **{job.train.algorithm: trained.section},
     )
@@ -368,7 +369,7 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
     return found or None
 
 
-def _predictions(job: Job, role: Role, made: Served | Predicted, max_attack_auc: float | None) -> Predictions:
+def _predictions(job: Job, role: Role, made: Served | Predicted, protection: Protection) -> Predictions:
     assert job.predict is not None
     asks = role == job.predict.to
     requests = batches = told = records = None
@@ -384,7 +385,8 @@ def _predictions(job: Job, role: Role, made: Served | Predicted, max_attack_auc:
         batches=batches,
         told=told,
         audit=dict(made.attacks) if isinstance(made, Served) else {},
-        max_attack_auc=max_attack_auc,
+        max_attack_auc=protection.max_attack_auc,
+        warnings=unaudited(protection) if isinstance(made, Served) else (),
         records=records,
     )
 

@@ -225,14 +225,14 @@ class JobFolder:
             hint="put the original file back to resume, or submit a new job",
         )
 
-    def check_device(self, name: str) -> None:
-        """Refuse another device than the one the job began to train on: it would end with other bits, or not at all."""
+    def check_setting(self, key: str, value: str, *, text: str, code: str) -> None:
+        """Refuse another value of a setting than the one the job began to train with: it would send other bytes."""
         self._pin(
-            "device",
-            hashlib.sha256(name.encode()).digest(),
-            code="E_DEVICE",
-            text=f"this node computes on {name}, and the job began on another device",
-            hint="set device to what it was, start the node, then go on: vfl-node resume JOB",
+            key,
+            hashlib.sha256(value.encode()).digest(),
+            code=code,
+            text=text,
+            hint=f"set {key} to what it was, start the node, then go on: vfl-node resume JOB",
         )
 
     def _pin(self, name: str, digest: bytes, *, code: str, text: str, hint: str) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vfl_node.alignment.lists import promises
-from vfl_node.data.csv_file import read_columns
+from vfl_node.data.reading import read_table, table_of
 from vfl_node.data.sampling import at_most
-from vfl_node.data.tables import Table, check_enough, read_table
+from vfl_node.data.tables import Table, check_enough
+from vfl_node.data.text_columns import read_columns
 from vfl_node.errors import DataError
 from vfl_node.job import Align, Job
 from vfl_node.run.requests import Records
@@ -27,7 +28,7 @@ def read_input(settings: Settings, job: Job) -> Table:
     """This party's table as ``job`` aligns it or trains on it.
 
     Raises:
-        DataError: as :func:`vfl_node.data.tables.read_table`, or there is none (``E_CONFIG``).
+        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
     return read_table(
@@ -66,13 +67,13 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
         all_columns: whether every one of them must be there.
 
     Raises:
-        DataError: as :func:`vfl_node.data.tables.read_table`; a column is missing (``E_COLUMN``).
+        DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
     """
     data = data_of(settings)
     ids = (data.id,) if isinstance(data.id, str) else data.id
     text = read_columns(path, party=settings.name)
-    found: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
-    columns = {**found, **kinds} if all_columns else found
+    present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
+    columns = {**present, **kinds} if all_columns else present
     as_read = Data(path=path, id=data.id, columns=columns)
-    table = read_table(as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
+    table = table_of(text, as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
     return Records(table, text, ids)

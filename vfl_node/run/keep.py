@@ -72,7 +72,7 @@ def keep(
         alignment=aligned.alignment if aligned else None,
         align_seconds=aligned.seconds if aligned else None,
         records=len(run.inputs.whole) if run.inputs else None,
-        max_attack_auc=session.limits.max_attack_auc,
+        protection=session.protection,
         traffic=traffic,
         training=trained,
         predictions=predictions,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vfl_node import failpoints
+from vfl_node.alignment.alignment import Alignment
 from vfl_node.files import private_folder, write_whole
 from vfl_node.machine import now
 from vfl_node.run.align import aligned
@@ -13,7 +14,7 @@ from vfl_node.run.run import ALIGNED, KEPT, Run
 from vfl_node.run.serving import PREDICTIONS, FileTally, Predicting
 from vfl_node.run.shown import FileShown
 from vfl_node.session.agree import agree
-from vfl_node.training.split.serving import Embedder, Predicted, Scorer, Served, predict_once, serve
+from vfl_node.training.split.serving import Embedder, Predicted, Scorer, Served, ServedModel, predict_once, serve
 
 
 async def play(run: Run, predicting: Predicting) -> None:
@@ -30,10 +31,9 @@ async def play(run: Run, predicting: Predicting) -> None:
         session, [*points, KEPT] if folder.whole else points, input_digest=run.data.whole.digest(), inputs=folder
     )
     if point != KEPT:
-        side_of = Scorer if session.role == "active" else Embedder
         predictions: Served | Predicted
         if predict.rows == "known":
-            side = side_of(model.kept, model.alignment, run.data.table, session.device)
+            side = _side(run, model.kept, model.alignment)
             predictions = await serve(
                 session.peer,
                 predict,
@@ -42,11 +42,11 @@ async def play(run: Run, predicting: Predicting) -> None:
                 session.progress,
                 shown=shown,
                 tally=FileTally(folder),
-                max_attack_auc=session.limits.max_attack_auc,
+                protection=session.protection,
             )
         else:
             result = await aligned(run, resume=point is not None)
-            side = side_of(model.kept, result.alignment, run.data.table, session.device)
+            side = _side(run, model.kept, result.alignment)
             own = await predict_once(session.peer, predict, side, session.progress, shown=shown)
             if own and predicting.records:
                 private_folder(folder.artefacts)
@@ -57,3 +57,11 @@ async def play(run: Run, predicting: Predicting) -> None:
     failpoints.reach("finish")
     async with session.peer.phase("finish"):
         pass
+
+
+def _side(run: Run, model: ServedModel, alignment: Alignment) -> Embedder | Scorer:
+    """This party's half of a trained model, over the training's alignment or a new one."""
+    session, table = run.session, run.data.table
+    if session.role == "active":
+        return Scorer(model, alignment, table, session.device)
+    return Embedder(model, alignment, table, session.device, session.protection.defences)

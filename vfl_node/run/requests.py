@@ -7,13 +7,12 @@ import io
 import threading
 from collections import deque
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.data.csv_file import TextColumns
 from vfl_node.data.tables import Table
+from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.training.split.serving import Predicted
 
@@ -53,7 +52,7 @@ class Records:
         file = io.StringIO(newline="")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*self.ids, *names])
-        spelled = zip(*(chain.from_iterable(self.text.blocks(name)) for name in self.ids), strict=True)
+        spelled = zip(*map(self.text.cells, self.ids), strict=True)
         for ids, row in zip(spelled, columns.tolist(), strict=True):
             writer.writerow([*ids, *("" if value != value else repr(value) for value in row)])
         return file.getvalue().encode()

@@ -124,6 +124,7 @@ def set_up(
         device=choose_device(settings.device),
         limits=settings.limits,
         obfuscation=settings.obfuscation,
+        protection=settings.protection,
     )
     inputs = None
     if table is not None:

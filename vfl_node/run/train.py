@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment
@@ -58,10 +59,24 @@ async def _trained(run: Run, alignment: Alignment, checkpoints: FileCheckpoints,
         session.progress.remark(takes)
     trainer = trainer_of(job.train)
     if job.train.on_device:
-        run.folder.check_device(device_name(session.device))
+        _check_settings(run)
     trainer.prepare(session)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     return await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
+
+
+def _check_settings(run: Run) -> None:
+    """Refuse to go on with other settings than those that the job began with: another result would come of it.
+
+    Raises:
+        UsageError: another device (``E_DEVICE``), or other defences (``E_DEFENCES``).
+    """
+    device = device_name(run.session.device)
+    defences = [params.model_dump(mode="json") for params in run.session.protection.defences]
+    text = f"this node computes on {device}, and the job began on another device"
+    run.folder.check_setting("device", device, text=text, code="E_DEVICE")
+    text = "the job began with other defences than those in this node's settings"
+    run.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
 
 
 def _number(run: Run, alignment: Alignment) -> int:

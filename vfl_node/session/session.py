@@ -16,7 +16,7 @@ from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
 from vfl_node.session.memory import Memory
 from vfl_node.session.pins import MemoryPins, Pins
-from vfl_node.settings import Limits, Obfuscation, Role, role_in
+from vfl_node.settings import Limits, Obfuscation, Protection, Role, role_in
 from vfl_node.transport.channel import Channel
 
 
@@ -42,6 +42,7 @@ class Session:
         clock: seconds since any fixed moment, for durations only.
         limits: what this owner allows.
         obfuscation: this owner's own wishes for an obfuscated set.
+        protection: what this owner does about what tensors tell.
     """
 
     job: Job
@@ -60,6 +61,7 @@ class Session:
     clock: Callable[[], float] = time.monotonic
     limits: Limits = field(default_factory=Limits)
     obfuscation: Obfuscation = field(default_factory=Obfuscation)
+    protection: Protection = field(default_factory=Protection)
 
     @property
     def role(self) -> Role:

@@ -16,6 +16,7 @@ from vfl_node.data.tables import Table
 from vfl_node.ledger import Disclosure
 from vfl_node.registry import load
 from vfl_node.session.session import Session
+from vfl_node.settings import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Curve, Values
@@ -159,6 +160,16 @@ class Trainer(Protocol):
 
     def coordination(self, session: Session) -> Coordination:
         """The coordinator's part, where :attr:`~vfl_node.trainers.TrainerConfig.coordinated` says that there is one."""
+
+
+def unaudited(protection: Protection) -> tuple[str, ...]:
+    """A warning where the owner switched the audit off."""
+    if protection.membership:
+        return ()
+    return (
+        "No attack was run on what this party sent (audit.membership: false), so this report does not say how well the peer "
+        "can tell its synthetic rows from real ones.",
+    )
 
 
 def trainer_of(config: TrainerConfig) -> Trainer:

@@ -18,11 +18,11 @@ from vfl_node.models import ARCHITECTURES, cut_width
 from vfl_node.models.classifier import Classifier, classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
-from vfl_node.privacy.outgoing import Sent
+from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
+from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing import LABELS, Composition, Known, Labels, Step, calibration
@@ -90,9 +90,11 @@ class ActiveHalf:
             # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
             self._model.start_at(self._positive_rate)
         self.audit = audit(session, data, training, randomness, repeat)
+        self.exit = way_out(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
+            self.exit.restore(under("defences", saved))
 
         self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=session.device)
         self._local: Classifier | None = None
@@ -123,10 +125,11 @@ class ActiveHalf:
         gradient = check_finite(received.grad)
         failpoints.reach("backward")
         message = training_pb2.Gradient(step=number)
-        codec.encode(gradient, message.tensor)
+        leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions))
+        codec.encode(self.exit.step(gradient, leaving), message.tensor)
         await self._channel.send(message)
         self.learner.step()
-        self.audit.see(Sent(positions, gradient, gradient))
+        self.exit.step_done()
         self._met.append((positions, logits.detach(), loss.item()))
 
     def figures(self) -> Figures:
@@ -183,7 +186,8 @@ class ActiveHalf:
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
         rate = {} if self._local is None else {"rate": self._base_rate}
-        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._alone(), **rate}
+        defended = prefixed("defences", self.exit.state())
+        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._alone(), **rate}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`: the joint model's, and its own model's as ``local.NAME``."""

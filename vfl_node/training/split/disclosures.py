@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
+from vfl_node.privacy.defences.spec import DefenceParams, Direction
 from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train
 
@@ -21,7 +24,13 @@ CONSTANT = ("majority", "minority")
 
 
 def active_learns(
-    peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate, training: int = 1
+    peer: str,
+    rows: tuple[int, int],
+    lacks: int | None,
+    train: Train,
+    evaluate: Evaluate,
+    training: int = 1,
+    defences: Sequence[DefenceParams] = (),
 ) -> tuple[Disclosure, ...]:
     """What the active party learns from the passive party ``peer`` by training.
 
@@ -32,6 +41,7 @@ def active_learns(
         train: the job's section.
         evaluate: the job's section.
         training: which training over these records it is, from 1.
+        defences: of ``peer``, in its own report; none in another party's, which does not know them.
     """
     trained, held_out = rows
     embeddings = Disclosure(
@@ -39,7 +49,7 @@ def active_learns(
         evaluate.repeats * (train.epochs * trained + held_out),
         f"from {peer} an embedding of each shared row, anew in each of {train.epochs} epochs or for evaluation"
         f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
-        f"from them in part (see docs/privacy.md)",
+        f"from them in part (see docs/privacy.md){_defended(defences, 'embeddings')}",
     )
     counts = matched.active_learns(peer, held_out) if evaluate.matched else ()
     if lacks == 0:
@@ -57,15 +67,21 @@ def active_learns(
 
 
 def passive_learns(
-    peer: str, rows: tuple[int, int], lacks: int | None, train: Train, evaluate: Evaluate, training: int = 1
+    peer: str,
+    rows: tuple[int, int],
+    lacks: int | None,
+    train: Train,
+    evaluate: Evaluate,
+    training: int = 1,
+    defences: Sequence[DefenceParams] = (),
 ) -> tuple[Disclosure, ...]:
     """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
     labels = "of every row trained on" if lacks == 0 else "used for each, real or synthetic,"
     gradients = Disclosure(
         "gradients",
         evaluate.repeats * train.epochs * rows[0],
-        f"from {peer} a gradient for each row of every batch: no defence is in use, so the label {labels} "
-        f"can be read from the gradients almost surely (see docs/privacy.md)",
+        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences)} (see docs/privacy.md)"
+        f"{_defended(defences, 'gradients')}",
     )
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
@@ -88,6 +104,18 @@ def passive_learns(
         told = f"which records {peer} lacks can be inferred over epochs, for most: their labels change (see docs/privacy.md)"
     told += _compared(training, drawn=train.missing.labels not in CONSTANT)
     return (gradients, Disclosure("membership", lacks, told), figures, *counts)
+
+
+def _readable(labels: str, peer: str, defences: Sequence[DefenceParams]) -> str:
+    """How well labels can be read from gradients of ``peer``."""
+    if defences:
+        return f"how well the label {labels} can be read from them depends on {peer}'s defences"
+    return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"
+
+
+def _defended(defences: Sequence[DefenceParams], direction: Direction) -> str:
+    """What the sender's defences do."""
+    return "".join(f"; before they are sent, {params.words(direction)}" for params in defences)
 
 
 def _compared(training: int, *, drawn: bool = True) -> str:

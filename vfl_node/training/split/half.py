@@ -33,6 +33,8 @@ from vfl_node.data.features import Encoder
 from vfl_node.errors import ProtocolError
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
+from vfl_node.privacy.defences.defence import Sender, build
+from vfl_node.privacy.outgoing import Exit, Observer
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures
 from vfl_node.training.split.config import Train
@@ -52,11 +54,13 @@ class Half(Protocol):
         learner: the half that is trained jointly.
         encoder: JSON of how the party's columns are encoded.
         audit: its attacks on what it sends.
+        exit: where its tensors leave.
     """
 
     learner: Learner
     encoder: str
     audit: Audit
+    exit: Exit
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
@@ -99,5 +103,21 @@ def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: 
 
 def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:
     """The party's attacks on what it sends in this repeat."""
-    own, limit = randomness.derive(f"audit/{repeat}"), session.limits.max_attack_auc
-    return Audit(session.name, ~data.alignment.owned, training, own, limit=limit)
+    return Audit(
+        session.name,
+        ~data.alignment.owned,
+        training,
+        randomness.derive(f"audit/{repeat}"),
+        limit=session.protection.max_attack_auc,
+        attacks=None if session.protection.membership else {},
+    )
+
+
+def way_out(session: Session, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:
+    """The place where the tensors of ``sender`` leave in this repeat; ``draws`` is what predictions draw from, too."""
+    return Exit(build(session.protection.defences, sender, defence_draws(draws, repeat)), observers)
+
+
+def defence_draws(draws: Randomness, repeat: int) -> Randomness:
+    """What the defences of a repeat draw from. Predictions, whose weights are the first repeat's, draw from the same."""
+    return draws.derive(f"defences/{repeat}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,11 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.models import ARCHITECTURES
 from vfl_node.models.storage import prefixed, under
-from vfl_node.privacy.outgoing import Sent
+from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_positions
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Positions, audit, check_step, encode, learner
+from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing import EMBEDDINGS
@@ -55,22 +56,30 @@ class PassiveHalf:
         strategy = train.missing.features
         self._substitute = EMBEDDINGS[strategy](draws) if strategy in EMBEDDINGS and data.alignment.missing else None
         self.audit = audit(session, data, training, randomness, repeat)
+        sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at)
+        self.exit = way_out(session, sender, draws, repeat, self.audit)
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
+            self.exit.restore(under("defences", saved))
             if self._substitute:
                 self._substitute.restore(under("substitute", saved))
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
+        leaving = Leaving(f"step/{number}", positions)
+        self.exit.before(leaving)
         self.learner.begin(number)
-        embedding = self._embedding(f"step/{number}", positions, learn=True)  # (B, d)
-        await self._send(number, embedding.detach())
+        embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)
+        await self._send(number, self.exit.step(embedding.detach(), leaving))
         gradient = await self._gradient(number, embedding)  # (B, d)
+        penalty = self.exit.penalty(embedding, leaving)
+        if penalty is not None:
+            penalty.backward(retain_graph=True)  # type: ignore[no-untyped-call]
         embedding.backward(gradient)  # type: ignore[no-untyped-call]
         self.learner.step()
-        self.audit.see(Sent(positions, embedding.detach(), gradient))
+        self.exit.step_done(gradient)
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`: nothing."""
@@ -80,11 +89,16 @@ class PassiveHalf:
         """As :meth:`Half.evaluate`."""
         self.learner.rest()
         with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
-            embeddings = [
-                self._embedding(f"step/{number + at}", positions, learn=False) for at, positions in enumerate(batches)
+            leaving = [
+                Leaving(f"step/{number + at}", positions, rows=partial(names_of_positions, positions))
+                for at, positions in enumerate(batches)
             ]
-            self.audit.judge(np.concatenate(batches), torch.cat(embeddings))
-        for offset, embedding in enumerate(embeddings):
+            embeddings = []
+            for of in leaving:
+                self.exit.before(of)
+                embeddings.append(self._embedding(of.label, of.positions, learn=False))
+            sent = self.exit.held_out(embeddings, leaving)
+        for offset, embedding in enumerate(sent):
             await self._send(number + offset, embedding)
         if self._randomness:
             owned = self._alignment.owned[np.concatenate(batches)]
@@ -92,7 +106,8 @@ class PassiveHalf:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **self._averages()}
+        defended = prefixed("defences", self.exit.state())
+        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._averages()}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from vfl_node.training.section import Attacks, Count, Section
 from vfl_node.training.split.config import FeatureStrategy, LabelStrategy
@@ -41,6 +41,9 @@ class SplitSection(Section):
     strategies: Strategies
     held_out: HeldOut | None = Field(
         description="the attacks on the embeddings of the rows held out in the first repeat; null where this party sent none"
+    )
+    defences: tuple[dict[str, JsonValue], ...] = Field(
+        default=(), description="this party's own defences, in their order: name and parameters"
     )
     matched_metrics: MatchedMetrics | None = Field(
         description="over the held-out rows that both own, counted under encryption, first repeat; null where the job does not "

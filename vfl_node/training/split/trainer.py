@@ -17,7 +17,7 @@ from vfl_node.training.split.disclosures import active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.section import HeldOut, MatchedMetrics, SplitSection, Strategies
-from vfl_node.training.trainer import Coordination, Servable, Trained, TrainingData, device_name
+from vfl_node.training.trainer import Coordination, Servable, Trained, TrainingData, device_name, unaudited
 
 
 class SplitTrainer:
@@ -93,7 +93,9 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
             strategies=strategies_used(Train.of(session.job).missing, session.role, data.alignment),
             held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
             matched_metrics=matched,
+            defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
         ),
+        warnings=unaudited(session.protection),
         weights=journal.weights,
         encoder=journal.encoder,
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), journal.tested),
@@ -120,5 +122,7 @@ def _disclosures(session: Session, data: TrainingData, rows: tuple[int, int]) ->
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
     return {
         session.name: ours(peer, rows, view.peer.missing, Train.of(session.job), job.evaluate, data.number),
-        peer: theirs(session.name, rows, missing, Train.of(session.job), job.evaluate, data.number),
+        peer: theirs(
+            session.name, rows, missing, Train.of(session.job), job.evaluate, data.number, session.protection.defences
+        ),
     }

@@ -28,6 +28,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.job import Predict
 from vfl_node.progress import Progress, Silent
+from vfl_node.settings import Protection
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.serving.served_model import check_allowed
 from vfl_node.training.split.serving.shown import Disclosure, ShownRows, Told, names_of
@@ -129,7 +130,7 @@ async def serve(
     *,
     shown: ShownRows,
     tally: Tally | None = None,
-    max_attack_auc: float | None = None,
+    protection: Protection | None = None,
 ) -> Served:
     """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
 
@@ -141,7 +142,8 @@ async def serve(
         progress: told of every batch.
         shown: which rows of the model the peer was told about.
         tally: counts on where an earlier attempt ended.
-        max_attack_auc: the service ends before this party's own attacks on what it sends do better, if a limit is set.
+        protection: which attacks run on what it sends, and how well they may do before the service ends; by default all run,
+            and none ends it.
 
     Raises:
         PolicyError: the training does not let this party ask (``E_PREDICT``), or the peer would be told about more rows
@@ -152,7 +154,7 @@ async def serve(
     Cost: 4·d·B bytes a batch, and 8·B (8·K·B) more to a passive asker.
     """
     check_allowed(predict, side.kept.serve)
-    disclosure = Disclosure(side, shown, max_attack_auc)
+    disclosure = Disclosure(side, shown, protection or Protection())
     service = _Service(channel, predict, side, disclosure, progress or Silent(), tally)
     async with channel.phase("predict"):
         await (service.answer() if requests is None else service.ask(requests))
@@ -178,7 +180,7 @@ async def predict_once(
     """
     check_allowed(predict, side.kept.serve)
     progress = progress or Silent()
-    view, wire = side.alignment, _Wire(channel, predict, side, Disclosure(side, shown, None))
+    view, wire = side.alignment, _Wire(channel, predict, side, Disclosure(side, shown, Protection()))
     if view.has_synthetic_rows:
         reason = "new records are predicted where both parties have every one: align them by psi"
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)
@@ -430,7 +432,7 @@ class _Wire:
 
 def _embedding(side: Embedder, batch: _Batch) -> Tensor:
     if batch.positions is not None:
-        return side.shared(batch.positions)
+        return side.new(batch.positions) if batch.new else side.shared(batch.positions)
     assert batch.hidden is not None
     return batch.hidden.embedding(batch.number)
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.served import ServedAudit
+from vfl_node.settings import Protection
 from vfl_node.training.split.serving.sides import Embedder, Positions, Scorer
 
 Names = NDArray[np.int64]
@@ -62,13 +63,14 @@ class Disclosure:
     Args:
         side: this party's half.
         shown: what was told before.
-        limit: the largest AUC of its own attacks that its owner allows; None: any.
+        protection: which attacks its owner lets run on it, and how well they may do.
     """
 
-    def __init__(self, side: Embedder | Scorer, shown: ShownRows, limit: float | None) -> None:
-        audit = side.draws.derive("audit of predictions")
-        self._shown, self._audit = shown, ServedAudit(audit, limit=limit)
-        self._embedder = side if isinstance(side, Embedder) and side.alignment.missing else None
+    def __init__(self, side: Embedder | Scorer, shown: ShownRows, protection: Protection) -> None:
+        audit, limit = side.draws.derive("audit of predictions"), protection.max_attack_auc
+        self._shown, self._audit = shown, ServedAudit(audit, limit=limit, active=protection.membership)
+        audited = isinstance(side, Embedder) and side.alignment.missing and protection.membership
+        self._embedder = side if audited and isinstance(side, Embedder) else None
         self._known = np.empty(0, dtype=np.int64)
         self._catch_up()
         self._expected: ServedAudit | None = None

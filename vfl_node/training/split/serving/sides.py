@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from typing import TypeVar
 
@@ -21,9 +21,14 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
 from vfl_node.models import ARCHITECTURES, cut_width
 from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
+from vfl_node.privacy.defences.defence import Leaving, Sender, build, names_of_positions
+from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.privacy.outgoing import Exit
 from vfl_node.training.split.active import local_rate
 from vfl_node.training.split.config import SERVED_FEATURES
+from vfl_node.training.split.half import defence_draws
 from vfl_node.training.split.local import local_logits
 from vfl_node.training.split.missing import EMBEDDINGS, Substitute, stand_in
 from vfl_node.training.split.missing.calibration import Calibration
@@ -88,9 +93,20 @@ class ServingSide:
 
 
 class Embedder(ServingSide):
-    """The passive party: a bottom."""
+    """The passive party: a bottom. What it gives is what may be sent: its defences have changed it.
 
-    def __init__(self, kept: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
+    Args: as :class:`ServingSide`, and
+        defences: this owner's, as in the settings. A row has the same noise whenever it is asked for.
+    """
+
+    def __init__(
+        self,
+        kept: ServedModel,
+        alignment: Alignment,
+        table: Table,
+        device: torch.device,
+        defences: Sequence[DefenceParams] = (),
+    ) -> None:
         super().__init__(kept, alignment, table, device)
         bottom = self.architecture.bottom(self.inputs.schema, kept.train.bottom, kept.train)
         self._bottom = _loaded(bottom, "bottom", kept, device)
@@ -99,9 +115,27 @@ class Embedder(ServingSide):
         self._substitute = EMBEDDINGS[strategy](self.draws) if strategy in EMBEDDINGS and alignment.missing else None
         if self._substitute:
             self._substitute.restore(under("substitute", kept.weights))
+        sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.at)
+        self._exit = Exit(build(defences, sender, defence_draws(self.draws, 0)))
 
     def shared(self, positions: Positions) -> Tensor:
-        """Embedding float32[B, d] at shared ``positions``; the same bits again on one machine."""
+        """Embedding float32[B, d] at shared ``positions`` of the training; the same bits again on one machine."""
+        leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions))
+        return self._exit.protect(self._clean(positions), leaving)
+
+    def new(self, positions: Positions) -> Tensor:
+        """As :meth:`shared`, of rows of a new alignment, which have other positions in each and are known by their columns."""
+        return self._of_new_rows(self.inputs.at(positions))
+
+    def _of_new_rows(self, rows: ModelInput) -> Tensor:
+        """Embedding float32[B, d] of rows that are not of the training's alignment; the same for the same columns."""
+        with torch.no_grad():
+            embedding: Tensor = self._bottom(rows)
+        leaving = Leaving("predictions", np.empty(0, dtype=np.int64), rows=rows.digests)
+        return self._exit.protect(embedding, leaving)
+
+    def _clean(self, positions: Positions) -> Tensor:
+        """Embedding float32[B, d] at shared ``positions``, before any defence."""
         if self._substitute is None:
             return self._embedding(positions)
         # A drawn embedding is that of its own batch in those, too, that it fills up: another one would tell it by the change.
@@ -160,9 +194,8 @@ class Embedder(ServingSide):
             known = number < len(numbers)
             agreed = self.shared(self.batches.positions(int(numbers[number]) if known else 0))
             rows = (np.arange(size) + max(number - len(numbers), 0) * size) % max(total, 1)
-            with torch.no_grad():
-                made = self._bottom((mixed if total else self.inputs).at(rows))
-            return agreed if known else made
+            other = self._of_new_rows((mixed if total else self.inputs).at(rows))
+            return agreed if known else other
 
         def synthetic(number: int) -> NDArray[np.bool_]:
             if number < len(numbers):

@@ -1,0 +1,104 @@
+"""A reader gives names first and then batches of text; the table is the same whatever reads it, and its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from vfl_node.data.readers import READERS
+from vfl_node.data.readers.contract import Batch
+from vfl_node.data.readers.csv import CsvReader
+from vfl_node.data.reading import read_table, table_of
+from vfl_node.data.text_columns import TextColumns
+from vfl_node.errors import DataError
+from vfl_node.settings import Data
+
+ROWS = [(f"r{row}", f"{row / 4}", "north" if row % 3 else "", f"{row % 2}") for row in range(20)]
+NAMES = ("id", "age", "region", "label")
+
+
+class InMemory:
+    """A reader of rows that are there already, in batches of the given sizes."""
+
+    def __init__(self, rows: Sequence[tuple[str, ...]], sizes: Sequence[int]) -> None:
+        self.source, self.names = "lab: memory", NAMES
+        self._rows, self._sizes = rows, sizes
+
+    def batches(self) -> Iterator[Batch]:
+        start = 0
+        for size in self._sizes:
+            rows = self._rows[start : start + size]
+            yield Batch(list(zip(*rows, strict=True)), range(101 + start, 101 + start + size))
+            start += size
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "table.csv"
+    path.write_text("\n".join(",".join(row) for row in (NAMES, *ROWS)) + "\n")
+    return path
+
+
+@st.composite
+def cuts(draw: st.DrawFn) -> list[int]:
+    """Sizes of batches that are all the rows together."""
+    places = sorted(draw(st.sets(st.integers(1, len(ROWS) - 1))))
+    return [after - before for before, after in zip([0, *places], [*places, len(ROWS)], strict=True)]
+
+
+@given(sizes=cuts())
+@settings(deadline=None, derandomize=True)
+def test_cells_and_places_do_not_depend_on_batches(sizes: list[int]) -> None:
+    text = TextColumns(InMemory(ROWS, sizes))
+    assert len(text) == len(ROWS)
+    for name, cells in zip(NAMES, zip(*ROWS, strict=True), strict=True):
+        assert list(text.cells(name)) == list(cells)
+        assert [text.cell(name, row) for row in range(len(ROWS))] == list(cells)
+        assert [len(block) for block in text.blocks(name)] == sizes
+    assert text.where("age", 7) == "lab: memory:108:age"
+
+
+def test_the_table_is_the_same_whatever_reads_it(file: Path) -> None:
+    data = Data(path=file)
+    read = read_table(data, id_form="text", needs_label=True, party="lab")
+    built = table_of(TextColumns(InMemory(ROWS, [7, 13])), data, id_form="text", needs_label=True, party="lab")
+    assert built.digest() == read.digest()
+
+
+def test_errors_name_the_place_that_the_reader_gives() -> None:
+    rows = [*ROWS[:5], ("r5", "1", "", "2"), *ROWS[6:]]
+    text = TextColumns(InMemory(rows, [3, 17]))
+    with pytest.raises(DataError, match=r"^lab: memory:106:label: ") as caught:
+        table_of(text, Data(path=Path("memory")), id_form="text", needs_label=True, party="lab")
+    assert caught.value.code == "E_LABEL"
+
+
+def test_names_are_known_before_any_row_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("id,age\n1,2,3\n")
+    with closing(READERS["csv"](path, party="lab")) as reader:
+        assert reader.names == ("id", "age")
+        with pytest.raises(DataError, match=":2: 3 cells where the header has 2"):
+            list(reader.batches())
+
+
+def test_a_reader_can_be_closed_before_its_end_and_twice(file: Path) -> None:
+    reader = CsvReader(file, party="lab")
+    next(reader.batches())
+    reader.close()
+    reader.close()
+    assert reader._file.closed
+
+
+def test_the_format_is_one_that_something_reads(tmp_path: Path) -> None:
+    assert Data(path=tmp_path / "x").format == "csv"
+    with pytest.raises(ValueError, match="should be 'csv'"):
+        Data(path=tmp_path / "x", format="xlsx")

@@ -1,0 +1,13 @@
+"""Readers of a party's input by the name of its format (``data.format``).
+
+A package adds one by an entry point of the group ``vfl_node.readers`` that names a callable: called with the
+input's path and ``party=`` (this party's name, for errors), it returns a :class:`~vfl_node.data.readers.contract.Reader`.
+"""
+
+from __future__ import annotations
+
+from vfl_node.data.readers.contract import OpenReader
+from vfl_node.registry import Registry
+
+READERS: Registry[OpenReader] = Registry("vfl_node.readers", {"csv": "vfl_node.data.readers.csv:CsvReader"})
+"""Format → what opens a file of it."""

@@ -1,0 +1,120 @@
+"""What a defence is, and what it may know of the tensor that it changes.
+
+A defence works at the one place where a half's tensors leave (:class:`~vfl_node.privacy.outgoing.Exit`). The half's own
+update uses the clean tensor; the peer and the audit get the protected one. There are three points at which it may act:
+
+* :meth:`Defence.before` the tensor is computed: it may move the model that computes it, as forward-backward splitting does;
+* :meth:`Defence.protect`: it returns what is sent instead, as clipping and noise do;
+* :meth:`Defence.penalty`: a term of the half's own loss, as distance correlation is.
+
+What it needs it takes from :class:`Sender` (the same for a whole repeat) and :class:`Leaving` (one tensor). One that needs
+more adds a field there, which the halves fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.models.inputs import ModelInput
+from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.registry import load
+
+
+@dataclass(frozen=True, eq=False)
+class Sender:
+    """The half whose tensors leave. Everything here is its own, and none of it is sent.
+
+    Attributes:
+        direction: what leaves.
+        real: bool[m], which shared rows are real at this party.
+        model: what computes the embeddings; None where gradients leave.
+        inputs: shared positions, int64[B] → the columns that it reads; None where gradients leave.
+    """
+
+    direction: Direction
+    real: NDArray[np.bool_]
+    model: nn.Module | None = None
+    inputs: Callable[[NDArray[np.int64]], ModelInput] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Leaving:
+    """One tensor that is about to leave, [B, d]. Everything here is the sender's own, and none of it is sent.
+
+    Attributes:
+        label: names the tensor within its repeat, the same in every attempt at the job; secret draws derive from it.
+        positions: int64[B], shared positions; empty where rows are not named.
+        rows: gives a name for each row, where it may leave again under the same weights (held out, or predicted); None in
+            training.
+        labels: float32[B] or float32[B, K], the targets of the step; None where embeddings leave.
+        mean_of: of how many rows' losses a gradient is the mean; 1 for embeddings.
+    """
+
+    label: str
+    positions: NDArray[np.int64]
+    rows: Callable[[], Sequence[str]] | None = None
+    labels: Tensor | None = None
+    mean_of: int = 1
+
+
+def names_of_positions(positions: NDArray[np.int64]) -> list[str]:
+    """Names of rows of the training's shared order, for :attr:`Leaving.rows`."""
+    return [str(position) for position in positions.tolist()]
+
+
+class Defence:
+    """Base of all defences, which changes nothing.
+
+    Args:
+        params: its keys in the settings.
+        sender: the half that it protects.
+        randomness: of this alone: for this repeat, these keys and its place among the defences. Every secret draw derives
+            from it by the step's or row's name, so that a run that was killed repeats the same bytes.
+    """
+
+    def __init__(self, params: DefenceParams, sender: Sender, randomness: Randomness) -> None:
+        """Nothing to remember."""
+
+    def before(self, leaving: Leaving) -> None:
+        """Prepare for embeddings that are computed next; may change the sender's model."""
+
+    def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
+        """What is sent in place of ``tensor``, float32[B, d] without a graph; ``tensor`` itself is not changed."""
+        return tensor
+
+    def penalty(self, embedding: Tensor, leaving: Leaving) -> Tensor | None:
+        """A term of the half's loss, a scalar with a graph through ``embedding``, float32[B, d]; None for none."""
+        return None
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint between two steps must hold."""
+        return {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what :meth:`state` gave; the defence must be made with the same arguments."""
+
+
+def build(chosen: Sequence[DefenceParams], sender: Sender, randomness: Randomness) -> list[Defence]:
+    """The defences of a half, in the order in which they change a tensor.
+
+    Args:
+        chosen: as in the settings.
+        sender: the half.
+        randomness: of its defences in this repeat. Another key or order of the settings gives other draws: two noises of
+            different strength on one tensor must not be multiples of each other.
+
+    Raises:
+        UsageError: a defence of another package cannot be loaded (``E_EXTENSION``).
+    """
+    defences = []
+    for number, params in enumerate(chosen):
+        implementation = load(DEFENCES[params.name].implementation, what=f"defence {params.name!r}")
+        defences.append(implementation(params, sender, randomness.derive(f"{number}/{params.model_dump_json()}")))
+    return defences

@@ -1,0 +1,1 @@
+"""Normal noise on what is sent."""

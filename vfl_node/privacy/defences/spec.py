@@ -1,0 +1,37 @@
+"""What other rooms ask of a defence before it runs: its keys in the settings, where it fits, its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from vfl_node.configuration import Frozen
+
+Direction = Literal["embeddings", "gradients"]
+"""What leaves: embeddings at the passive party, gradients at the active one."""
+
+
+class DefenceParams(Frozen):
+    """One entry of ``defences`` in a node's settings. A subclass has the defence's own keys."""
+
+    name: str
+
+    def words(self, direction: Direction) -> str:
+        """What it does to what is sent, for the owner's report: a clause without a capital and a full stop."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class DefenceSpec:
+    """One defence.
+
+    Attributes:
+        params: the model of its keys.
+        directions: the tensors that it can change.
+        implementation: ``module:attribute`` of its :class:`~vfl_node.privacy.defences.defence.Defence`, loaded when it first
+            runs.
+    """
+
+    params: type[DefenceParams]
+    directions: frozenset[Direction]
+    implementation: str
