@@ -16,6 +16,7 @@ from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
@@ -207,14 +208,17 @@ def build(job: Job | None = None, *, party: str = "clinic", training: Trained | 
     return envelope.build(**(given | changes))
 
 
-def predicting(rows: str, *, party: str) -> Report:
+DEFENDED = Protection(tuple(NoiseParams(name="noise", sigma=sigma) for sigma in (0.25, 0.5)), membership=False)
+
+
+def predicting(rows: str, *, party: str, **changes: Any) -> Report:
     """Predictions for clinic by the model of an earlier job, as ``party`` reports them."""
     document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}, "align": {"protocol": "psi"}}
     job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "active", "rows": rows}})
     asks = party == "clinic"
     if rows == "known":
         known = {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
-        return build(job, party=party, predictions=Served(rows=256, requests=3 if asks else 0, batches=7), **known)
+        return build(job, party=party, predictions=Served(rows=256, requests=3 if asks else 0, batches=7), **known, **changes)
     shared = np.arange(453 if asks else 0)
     return build(job, party=party, predictions=Predicted(shared, shared / 453, shared=453))
 
@@ -266,6 +270,9 @@ REPORTS = {
     ),
     "audited, active": lambda: build(training=AUDITED, protection=Protection(max_attack_auc=0.85)),
     "audited, passive": lambda: build(party="lab", training=replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)),
+    "defended, audit off": lambda: build(protection=DEFENDED),
+    "defended, passive": lambda: build(party="lab", training=UNTOLD, protection=DEFENDED),
+    "predictions, audit off": lambda: predicting("known", party="lab", protection=DEFENDED),
     "nothing to tell apart": lambda: build(
         training=replace(RESULT, epochs=tuple(replace(epoch, attacks={"spectral": None}) for epoch in RESULT.epochs))
     ),
@@ -339,6 +346,21 @@ def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
         if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases", "gains"):
             missing = {f"{inner}.{name}" for name in value} - {name.removesuffix("[]") for name in documented}
             assert not missing
+
+
+@pytest.mark.parametrize("case", ["defended, audit off", "predictions, audit off"])
+def test_an_owner_reads_that_nothing_was_attacked_and_what_was_changed(case: str) -> None:
+    report = REPORTS[case]()
+    read, section = text(page(report)), report.training or report.predictions
+    assert section is not None
+    assert "No attack was run on what this party sent (audit.membership: false)" in section.warnings[0]
+    assert section.warnings[0] in read
+    if report.training:
+        assert report.training.defences == tuple({"name": "noise", "sigma": sigma} for sigma in (0.25, 0.5))
+        assert "clinic changed what it sent by noise (sigma 0.25), then noise (sigma 0.5); lab was not told." in read
+    audited = text(page(build()))
+    assert "No attack was run" not in audited
+    assert "changed what it sent" not in audited
 
 
 def test_keys_of_the_whole() -> None:

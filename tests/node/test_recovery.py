@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -66,7 +66,14 @@ def small_chunks() -> Iterator[None]:
 
 
 def attempt(
-    trial: Any, folder: Path, number: int, victim: str = "", left: int = 1 << 30, *, job: str = JOB
+    trial: Any,
+    folder: Path,
+    number: int,
+    victim: str = "",
+    left: int = 1 << 30,
+    *,
+    job: str = JOB,
+    defences: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[list[Any], int]:
     """One attempt of both parties from what their folders hold; results, and frames the victim has left."""
     channels = dict(zip(ROLES, memory_channels("clinic", "lab", job_id="trial"), strict=True))
@@ -76,7 +83,7 @@ def attempt(
             cut = channel._pipe = Cut(channel._pipe, left)  # type: ignore[assignment]
         role = ROLES[name]
         data = Data(path=trial.files[name], label="label" if role == "active" else None)
-        settings = Settings(name=name, role=role, data=data, insecure_loopback=True, device="cpu")
+        settings = Settings(name=name, role=role, data=data, insecure_loopback=True, device="cpu", defences=defences)
         table = read_table(data, id_form="text", needs_label=role == "active", party=name)
         seed, store = Randomness(name[:1].encode() * 32), JobFolder(folder / name)
         progress = LiveProgress("trial", Stop())
@@ -199,3 +206,17 @@ def test_a_job_goes_on_upon_the_device_where_it_began(
     monkeypatch.setattr(party, "device_name", lambda _: "NVIDIA H200")
     assert attempt(trial, ram, 3)[0] == [None, None]
     assert outcome(ram) == expected
+
+
+def test_a_job_goes_on_under_the_defences_with_which_it_began(trial: Any, clean: tuple[list[Any], int], ram: Path) -> None:
+    """Else the peer would get the same tensors changed in two ways. What it is told says nothing of defences."""
+    weak, strong = ([{"name": "noise", "sigma": sigma}] for sigma in (0.1, 0.2))
+    assert attempt(trial, ram / "whole", 1, defences=weak)[0] == [None, None]
+    attempt(trial, ram / "cut", 1, "lab", int(0.6 * clean[1]), defences=weak)
+    for other in (strong, []):
+        results = attempt(trial, ram / "cut", 2, defences=other)[0]
+        refusal = next(result for result in results if isinstance(result, StateError))
+        assert refusal.code == "E_DEFENCES"
+        assert "defence" not in refusal.for_peer
+    assert attempt(trial, ram / "cut", 3, defences=weak)[0] == [None, None]
+    assert outcome(ram / "cut") == outcome(ram / "whole") != clean[0]
