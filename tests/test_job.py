@@ -220,7 +220,7 @@ def test_mistakes_inside_a_regression_are_named(train: str, said: str, hint: str
 def test_the_two_trainings_have_keys_of_their_own() -> None:
     with pytest.raises(UsageError, match=r"unknown key 'train\.flow'"):
         job("train: {flow: two-party}")
-    with pytest.raises(UsageError, match=r"train\.algorithm is neither split nor logistic"):
+    with pytest.raises(UsageError, match=r"train\.algorithm is none of split, logistic"):
         job("train: {algorithm: logistics}")
     assert job("train: {algorithm: split}") == job("train: {}")
 

@@ -26,7 +26,7 @@ from vfl_node.training.split.config import FeatureStrategy, LabelStrategy
 from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.split.trainer import strategies_used
-from vfl_node.training.trainer import Epoch, Trained
+from vfl_node.training.trainer import Epoch, Trained, unaudited
 from vfl_node.transport.channel import Traffic
 
 ROOT = Path(__file__).parents[1]
@@ -190,7 +190,10 @@ def build(job: Job | None = None, *, party: str = "clinic", training: Trained | 
     job = job or a_job()
     if job.train and training and isinstance(training.section, SplitSection) and party in ("clinic", "lab"):
         used = strategies_used(job.train.missing, role_in(job.parties, party), aligned(job, party))
-        training = replace(training, section=training.section.model_copy(update={"strategies": used}))
+        protection = changes.get("protection", Protection())
+        defences = tuple(params.model_dump(mode="json") for params in protection.defences)
+        section = training.section.model_copy(update={"strategies": used, "defences": defences})
+        training = replace(training, section=section, warnings=training.warnings or unaudited(protection))
     given: dict[str, Any] = {
         "job": job,
         "job_id": "trial-0a1b2c3d",
@@ -356,7 +359,7 @@ def test_an_owner_reads_that_nothing_was_attacked_and_what_was_changed(case: str
     assert "No attack was run on what this party sent (audit.membership: false)" in section.warnings[0]
     assert section.warnings[0] in read
     if report.training:
-        assert report.training.defences == tuple({"name": "noise", "sigma": sigma} for sigma in (0.25, 0.5))
+        assert report.training.split.defences == tuple({"name": "noise", "sigma": sigma} for sigma in (0.25, 0.5))
         assert "clinic changed what it sent by noise (sigma 0.25), then noise (sigma 0.5); lab was not told." in read
     audited = text(page(build()))
     assert "No attack was run" not in audited

@@ -55,10 +55,10 @@ def test_a_node_s_defences_and_a_silent_audit_are_in_its_own_report_only(federat
     job_id = federation.submit(COPIES.replace("epochs: 40", "epochs: 3"))
     assert federation.end("lab", job_id)["state"] == federation.end("clinic", job_id)["state"] == "done"
     lab, clinic = (federation.report(name, job_id)["training"] for name in ("lab", "clinic"))
-    assert lab["defences"] == [{"name": "noise", "sigma": 0.5}]
-    assert lab["held_out"] is None
+    assert lab["split"]["defences"] == [{"name": "noise", "sigma": 0.5}]
+    assert lab["split"]["held_out"] is None
     assert all(epoch["attacks"] == {} for epoch in lab["epochs"])
     assert "No attack was run on what this party sent (audit.membership: false)" in lab["warnings"][0]
-    assert clinic["defences"] == clinic["warnings"] == []
+    assert clinic["split"]["defences"] == clinic["warnings"] == []
     assert all(epoch["attacks"] for epoch in clinic["epochs"])
     assert "noise" not in json.dumps(federation.report("clinic", job_id)) + federation.log("clinic")

@@ -46,7 +46,7 @@ def test_rows_that_neither_owns_are_trained_on(
     union = 200
     assert len(clinic) == union + np.count_nonzero(neither)
     assert DUMMIES <= np.count_nonzero(neither) <= 4 * DUMMIES
-    assert clinic.intersection is lab.intersection is None
+    assert clinic.peer.intersection is lab.peer.intersection is None
     reports = [Report.model_validate_json((tmp_path / name).read_text()) for name in ("report.json", "lab/report.json")]
     for report in reports:
         assert report.alignment.rows == len(clinic)

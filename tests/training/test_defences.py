@@ -14,15 +14,17 @@ from torch import Tensor
 from tests.training.predicting import CPU, NEW_TO_ACTIVE, TO_ACTIVE, World, taken, unseen
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import Evaluate, Missing, Serve
+from vfl_node.job import Evaluate, Serve
 from vfl_node.privacy.defences.defence import Defence, Leaving
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.privacy.outgoing import Exit
 from vfl_node.settings import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.active import ActiveHalf
+from vfl_node.training.split.config import Missing
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.serving import Embedder
+from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -61,10 +63,11 @@ def alone(run: Any, parties: Any, party: str, half_of: Callable[..., Any], exit_
     """(weights, tensors sent) of one half after a few steps with a peer that sends the same tensors whatever it gets."""
     both, number = run(**how), ["clinic", "lab"].index(party)
     views = parties.clinic_view, parties.lab_view
-    task = both._task(party, views[number], (parties.clinic, parties.lab)[number], number)
     channels = memory_channels("clinic", "lab")
+    own = both.session(party, channels[number], b"s" * 32, number)
+    data = TrainingData(views[number], (parties.clinic, parties.lab)[number])
     batches = np.split(np.arange(64 * STEPS) % len(views[0]), STEPS)
-    half = half_of(channels[number], task, Randomness(b"r" * 32), Randomness(b"d" * 32), 0, np.unique(batches), None)
+    half = half_of(own, data, Randomness(b"r" * 32), Randomness(b"d" * 32), 0, np.unique(batches), None)
     if exit_ is not None:
         half.exit = exit_
     received, fixed = [], Randomness(b"p" * 32)
@@ -166,7 +169,7 @@ def test_a_run_that_was_killed_sends_the_same_bytes(synthetic: Any, run: Any, at
     for ours, theirs in zip(resumed(parties), results, strict=True):
         assert same(ours.weights, theirs.weights)
         assert ours.audit == theirs.audit
-        assert ours.held_out == theirs.held_out
+        assert ours.section.held_out == theirs.section.held_out
     again = bodies(resumed)
     assert again == bodies(whole)[-len(again) :]
     assert len(again) < len(bodies(whole))
@@ -181,9 +184,9 @@ def test_the_audit_sees_what_the_peer_gets(synthetic: Any, run: Any) -> None:
     _, noised = run(**how, protections=(NONE, noisy(1.0)))(parties)
     for attack in ("same_step_twin", "near_duplicate"):
         assert (plain.audit[attack] or 0) > 0.6
-        assert (plain.held_out.attacks[attack] or 0) > 0.6
+        assert (plain.section.held_out.attacks[attack] or 0) > 0.6
         assert noised.audit[attack] == pytest.approx(0.5, abs=0.1)
-        assert noised.held_out.attacks[attack] == pytest.approx(0.5, abs=0.1)
+        assert noised.section.held_out.attacks[attack] == pytest.approx(0.5, abs=0.1)
 
 
 def test_switched_off_no_attack_runs_and_the_bytes_are_the_same(synthetic: Any, run: Any) -> None:
@@ -195,7 +198,7 @@ def test_switched_off_no_attack_runs_and_the_bytes_are_the_same(synthetic: Any, 
     for result in (clinic, lab):
         assert all(epoch.attacks == epoch.judged == {} for epoch in result.epochs)
         assert result.audit == {}
-        assert result.held_out is None
+        assert result.section.held_out is None
     assert bodies(plain) == bodies(quiet)
 
 
@@ -203,7 +206,7 @@ def test_the_owner_s_own_ledger_names_its_defences_and_the_peer_s_does_not(synth
     clinic, lab = run(protections=(noisy(0.25), noisy(0.5)))(synthetic(100))
 
     def text(of: Any, party: str) -> str:
-        return " ".join(entry.text for entry in of.learnt[party])
+        return " ".join(entry.text for entry in of.disclosures[party])
 
     assert "normal noise of standard deviation 0.25 is added to each number of every gradient" in text(clinic, "lab")
     assert "almost surely" not in text(clinic, "lab")
