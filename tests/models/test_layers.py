@@ -7,10 +7,10 @@ from torch import nn
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import UsageError
-from vfl_node.job import Train
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.layers import BatchNorm, Dropout, hidden
 from vfl_node.models.settings import LayerOptions
+from vfl_node.training.split.config import Train
 
 
 def draws(seed: int = 1) -> Randomness:

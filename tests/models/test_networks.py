@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import Train
 from vfl_node.models import ARCHITECTURES, InputSchema
 from vfl_node.models.classifier import Classifier, classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
+from vfl_node.training.split.config import Train
 
 SCHEMA = InputSchema(3, (4, 6))
 TRAIN = Train(bottom=(16, 8), active_bottom=(16, 8), top=(4,))
@@ -136,7 +136,7 @@ def test_rows_of_every_kind_are_taken_together() -> None:
 def test_a_job_is_checked_and_its_weights_are_counted_without_torch() -> None:
     code = """
 import sys
-from vfl_node.job import Train
+from vfl_node.training.split.config import Train
 from vfl_node.models import ARCHITECTURES, InputSchema
 train = Train(model="wide_deep", optimizer="sgd")
 ARCHITECTURES[train.model].bottom_weights(InputSchema(3, (4,)), train.bottom, train)

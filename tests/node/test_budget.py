@@ -14,7 +14,7 @@ from vfl_node.job import Job
 from vfl_node.models import ARCHITECTURES, InputSchema
 from vfl_node.models.classifier import classifier
 from vfl_node.settings import Limits
-from vfl_node.trainers import TableShape
+from vfl_node.trainers import HEAD_BYTES, TableShape
 from vfl_node.training.split.config import Train
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 
@@ -63,7 +63,7 @@ def test_more_steps_than_the_owner_allows_are_refused() -> None:
 def test_a_message_may_be_as_large_as_the_job_makes_it() -> None:
     assert frame_bytes(job(None)) == 2 * MIB
     assert frame_bytes(job({})) == 2 * MIB
-    assert frame_bytes(job({"batch_size": 16384})) == 4 * 16384 * 128 + memory.HEAD_BYTES
+    assert frame_bytes(job({"batch_size": 16384})) == 4 * 16384 * 128 + HEAD_BYTES
     assert frame_bytes(job({"batch_size": 1_000_000})) == MAX_FRAME_BYTES
     told = job({"epochs": 100_000}, evaluate={"share_with_passive": True})
     assert frame_bytes(told) > 9 * MIB

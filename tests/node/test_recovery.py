@@ -17,7 +17,7 @@ from vfl_node.data.reading import read_table
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.node import partners
 from vfl_node.node.partners import Partner
-from vfl_node.run import party
+from vfl_node.run import train
 from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
@@ -195,7 +195,7 @@ def test_a_job_goes_on_upon_the_device_where_it_began(
     """A GPU that is not there any more, or another one, is never replaced silently: the result would have other bits."""
     expected, frames = clean
     with monkeypatch.context() as patch:
-        patch.setattr(party, "device_name", lambda _: "NVIDIA H200")
+        patch.setattr(train, "device_name", lambda _: "NVIDIA H200")
         attempt(trial, ram, 1, victim, int(0.6 * frames))
     results = dict(zip(ROLES, attempt(trial, ram, 2)[0], strict=True))
     refusal = results["clinic"] if results["clinic"].code == "E_DEVICE" else results["lab"]
@@ -203,7 +203,7 @@ def test_a_job_goes_on_upon_the_device_where_it_began(
     assert refusal.code == "E_DEVICE"
     assert "computes on cpu" in refusal.message
     assert "H200" not in refusal.for_peer
-    monkeypatch.setattr(party, "device_name", lambda _: "NVIDIA H200")
+    monkeypatch.setattr(train, "device_name", lambda _: "NVIDIA H200")
     assert attempt(trial, ram, 3)[0] == [None, None]
     assert outcome(ram) == expected
 

@@ -15,12 +15,13 @@ from tests.training.predicting import TO_PASSIVE
 from tests.training.test_resume import NAMES, Fatal, KilledError, assert_same_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
-from vfl_node.job import Evaluate, Train
+from vfl_node.job import Evaluate
 from vfl_node.models import ARCHITECTURES, cut_width
 from vfl_node.models.classifier import classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.active import probabilities
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.positioned_input import PositionedInput
 
 Make = Callable[..., Any]

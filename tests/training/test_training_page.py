@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 from vfl_node.configuration import parse
-from vfl_node.job import Job, Train
+from vfl_node.job import Job
+from vfl_node.training.split.config import Train
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 

@@ -6,6 +6,8 @@ import dataclasses
 import json
 from dataclasses import asdict
 
+import numpy as np
+
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
@@ -83,6 +85,7 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
 
 def _trained(session: Session, data: TrainingData, journal: Journal, matched: MatchedMetrics | None) -> Trained:
     """What both parties have: the first repeat's half, and what its audit has seen."""
+    shown = journal.tested if session.role == "passive" else np.empty(0, dtype=np.int64)  # whose embeddings the peer has
     return Trained(
         epochs=tuple(journal.epochs),
         steps=journal.steps,
@@ -98,7 +101,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         warnings=unaudited(session.protection),
         weights=journal.weights,
         encoder=journal.encoder,
-        servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), journal.tested),
+        servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
     )
 
