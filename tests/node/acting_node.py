@@ -57,7 +57,9 @@ class Act:
             death.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def conversations(self, part: Any, channels: Mapping[str, Channel]) -> list[Coroutine[Any, Any, None]]:
+    def conversations(self, run: Any) -> list[Coroutine[Any, Any, None]]:
+        part, channels = run.session, run.session.peers
+        self.own, self.inputs = run.folder, run.inputs
         with (self.folder / f"{self.name}-drawn").open("a") as drawn:
             drawn.write(f"{part.job_id} {self.drawn(part)}\n")
         self.may_die("when all are met")
@@ -77,15 +79,15 @@ class Act:
             checkpoints=points,
             input_digest=digest,
             salt=salt,
-            inputs=part.folder,
+            inputs=self.own,
         )
         return agreed.checkpoint == "kept"
 
     async def play(self, part: Any, channels: Mapping[str, Channel]) -> None:
         """A data party: the active one says whether there is another round, the passive one passes it on."""
-        points = ["kept"] if part.folder.kept else []
+        points = ["kept"] if self.own.kept else []
         for channel in channels.values():
-            both = await self.agree(part, channel, points, part.table.digest())
+            both = await self.agree(part, channel, points, self.inputs.table.digest())
             points = points if both else []
         active = part.role == "active"
         other, helper = channels.values()
@@ -134,12 +136,10 @@ class Act:
     def keep(self, part: Any) -> None:
         with self.keeping:  # a coordinator's two conversations end at once
             self.may_die("before its report")
-            part.folder.artefacts.mkdir(exist_ok=True)
-            part.folder.artefacts.joinpath("report.html").write_text("an act")
-            part.folder.artefacts.joinpath("report.json").write_text(
-                json.dumps({"party": part.name, "drawn": self.drawn(part)})
-            )
-            part.folder.seal()
+            self.own.artefacts.mkdir(exist_ok=True)
+            self.own.artefacts.joinpath("report.html").write_text("an act")
+            self.own.artefacts.joinpath("report.json").write_text(json.dumps({"party": part.name, "drawn": self.drawn(part)}))
+            self.own.seal()
             self.may_die("with its report")
 
 
