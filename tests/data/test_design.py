@@ -216,6 +216,14 @@ def test_the_undamaged_json_is_read() -> None:
     assert LinearEncoder.from_json(json.dumps({"columns": [SCALE], "dropped": []})).columns
 
 
+def test_a_later_version_is_refused() -> None:
+    written = json.loads(LinearEncoder(columns=(), dropped=()).to_json())
+    assert written["version"] == 1
+    with pytest.raises(StateError, match="a later vfl-node") as caught:
+        LinearEncoder.from_json(json.dumps({**written, "version": 2}))
+    assert caught.value.code == "E_STATE_VERSION"
+
+
 @pytest.mark.parametrize(
     "document",
     [

@@ -96,6 +96,29 @@ def test_json_keeps_every_bit_and_shows_what_it_is() -> None:
     assert [column["kind"] for column in json.loads(encoder.to_json())["columns"]] == ["numeric", "categorical"]
 
 
+def test_an_encoder_says_its_version_and_one_without_is_of_version_1() -> None:
+    encoder = Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
+    document = json.loads(encoder.to_json())
+    assert document["version"] == 1
+    del document["version"]
+    assert Encoder.from_json(json.dumps(document)) == encoder
+    with pytest.raises(StateError, match="a later vfl-node") as caught:
+        Encoder.from_json(json.dumps({**document, "version": 2}))
+    assert caught.value.code == "E_STATE_VERSION"
+    assert "train again" in caught.value.hint
+
+
+def test_an_encoder_of_an_earlier_form_is_brought_up_to_date() -> None:
+    class Later(Encoder):
+        version = 2
+        steps = {1: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
+
+    encoder = Encoder.fit(table({"x": numeric(1, NAN)}, 2), rows(2))
+    later = Later.from_json(encoder.to_json())
+    assert [column.indicator for column in (*encoder.columns, *later.columns)] == [True, False]
+    assert json.loads(later.to_json())["version"] == 2
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "{}", "[]", '{"columns": [{"kind": "numeric", "name": "x", "mean": 0, "sd": 0, "indicator": false}]}'],

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save as serialise
 
 from vfl_node.errors import StateError
 from vfl_node.models import storage
@@ -38,6 +39,19 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
         storage.save(path, {"a": torch.ones(1)})
     monkeypatch.undo()
     assert storage.load(path)[0]["a"] == 0
+
+
+def test_a_file_says_its_version_one_without_is_of_version_1_and_a_later_one_is_refused(tmp_path: Path) -> None:
+    path, tensors = tmp_path / "m.safetensors", {"a": torch.zeros(1)}
+    storage.save(path, tensors)
+    assert b'{\\"version\\": \\"1\\"}' in path.read_bytes()
+    path.write_bytes(serialise(tensors, {"about": '{"encoder": "{}"}'}))
+    assert storage.load(path) == (tensors, {"encoder": "{}"})
+    for version, code in (("2", "E_STATE_VERSION"), ("x", "E_STATE_CORRUPT")):
+        storage.save(path, tensors, {"version": version})
+        with pytest.raises(StateError) as caught:
+            storage.load(path)
+        assert caught.value.code == code
 
 
 @pytest.mark.parametrize("content", [b"", b"not a tensor file", b"\xff" * 64])

@@ -34,13 +34,14 @@ from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.features import CLIP, Levels
 from vfl_node.data.scaling import Scaling
+from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
-from vfl_node.errors import DataError, StateError
+from vfl_node.errors import DataError
 
 MOST_BITS = 20
 MOST = 1 << MOST_BITS
@@ -113,7 +114,7 @@ class Categories(Levels):
     coded: tuple[int, ...]
 
 
-class LinearEncoder(Frozen):
+class LinearEncoder(StoredEncoder):
     """How each column of a table enters a linear model.
 
     It contains means, peaks and levels of the party's own data. It stays at the party, as part of
@@ -180,22 +181,6 @@ class LinearEncoder(Frozen):
                     hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
                 )
         return Design(integers, np.array([step for _, step in layout], dtype=np.float64), tuple(name for name, _ in layout))
-
-    def to_json(self) -> str:
-        """Plain JSON, exact to the last bit."""
-        return self.model_dump_json()
-
-    @classmethod
-    def from_json(cls, text: str) -> LinearEncoder:
-        """What :meth:`to_json` wrote.
-
-        Raises:
-            StateError: it is not an encoder (``E_STATE_CORRUPT``).
-        """
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError:
-            raise StateError("the stored encoder is damaged or of another version", code="E_STATE_CORRUPT") from None
 
 
 def _layout(encoding: LinearScale | MissingCells | Categories) -> Iterator[tuple[str, float]]:

@@ -19,11 +19,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from vfl_node.configuration import Frozen
+from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
-from vfl_node.errors import DataError, StateError
+from vfl_node.errors import DataError
 
 Number = TypeVar("Number", np.float32, np.int64)
 
@@ -114,7 +115,7 @@ class Levels(Frozen):
         return np.array([*codes, 0], dtype=np.int64)[column.codes]  # −1, missing, takes the last element
 
 
-class Encoder(Frozen):
+class Encoder(StoredEncoder):
     """How each column of a table becomes model input."""
 
     columns: tuple[Annotated[Scale | Levels, Field(discriminator="kind")], ...]
@@ -200,22 +201,6 @@ class Encoder(Frozen):
                 values[next(indicators) == 1] = np.nan
             columns[encoding.name] = NumericColumn(values)
         return columns
-
-    def to_json(self) -> str:
-        """Plain JSON, exact to the last bit."""
-        return self.model_dump_json()
-
-    @classmethod
-    def from_json(cls, text: str) -> Encoder:
-        """What :meth:`to_json` wrote.
-
-        Raises:
-            StateError: it is not an encoder (``E_STATE_CORRUPT``).
-        """
-        try:
-            return cls.model_validate_json(text)
-        except ValidationError:
-            raise StateError("the stored encoder is damaged or of another version", code="E_STATE_CORRUPT") from None
 
 
 def _scale(name: str, values: NDArray[np.float64]) -> Scale:

@@ -12,10 +12,15 @@ from safetensors.torch import load as parse
 from safetensors.torch import save as serialise
 from torch import Tensor, contiguous_format
 
+from vfl_node import versions
 from vfl_node.errors import StateError
 from vfl_node.files import read_checked, write_checked, write_whole
 
 T = TypeVar("T")
+
+
+VERSION = 1
+"""Of the form of a plain file; a file that says none is of version 1."""
 
 
 def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> bytes:
@@ -29,7 +34,7 @@ def save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] 
     Returns:
         The bytes of the file.
     """
-    data = _serialised(tensors, metadata)
+    data = _serialised(tensors, {"version": str(VERSION), **(metadata or {})})
     write_whole(path, data)
     return data
 
@@ -38,13 +43,17 @@ def load(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors (on the CPU) and the metadata of the file that :func:`save` wrote; its owner keeps a checksum elsewhere.
 
     Raises:
-        StateError: the file is missing or damaged (``E_STATE_CORRUPT``).
+        StateError: the file is missing or damaged (``E_STATE_CORRUPT``), or a later version wrote it (``E_STATE_VERSION``).
     """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         raise _damaged(f"{path} is missing") from None
-    return _parsed(data, path)
+    tensors, metadata = _parsed(data, path)
+    version = metadata.get("version", "1")
+    document = {**metadata, "version": int(version) if version.isdecimal() else version}
+    hint = "use the version of vfl-node that wrote it, or train again"
+    return tensors, versions.current(document, VERSION, {}, what=str(path), hint=hint)
 
 
 def keep(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:

@@ -1,0 +1,44 @@
+"""Encoders as JSON, which later versions of this program read, too."""
+
+from __future__ import annotations
+
+import json
+from typing import ClassVar, TypeVar
+
+from pydantic import ValidationError
+
+from vfl_node import versions
+from vfl_node.configuration import Frozen
+
+Stored = TypeVar("Stored", bound="StoredEncoder")
+
+_WHAT, _HINT = "the stored encoder", "restore it from a backup, use the version of vfl-node that stored it, or train again"
+
+
+class StoredEncoder(Frozen):
+    """How a table's columns become numbers: means and levels of the party's own data, which stay with it.
+
+    Attributes:
+        version: of the form of its JSON.
+        steps: what brings earlier forms up to it (:mod:`vfl_node.versions`).
+    """
+
+    version: ClassVar[int] = 1
+    steps: ClassVar[versions.Steps] = {}
+
+    def to_json(self) -> str:
+        """Plain JSON, exact to the last bit."""
+        return json.dumps({"version": self.version, **self.model_dump(mode="json")}, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls: type[Stored], text: str) -> Stored:
+        """What :meth:`to_json` wrote, of this version or an earlier one.
+
+        Raises:
+            StateError: it is not an encoder (``E_STATE_CORRUPT``), or of a version that is not known (``E_STATE_VERSION``).
+        """
+        document = versions.parsed(text, cls.version, cls.steps, what=_WHAT, hint=_HINT)
+        try:
+            return cls.model_validate_json(json.dumps(document))
+        except ValidationError:
+            raise versions.damaged(_WHAT, _HINT) from None
