@@ -34,8 +34,8 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Parties
-from vfl_node.models import ARCHITECTURES, OPTIMISERS
-from vfl_node.models.classifier import classifier
+from vfl_node.models import OPTIMISERS, architecture_of
+from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.progress import Silent
 from vfl_node.settings import Protection
@@ -121,7 +121,7 @@ def joint(rows: int, epochs: int) -> list[float]:
     every = np.arange(rows, dtype=np.int64)
     inputs = PositionedInput.of(Encoder.fit(own, every).transform(own), every, torch.device("cpu"))
     whole = TRAIN.model_copy(update={"active_bottom": TRAIN.bottom})
-    model = classifier(ARCHITECTURES[TRAIN.model], whole, inputs.schema, [])
+    model = build_classifier(architecture_of(TRAIN.model), whole, inputs.schema, [])
     initialise(model, Randomness(b"j" * 32))
     optimizer = OPTIMISERS[TRAIN.optimizer](model.parameters(), TRAIN)
     schedule, times = Schedule(bytes(32), rows, 0), []

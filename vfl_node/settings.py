@@ -18,6 +18,7 @@ from vfl_node.configuration import Frozen, load, name_in
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
+from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
 
@@ -231,6 +232,9 @@ class Settings(Frozen):
     )
     limits: Limits = Limits()
     obfuscation: Obfuscation = Obfuscation()
+    models: dict[ModelName, ModelPlace] = Field(
+        default={}, description="this owner's own architectures, by the name that a job says: name → module:Class"
+    )
     audit: AuditSettings = AuditSettings()
     defences: tuple[Annotated[SerializeAsAny[DefenceParams], BeforeValidator(read_params)], ...] = Field(
         default=(),

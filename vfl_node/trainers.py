@@ -139,8 +139,24 @@ class TrainerConfig(Frozen):
         """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand."""
         return None
 
-    def parameters(self, role: DataRole, table: TableShape) -> int:
-        """Weights of the networks of the party in ``role``; of the layers alone where its table is not known."""
+    def check_here(self, models: Mapping[str, str]) -> None:
+        """Refuse a job that names what this node does not have, before anything begins.
+
+        Args:
+            models: of this node's settings: name → ``module:Class`` of an architecture.
+
+        Raises:
+            UsageError: with what to declare or install (``E_EXTENSION``).
+        """
+
+    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
+        """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
+
+        Args:
+            role: of the party.
+            table: its table.
+            models: as for :meth:`check_here`.
+        """
         return 0
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:

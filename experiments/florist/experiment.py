@@ -31,8 +31,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
 from vfl_node.job import Parties, load_job
-from vfl_node.models import ARCHITECTURES
-from vfl_node.models.classifier import classifier
+from vfl_node.models import architecture_of
+from vfl_node.models.building import build_classifier
 from vfl_node.models.storage import under
 from vfl_node.privacy.attacks import ATTACKS, follow, spectral
 from vfl_node.privacy.attacks.transcript import Batch
@@ -270,7 +270,7 @@ class Training:
         logits = active.learner.model(inputs[ACTIVE].at(everything), [embedding])  # (t,)
         if not self._trial.at_active:
             return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
-        local = classifier(ARCHITECTURES[self._trial.train.model], self._trial.train, inputs[ACTIVE].schema, [])
+        local = build_classifier(architecture_of(self._trial.train.model), self._trial.train, inputs[ACTIVE].schema, [])
         local.load_state_dict(under("local", active.weights()))
         return logits, local_rate(local_logits(local, inputs[ACTIVE], everything))
 

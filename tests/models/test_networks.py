@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import ARCHITECTURES, InputSchema
-from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.models import ARCHITECTURES, InputSchema, architecture_of
+from vfl_node.models.building import build_classifier
+from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.training.split.config import Train
@@ -21,11 +22,11 @@ KINDS = sorted(ARCHITECTURES)
 
 
 def bottom(name: str = "mlp", schema: InputSchema = SCHEMA) -> nn.Module:
-    return ARCHITECTURES[name].bottom(schema, TRAIN.bottom, TRAIN)
+    return architecture_of(name).bottom(schema, TRAIN.bottom, TRAIN)
 
 
 def whole(name: str, schema: InputSchema = SCHEMA, received: tuple[int, ...] = ()) -> Classifier:
-    return classifier(ARCHITECTURES[name], TRAIN, schema, received)
+    return build_classifier(architecture_of(name), TRAIN, schema, received)
 
 
 def rows(schema: InputSchema = SCHEMA, count: int = 5) -> ModelInput:
@@ -45,7 +46,7 @@ def test_an_embedding_has_the_cut_width_and_passed_a_relu(name: str, width: int)
     initialise(model, draws())
     embedding = model(rows())
     assert embedding.shape == (5, width)
-    assert width == ARCHITECTURES[name].cut_width((16, 8))
+    assert width == architecture_of(name).cut_width((16, 8))
     assert (embedding[:, :8] >= 0).all()
 
 
@@ -77,8 +78,8 @@ def test_numeric_only_and_categorical_only_tables_fit(name: str, schema: InputSc
 @pytest.mark.parametrize("options", [{}, {"batch_norm": True, "dropout": 0.5}, {"layer_norm": True, "top": ()}])
 def test_weights_are_counted_exactly(name: str, options: dict[str, object]) -> None:
     train = TRAIN.model_copy(update=options)
-    architecture = ARCHITECTURES[name]
-    built = classifier(architecture, train, SCHEMA, [architecture.cut_width(train.bottom)])
+    architecture = architecture_of(name)
+    built = build_classifier(architecture, train, SCHEMA, [architecture.cut_width(train.bottom)])
     count = sum(parameter.numel() for parameter in built.parameters())
     bottom_weights = architecture.bottom_weights(SCHEMA, train.active_bottom, train)
     assert count == bottom_weights + architecture.head_weights([8, 8], train)
@@ -137,12 +138,12 @@ def test_a_job_is_checked_and_its_weights_are_counted_without_torch() -> None:
     code = """
 import sys
 from vfl_node.training.split.config import Train
-from vfl_node.models import ARCHITECTURES, InputSchema
+from vfl_node.models import InputSchema, architecture_of
 train = Train(model="wide_deep", optimizer="sgd")
-ARCHITECTURES[train.model].bottom_weights(InputSchema(3, (4,)), train.bottom, train)
-ARCHITECTURES[train.model].head_weights([8, 8], train)
+architecture_of(train.model).bottom_weights(InputSchema(3, (4,)), train.bottom, train)
+architecture_of(train.model).head_weights([8, 8], train)
 assert "torch" not in sys.modules
-ARCHITECTURES[train.model].bottom(InputSchema(3), train.bottom, train)
+architecture_of(train.model).bottom(InputSchema(3), train.bottom, train)
 assert "torch" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

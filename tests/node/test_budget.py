@@ -11,8 +11,8 @@ from vfl_node.estimate import budget, memory
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import check_limits, frame_bytes, need, parameters
 from vfl_node.job import Job
-from vfl_node.models import ARCHITECTURES, InputSchema
-from vfl_node.models.classifier import classifier
+from vfl_node.models import InputSchema, architecture_of
+from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.settings import Limits
 from vfl_node.trainers import HEAD_BYTES, TableShape
 from vfl_node.training.split.config import Train
@@ -32,11 +32,11 @@ def job(train: dict[str, Any] | None, **sections: Any) -> Job:
 @pytest.mark.parametrize("top", [[], [9, 4]])
 def test_weights_are_counted_exactly(model: str, classes: int, top: list[int]) -> None:
     of = job({"model": model, "classes": classes, "bottom": [11, 6], "active_bottom": [8], "top": top, "embedding_size": 3})
-    train, architecture, schema = of.train, ARCHITECTURES[model], InputSchema(5, (3, 7))
+    train, architecture, schema = of.train, architecture_of(model), InputSchema(5, (3, 7))
     assert isinstance(train, Train)
-    bottom = architecture.bottom(schema, train.bottom, train)
-    joint = classifier(architecture, train, schema, [6 + (train.outputs if model == "wide_deep" else 0)])
-    alone = classifier(architecture, train, schema, [])
+    bottom = build_bottom(architecture, train, schema, train.bottom)
+    joint = build_classifier(architecture, train, schema, [6 + (train.outputs if model == "wide_deep" else 0)])
+    alone = build_classifier(architecture, train, schema, [])
     count = [sum(each.numel() for each in module.parameters()) for module in (bottom, joint, alone)]
     assert parameters(of, "passive", TABLE) == count[0]
     assert parameters(of, "active", TABLE) == count[1] + count[2]

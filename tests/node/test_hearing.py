@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from vfl_node.configuration import parse
-from vfl_node.errors import PolicyError
+from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.node import admission, predictions
 from vfl_node.node.jobs import MOST_JOB_BYTES, Jobs, Work
@@ -118,6 +118,23 @@ def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Any, allow
         with pytest.raises(PolicyError, match="which this node's settings do not allow") as caught:
             lab.jobs.submit(job)
         assert "limits.allow_matched" in caught.value.hint
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_model_that_this_node_does_not_have_is_refused_when_it_is_offered(lab: Any, declared: bool) -> None:
+    job = Job.model_validate(JOB.model_dump(exclude_unset=True) | {"train": {"model": "gated"}})
+    if declared:
+        models = {"gated": "tests.models.own_models:Gated"}
+        lab.jobs._settings = lab.jobs._settings.model_copy(update={"models": models})
+    reply = offered(lab, job.canonical(), "own")
+    assert reply.accepted == declared
+    assert lab.begun == (["own"] if declared else [])
+    if not declared:
+        said = "it has no model named 'gated'; its owner can declare one in the node's settings"
+        assert (reply.code, reply.reason) == ("E_EXTENSION", said)
+        with pytest.raises(UsageError, match="this node has none of that name") as caught:
+            lab.jobs.submit(job)
+        assert "models: {gated: module:Class}" in caught.value.hint
 
 
 @pytest.mark.parametrize("job", [JOB, SERVICE], ids=["training", "service"])

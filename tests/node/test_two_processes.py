@@ -177,6 +177,21 @@ def test_nobody_runs_jobs_here_unasked(federation: Any) -> None:
     assert federation.client("lab").jobs() == []
 
 
+def test_a_model_of_the_owners_runs_where_both_have_declared_it(federation: Any) -> None:
+    own = {"models": {"gated": "tests.models.own_models:Gated"}}
+    federation.configure("clinic", **own)
+    federation.start_both()
+    job = "train: {model: gated, bottom: [8], active_bottom: [4], top: [8], epochs: 2, batch_size: 32}"
+    refused = federation.end("clinic", federation.submit(job))
+    assert (refused["state"], refused["error"]["code"]) == ("failed", "E_REFUSED")
+    assert "no model named 'gated'" in refused["error"]["message"]
+    federation.kill("lab", signal.SIGTERM)
+    federation.start("lab", **own)
+    job_id = federation.submit(job)
+    for party in ("clinic", "lab"):
+        assert federation.end(party, job_id)["state"] == "done"
+
+
 def test_cancel_ends_the_job_at_both_sides(federation: Any) -> None:
     federation.failpoints["lab"] = "updated=slow"
     federation.start_both()

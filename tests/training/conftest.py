@@ -148,6 +148,7 @@ class Run:
     pins: tuple[Pins, Pins] = field(default_factory=lambda: (MemoryPins(), MemoryPins()))
     resume_from: str | None = None
     protections: tuple[Protection, Protection] = (Protection(), Protection())
+    models: tuple[Mapping[str, str], Mapping[str, str]] = field(default_factory=lambda: ({}, {}))
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
@@ -205,6 +206,7 @@ class Run:
             pins=self.pins[number],
             clock=lambda: float(next(ticks)),
             protection=self.protections[number],
+            models=self.models[number],
         )
 
     def schedule(self, parties: Federation) -> Schedule:

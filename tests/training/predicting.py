@@ -114,6 +114,7 @@ class World:
     train: Train
     serve: Serve = SERVE
     progress: list[Any] = dataclasses.field(default_factory=lambda: [Noted(), Noted()])
+    models: dict[str, str] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._recorder = Recorder()
@@ -132,7 +133,7 @@ class World:
         """What a party kept; ``draws``: with another seed of synthetic rows than that of training."""
         of = self.results[index]
         serving = of.servable.state if draws is None else json.dumps({**json.loads(of.servable.state), "draws": draws.hex()})
-        return ServedModel(self.train, self.serve, of.weights, of.encoder, serving)
+        return ServedModel(self.train, self.serve, of.weights, of.encoder, serving, self.models)
 
     @property
     def sides(self) -> tuple[Scorer, Embedder]:
@@ -216,6 +217,7 @@ def world_fixture(synthetic: Make, run: Make) -> Make:
         people: int = 250,
         owned: tuple[float, float] = (0.8, 0.8),
         serve: Serve = SERVE,
+        models: dict[str, str] | None = None,
         **rest: Any,
     ) -> World:
         train = TRAIN.model_copy(update={"missing": missing or Missing(), "classes": classes, **rest})
@@ -225,7 +227,9 @@ def world_fixture(synthetic: Make, run: Make) -> Make:
             parties = dataclasses.replace(parties, clinic=dataclasses.replace(parties.clinic, labels=labels))
         views = {"clinic_view": parties.clinic_view, "lab_view": parties.lab_view}
         parties = dataclasses.replace(parties, **{k: dataclasses.replace(v, protocol=protocol) for k, v in views.items()})
-        return World(parties, run(train=train, evaluate=Evaluate(test_fraction=0.5))(parties), train, serve)
+        own = models or {}
+        results = run(train=train, evaluate=Evaluate(test_fraction=0.5), models=(own, own))(parties)
+        return World(parties, results, train, serve, models=own)
 
     return make
 

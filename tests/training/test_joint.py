@@ -12,8 +12,8 @@ import torch
 from vfl_node import metrics
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
-from vfl_node.models import ARCHITECTURES, OPTIMISERS, cut_width
-from vfl_node.models.classifier import classifier
+from vfl_node.models import ARCHITECTURES, OPTIMISERS, architecture_of, cut_width
+from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.training.split.positioned_input import PositionedInput
 
@@ -29,9 +29,9 @@ def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
         return PositionedInput.of(features, view.rows, torch.device("cpu"))
 
     own, other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
-    architecture = ARCHITECTURES[train.model]
+    architecture = architecture_of(train.model)
     bottom = architecture.bottom(other.schema, train.bottom, train)
-    model = classifier(architecture, train, own.schema, [cut_width(train)])
+    model = build_classifier(architecture, train, own.schema, [cut_width(train)])
     initialise(model, ours.derive("weights/0"))
     initialise(bottom, theirs.derive("weights/0"))
     optimizer = OPTIMISERS[train.optimizer]([*model.parameters(), *bottom.parameters()], train)

@@ -16,8 +16,8 @@ from tests.training.test_resume import NAMES, Fatal, KilledError, assert_same_bi
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.job import Evaluate
-from vfl_node.models import ARCHITECTURES, cut_width
-from vfl_node.models.classifier import classifier
+from vfl_node.models import architecture_of, cut_width
+from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.active import probabilities
@@ -52,8 +52,8 @@ class Joint(nn.Module):
 
     def __init__(self, train: Train, schemas: Any, seeds: tuple[bytes, bytes]) -> None:
         super().__init__()
-        architecture = ARCHITECTURES[train.model]
-        ours = classifier(architecture, train, schemas[0], [cut_width(train)])
+        architecture = architecture_of(train.model)
+        ours = build_classifier(architecture, train, schemas[0], [cut_width(train)])
         theirs = architecture.bottom(schemas[1], train.bottom, train)
         initialise(ours, Randomness(seeds[0]).derive("weights/0"))
         initialise(theirs, Randomness(seeds[1]).derive("weights/0"))

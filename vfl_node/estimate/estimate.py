@@ -39,6 +39,7 @@ from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import Need, need
 from vfl_node.job import Align, Job
+from vfl_node.models import NONE_DECLARED
 from vfl_node.settings import Limits, Obfuscation, Role, Settings, role_in
 from vfl_node.trainers import TableShape
 from vfl_node.training.split.config import Train
@@ -200,7 +201,7 @@ def plan(
     if shared is not None and shared > smaller:
         raise UsageError(f"--shared {shared} is more than the smaller party's {smaller} records")
     own: Role = settings.role if settings else "active"
-    shape = TableShape(records[own], 2 * columns)
+    shape, models = TableShape(records[own], 2 * columns), settings.models if settings else NONE_DECLARED
     return Plan(
         job=job,
         role=own,
@@ -214,8 +215,8 @@ def plan(
         rate_mbit_s=rate_mbit_s,
         rtt_ms=rtt_ms,
         obfuscation=settings.obfuscation if settings else Obfuscation(),
-        need=need(job, own, shape),
-        refusal=_refusal(job, own, shape, settings.limits if settings else Limits()),
+        need=need(job, own, shape, models=models),
+        refusal=_refusal(job, own, shape, settings.limits if settings else Limits(), models),
     )
 
 
@@ -412,10 +413,10 @@ def _terms(terms: Align, protocol: str) -> Align:
     return terms.model_copy(update={"protocol": protocol, "dummies": dummies, "obfuscation": obfuscation})
 
 
-def _refusal(job: Job, role: Role, table: TableShape, limits: Limits) -> str:
+def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str]) -> str:
     """Why a node with these limits would not run the job, or could not now; empty where it would."""
     try:
-        Budget(limits).fit(job, role, table)
+        Budget(limits, models).fit(job, role, table)
     except VflError as error:
         return error.message
     return ""

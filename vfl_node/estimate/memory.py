@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
+from vfl_node.models import NONE_DECLARED
 from vfl_node.settings import Limits, Role
 from vfl_node.trainers import TableShape
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
@@ -65,13 +67,21 @@ class Need:
         return ", ".join(f"{name} {mebibytes(count)}" for name, count in named.items() if count >= 1 << 20)
 
 
-def need(job: Job, role: Role, table: TableShape, model: Job | None = None) -> Need:
-    """What ``job`` takes of the party in ``role`` with this table; ``model``: the job that trained what it predicts with."""
+def need(job: Job, role: Role, table: TableShape, model: Job | None = None, models: Mapping[str, str] = NONE_DECLARED) -> Need:
+    """What ``job`` takes of the party in ``role``.
+
+    Args:
+        job: the job.
+        role: of the party.
+        table: its table.
+        model: the job that trained what it predicts with.
+        models: of the node's settings: name → ``module:Class`` of an architecture.
+    """
     columns = table.numeric + len(table.cardinalities)
     conversations = len(job.parties.all) - 1
     trains = job.train if role != "coordinator" else None
     return Need(
-        model=PARAMETER_BYTES * parameters(model or job, role, table),
+        model=PARAMETER_BYTES * parameters(model or job, role, table, models),
         batch=trains.batch_bytes(role, table) if trains and role != "coordinator" else 0,
         rows=table.rows * (ROW_BYTES + CELL_BYTES * columns),
         figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
@@ -79,9 +89,9 @@ def need(job: Job, role: Role, table: TableShape, model: Job | None = None) -> N
     )
 
 
-def parameters(job: Job, role: Role, table: TableShape) -> int:
-    """Weights of this party's networks; of the layers alone where no table is known."""
-    return job.train.parameters(role, table) if job.train and role != "coordinator" else 0
+def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:
+    """Weights of this party's networks; of the layers alone where no table is known. ``models``: as for :func:`need`."""
+    return job.train.parameters(role, table, models) if job.train and role != "coordinator" else 0
 
 
 def frame_bytes(job: Job, model: Job | None = None) -> int:
@@ -94,14 +104,17 @@ def frame_bytes(job: Job, model: Job | None = None) -> int:
     return min(MAX_FRAME_BYTES, largest)
 
 
-def check_limits(job: Job, role: Role, limits: Limits, table: TableShape | None = None) -> None:
+def check_limits(
+    job: Job, role: Role, limits: Limits, table: TableShape | None = None, models: Mapping[str, str] = NONE_DECLARED
+) -> None:
     """Refuse a job that is larger than this node's owner allows, as far as it tells without a table.
 
     Raises:
         PolicyError: it has more weights or more steps (``E_POLICY``).
     """
     table = table or TableShape()
-    _at_most(parameters(job, role, table), limits.max_model_parameters, "weights of a model", "max_model_parameters")
+    weights = parameters(job, role, table, models)
+    _at_most(weights, limits.max_model_parameters, "weights of a model", "max_model_parameters")
     fewest, _ = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
     check_steps(job, fewest, limits)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from vfl_node.models.bottoms import BOTTOMS
 from vfl_node.models.fusions import FUSIONS
@@ -18,34 +18,61 @@ if TYPE_CHECKING:
 
 
 class Architecture(ABC):
-    """A kind of split network; :mod:`vfl_node.models` says how to write one.
+    """A kind of split network; :mod:`vfl_node.models` says how to write one. Only :meth:`bottom` must be written.
 
-    Modules come without initial weights: the trainer draws these from the party's own randomness.
+    Widths of embeddings are given without their wide coordinates. Whoever overrides :meth:`fusion` overrides :meth:`top`, too,
+    unless the fusion's output is as wide as all embeddings together.
+
+    Attributes:
+        version: of its parameters: names, shapes and meaning. Stored models and checkpoints of another one are refused.
     """
 
-    @abstractmethod
-    def wide(self, outputs: int) -> int:
-        """How many coordinates at the end of each embedding are added to the ``outputs`` logits as they are: 0, or each one."""
+    version: ClassVar[int] = 1
 
     @abstractmethod
     def bottom(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        """One party's half up to the cut layer: ModelInput of B rows → float32[B, ``sizes[-1]`` + wide]."""
+        """One party's half up to the cut layer: ModelInput of B rows → float32[B, ``sizes[-1]`` + wide].
 
-    @abstractmethod
+        Args:
+            schema: of the party's input.
+            sizes: ``settings.bottom`` or ``settings.active_bottom``.
+            settings: the job's section.
+        """
+
     def fusion(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        """What joins embeddings of these ``widths``, wide coordinates left out: a list of float32[B, w] → float32[B, f]."""
+        """What joins embeddings of these ``widths``: a list of float32[B, w] → float32[B, f]. By default side by side."""
+        return FUSIONS["concat"].build(widths, settings)
 
-    @abstractmethod
     def top(self, widths: Sequence[int], settings: NetworkSettings) -> nn.Module:
-        """The label holder's half after the fusion of embeddings of these ``widths``: float32[B, f] → float32[B, outputs]."""
+        """The label holder's half after the fusion: float32[B, f] → float32[B, ``settings.outputs``]. By default dense layers.
 
-    @abstractmethod
+        For ``missing.calibration: train`` the module needs a method ``start_at(rate)``
+        (:meth:`vfl_node.models.tops.mlp_network.MlpTop.start_at`).
+        """
+        return TOPS["mlp"].build(sum(widths), settings)
+
     def bottom_weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
-        """Number of weights of a bottom."""
+        """Number of weights of a bottom; 0 where nothing is known of its input.
 
-    @abstractmethod
+        By default one is built without memory for its weights (torch's ``meta`` device).
+        """
+        from vfl_node.models.building import weights
+
+        return 0 if schema.empty else weights(lambda: self.bottom(schema, sizes, settings))
+
     def head_weights(self, widths: Sequence[int], settings: NetworkSettings) -> int:
-        """Number of weights of fusion and top over embeddings of these ``widths``, wide coordinates left out."""
+        """Number of weights of fusion and top; likewise."""
+        from vfl_node.models.building import weights
+
+        return weights(lambda: self.fusion(widths, settings)) + weights(lambda: self.top(widths, settings))
+
+    def wide(self, outputs: int) -> int:
+        """How many coordinates at the end of each embedding are added to the ``outputs`` logits as they are: 0, or each one.
+
+        Only an installed package may say another number than 0: how wide an embedding is on the wire must follow from the
+        job, and what one node's settings declare the other party does not know.
+        """
+        return 0
 
     def cut_width(self, sizes: Sequence[int], outputs: int = 1) -> int:
         """Width of the embedding of a bottom with layers ``sizes``."""
@@ -65,10 +92,6 @@ class Composed(Architecture):
     bottom_kind: str
     fusion_kind: str = "concat"
     top_kind: str = "mlp"
-
-    def wide(self, outputs: int) -> int:
-        """As :meth:`Architecture.wide`."""
-        return BOTTOMS[self.bottom_kind].wide(outputs)
 
     def bottom(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
         """As :meth:`Architecture.bottom`."""
@@ -90,6 +113,10 @@ class Composed(Architecture):
         """As :meth:`Architecture.head_weights`."""
         fusion, top = FUSIONS[self.fusion_kind], TOPS[self.top_kind]
         return fusion.weights(widths, settings) + top.weights(fusion.width(widths, settings), settings)
+
+    def wide(self, outputs: int) -> int:
+        """As :meth:`Architecture.wide`."""
+        return BOTTOMS[self.bottom_kind].wide(outputs)
 
 
 MLP = Composed(bottom_kind="mlp")

@@ -15,10 +15,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from vfl_node.models.architecture import Architecture
+from vfl_node.errors import UsageError
 from vfl_node.models.inputs import ModelInput
-from vfl_node.models.schema import InputSchema
-from vfl_node.models.settings import NetworkSettings
 
 
 class Classifier(nn.Module):
@@ -40,8 +38,19 @@ class Classifier(nn.Module):
         self.wide = wide
 
     def start_at(self, rate: float) -> None:
-        """Let the first probabilities of two classes be about ``rate``, which is above 0 and below 1."""
-        self.top.start_at(rate)  # type: ignore[operator]
+        """Let the first probabilities of two classes be about ``rate``, which is above 0 and below 1.
+
+        Raises:
+            UsageError: the top cannot (``E_EXTENSION``).
+        """
+        if not callable(start_at := getattr(self.top, "start_at", None)):
+            raise UsageError(
+                f"the top {type(self.top).__name__} has no method start_at(rate), which missing.calibration: train needs",
+                code="E_EXTENSION",
+                hint="write it, or choose another calibration",
+                for_peer="its model cannot be trained with missing.calibration: train",
+            )
+        start_at(rate)
 
     def forward(self, inputs: ModelInput, received: Sequence[Tensor] = ()) -> Tensor:
         """Logits float32[B], or float32[B, K] of several, of own columns and the embeddings ``received``."""
@@ -54,23 +63,3 @@ class Classifier(nn.Module):
         else:
             logits = self.top(self.fusion(embeddings))
         return logits.squeeze(1) if logits.shape[1] == 1 else logits
-
-
-def classifier(
-    architecture: Architecture, settings: NetworkSettings, schema: InputSchema, received: Sequence[int]
-) -> Classifier:
-    """The label holder's half, without initial weights.
-
-    Args:
-        architecture: that the job names.
-        settings: the job's section.
-        schema: of the label holder's own columns; it may be empty.
-        received: width of each embedding that other parties send; none for the local-only model.
-    """
-    wide = architecture.wide(settings.outputs)
-    bottom, own = None, []
-    if not schema.empty:
-        bottom = architecture.bottom(schema, settings.active_bottom, settings)
-        own = [architecture.cut_width(settings.active_bottom, settings.outputs)]
-    widths = [width - wide for width in (*own, *received)]
-    return Classifier(bottom, architecture.fusion(widths, settings), architecture.top(widths, settings), wide=wide)

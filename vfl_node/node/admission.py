@@ -41,7 +41,9 @@ def check_allowed(settings: Settings, job: Job) -> None:
             hint="see limits.allow_matched; or leave out evaluate.matched",
             for_peer="its settings do not allow evaluate.matched",
         )
-    check_limits(job, role, settings.limits)
+    if job.train and role != "coordinator":
+        job.train.check_here(settings.models)
+    check_limits(job, role, settings.limits, models=settings.models)
     if unknown := sorted(set(job.parties.all) - {own} - set(settings.peers)):
         raise UsageError(
             f"job {job.name!r} names {unknown[0]!r}, which is not among this node's peers",

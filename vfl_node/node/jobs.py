@@ -61,7 +61,7 @@ class Jobs:
         self._refusals: dict[str, Seldom] = {}
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
-        self._budget = Budget(settings.limits)
+        self._budget = Budget(settings.limits, settings.models)
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
 

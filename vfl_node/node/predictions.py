@@ -120,7 +120,7 @@ def prepare(
         DataError: the table cannot be used.
     """
     predict = _predict(job)
-    model = load_model(store, predict.model, settings.name)
+    model = load_model(store, predict.model, settings)
     if predict.rows == "known":
         other = next(name for name in job.parties.all if name != settings.name)
         return _unchanged(settings, model, store.partner(other)), Predicting(model, requests, None)
@@ -171,16 +171,18 @@ def _predict(job: Job) -> Predict:
     return job.predict
 
 
-def load_model(store: Store, model: str, party: str) -> Model:
-    """The half of the model of job ``model`` that ``party``, this node, has.
+def load_model(store: Store, model: str, settings: Settings) -> Model:
+    """The half of the model of job ``model`` that this node has.
 
     Raises:
-        StateError: there is none (``E_NO_MODEL``), or it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``).
+        StateError: there is none (``E_NO_MODEL``), or it is not whole (``E_STATE_LOST``, ``E_STATE_CORRUPT``), or
+            another version stored it (``E_STATE_VERSION``).
+        UsageError: this node no longer has its architecture (``E_EXTENSION``).
     """
     record, serving = trained_by(store, model)
     folder = store.job_folder(record)
     parties = record.job.parties
-    peer = next(name for name in (parties.active, *parties.passive) if name != party)
+    peer = next(name for name in (parties.active, *parties.passive) if name != settings.name)
     aligned = folder.load_alignment(peer)
     if aligned is None:
         hint = "restore it from a backup, or train again"
@@ -189,8 +191,16 @@ def load_model(store: Store, model: str, party: str) -> Model:
     assert isinstance(job.train, Train)
     assert job.serve is not None
     weights, _ = storage.load(folder.artefact("model.safetensors"))
-    kept = ServedModel(train=job.train, serve=job.serve, weights=weights, encoder=serving.encoder, serving=serving.serving)
-    return Model(kept, job, aligned[0], bytes.fromhex(serving.input), folder.shown)
+    half = ServedModel(
+        train=job.train,
+        serve=job.serve,
+        weights=weights,
+        encoder=serving.encoder,
+        serving=serving.serving,
+        models=settings.models,
+    )
+    half.architecture  # noqa: B018 - raises where this node can no longer build it, before the peer is met
+    return Model(half, job, aligned[0], bytes.fromhex(serving.input), folder.shown)
 
 
 def account(settings: Settings, record: Record, folder: JobFolder) -> None:

@@ -124,6 +124,7 @@ def set_up(
         device=choose_device(settings.device),
         limits=settings.limits,
         obfuscation=settings.obfuscation,
+        models=settings.models,
         protection=settings.protection,
     )
     inputs = None

@@ -17,6 +17,7 @@ import torch
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
+from vfl_node.models import NONE_DECLARED
 from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.run.inputs import read_input
@@ -38,6 +39,7 @@ def simulate(
     randomness: Mapping[str, Randomness] | None = None,
     on_view: Callable[[dict[str, Any]], None] | None = None,
     wrap: Callable[[str, Channel], Channel] | None = None,
+    models: Mapping[str, str] = NONE_DECLARED,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -50,6 +52,7 @@ def simulate(
         randomness: party name → its private randomness; the operating system's by default.
         on_view: called with the active party's progress as it moves on.
         wrap: replaces each of a party's channels, so that a test can listen in.
+        models: of each party's settings: name → ``module:Class`` of an architecture.
 
     Returns:
         Party name → folder of its artefacts.
@@ -58,6 +61,8 @@ def simulate(
         VflError: the first party's error, as its owner would see it.
     """
     torch.set_num_threads(threads)
+    if job.train:
+        job.train.check_here(models)
     columns = dict(columns or {})
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
@@ -75,6 +80,7 @@ def simulate(
                 group_threads=threads,
                 device="cpu",
                 limits=Limits(min_set_size=1, allow_matched=True),  # one owner holds all tables
+                models=dict(models),
             )
             table = read_input(settings, job) if data else None
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())

@@ -42,6 +42,7 @@ class Session:
         clock: seconds since any fixed moment, for durations only.
         limits: what this owner allows.
         obfuscation: this owner's own wishes for an obfuscated set.
+        models: this owner's own architectures: name → ``module:Class``.
         protection: what this owner does about what tensors tell.
     """
 
@@ -61,6 +62,7 @@ class Session:
     clock: Callable[[], float] = time.monotonic
     limits: Limits = field(default_factory=Limits)
     obfuscation: Obfuscation = field(default_factory=Obfuscation)
+    models: Mapping[str, str] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
 
     @property

@@ -14,8 +14,9 @@ from torch.nn.functional import one_hot
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.models import ARCHITECTURES, cut_width
-from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.models import architecture_of, cut_width
+from vfl_node.models.building import build_classifier
+from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
@@ -83,7 +84,8 @@ class ActiveHalf:
         )
         self.encoder, self._inputs = encode(session, data, draws, training)
         self._cut = cut_width(train)
-        self._model = classifier(ARCHITECTURES[train.model], train, self._inputs.schema, [self._cut])
+        self._architecture = architecture_of(train.model, session.models)
+        self._model = build_classifier(self._architecture, train, self._inputs.schema, [self._cut])
         self.learner = learner(self._model, session, randomness, repeat)
         self._positive_rate = float((self._labels[labelled] == 1).mean())
         if missing.calibration == "train" and 0 < self._positive_rate < 1:
@@ -99,7 +101,7 @@ class ActiveHalf:
         self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=session.device)
         self._local: Classifier | None = None
         if not self._inputs.schema.empty:
-            self._local = classifier(ARCHITECTURES[train.model], train, self._inputs.schema, []).to(session.device)
+            self._local = build_classifier(self._architecture, train, self._inputs.schema, []).to(session.device)
             if saved is not None:
                 self._local.load_state_dict(under("local", saved))
                 self._base_rate = saved["rate"].to(session.device)
@@ -230,7 +232,7 @@ class ActiveHalf:
             mixed = labelled[private.derive("folds").permutation(len(labelled))]
             folds = np.array_split(mixed, 2)
             for number, (judged, learnt) in enumerate((folds, folds[::-1])):
-                other = classifier(ARCHITECTURES[train.model], train, self._inputs.schema, []).to(self._session.device)
+                other = build_classifier(self._architecture, train, self._inputs.schema, []).to(self._session.device)
                 counted = torch.zeros_like(self._real)
                 counted[torch.from_numpy(learnt)] = True
                 trained(other, private.derive(f"fold/{number}"), counted)

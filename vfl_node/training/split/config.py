@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.configuration import Frozen, name_in
-from vfl_node.models import ARCHITECTURES, OPTIMISERS
+from vfl_node.models import OPTIMISERS, architecture_of
+from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
 from vfl_node.training.split import costs
 
@@ -66,7 +67,7 @@ class Train(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
 
     algorithm: Literal["split"] = "split"
-    model: Annotated[str, name_in(ARCHITECTURES)] = "mlp"
+    model: ModelName = Field(default="mlp", description="mlp, wide_deep, or a model that every data party's node has declared")
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1")
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
@@ -181,9 +182,13 @@ class Train(TrainerConfig):
         """Counted exactly, up to a few messages around it."""
         return costs.cost(self, evaluate, rows, protocol)
 
-    def parameters(self, role: DataRole, table: TableShape) -> int:
+    def check_here(self, models: Mapping[str, str]) -> None:
+        """As the base: the job's model must be registered, or one that this node has declared."""
+        architecture_of(self.model, models)
+
+    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Of this party's half, the active party's own model included."""
-        return costs.parameters(self, role, table)
+        return costs.parameters(self, role, table, architecture_of(self.model, models))
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:
         """Values of every layer for each row of a batch, and their gradients."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.models import ARCHITECTURES, InputSchema, cut_width
+from vfl_node.models import Architecture, InputSchema, cut_width
 from vfl_node.models.settings import LayerOptions
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
 
@@ -74,9 +74,9 @@ def bins_of(rows: int) -> int:
     return bins if bins >= FEWEST else 0
 
 
-def parameters(train: Train, role: DataRole, table: TableShape) -> int:
+def parameters(train: Train, role: DataRole, table: TableShape, architecture: Architecture) -> int:
     """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
-    architecture, schema = ARCHITECTURES[train.model], InputSchema(table.numeric, table.cardinalities)
+    schema = InputSchema(table.numeric, table.cardinalities)
     bottom = architecture.bottom_weights(schema, _bottom_sizes(train, role), train)
     if role == "passive":
         return bottom

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.errors import ProtocolError
+from vfl_node.models import architecture_of
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.defence import Sender, build
@@ -98,7 +99,8 @@ def encode(session: Session, data: TrainingData, draws: Randomness, training: Po
 def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:
     """``model`` with this repeat's private initial weights, on the party's device, and its optimiser."""
     initialise(model, randomness.derive(f"weights/{repeat}"))
-    return Learner(model.to(session.device), Train.of(session.job), randomness)
+    train = Train.of(session.job)
+    return Learner(model.to(session.device), train, randomness, architecture_of(train.model, session.models).version)
 
 
 def audit(session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int) -> Audit:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.models import OPTIMISERS
+from vfl_node.models import OPTIMISERS, check_version
 from vfl_node.models.layers import Dropout
 from vfl_node.models.storage import prefixed, under
 from vfl_node.training.split.config import Train
@@ -22,10 +23,12 @@ class Learner:
         train: the job's section.
         private: the party's own randomness, of which masks of dropout are made: those of a step come from its number, so a
             restarted party draws the same ones again.
+        version: of the architecture that built the model.
     """
 
-    def __init__(self, model: nn.Module, train: Train, private: Randomness) -> None:
+    def __init__(self, model: nn.Module, train: Train, private: Randomness, version: int = 1) -> None:
         self.model = model
+        self._name, self._version = train.model, version
         self._optimizer = OPTIMISERS[train.optimizer](model.parameters(), train)
         self._clip = train.clip
         self._private = private
@@ -57,13 +60,19 @@ class Learner:
         return {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Weights as ``model.NAME``, the optimiser's state as ``optimizer.PARAMETER.KEY``."""
+        """Weights as ``model.NAME``, the optimiser's state as ``optimizer.PARAMETER.KEY``, the architecture's ``version``."""
         state: dict[int, dict[str, Tensor]] = self._optimizer.state_dict()["state"]
         moments = {f"optimizer.{index}.{key}": value for index, of in state.items() for key, value in of.items()}
-        return {**prefixed("model", self.weights()), **moments}
+        return {**prefixed("model", self.weights()), **moments, "version": torch.tensor(self._version)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take back what :meth:`tensors` gave."""
+        """Take back what :meth:`tensors` gave.
+
+        Raises:
+            StateError: another version of the architecture gave it (``E_STATE_VERSION``).
+        """
+        stored = tensors.get("version")
+        check_version(self._name, self._version, 1 if stored is None else int(stored))
         self.model.load_state_dict(under("model", tensors))
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in under("optimizer", tensors).items():

@@ -24,7 +24,7 @@ from __future__ import annotations
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
-from vfl_node.models import cut_width
+from vfl_node.models import architecture_of, cut_width
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
@@ -34,6 +34,7 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Half
 from vfl_node.training.split.journal import Journal, due, resume
 from vfl_node.training.split.passive import PassiveHalf
+from vfl_node.training.split.serving.served_model import VERSION
 from vfl_node.training.trainer import Epoch, TrainingData
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Traffic
@@ -97,7 +98,8 @@ async def train(
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
     journal.rows = len(training), len(testing)
     journal.tested = testing
-    journal.shared = {"draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
+    stored = {"version": VERSION, "model_version": architecture_of(section.model, session.models).version}
+    journal.shared = {**stored, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
     progress.phase("train", evaluate.repeats * (section.epochs * per_epoch + per_test), "batches")
     progress.advance(journal.exchanges)
 

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.models import ARCHITECTURES
+from vfl_node.models import architecture_of
+from vfl_node.models.building import build_bottom
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_positions
 from vfl_node.session.session import Session
@@ -49,7 +50,8 @@ class PassiveHalf:
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
-        self._bottom = ARCHITECTURES[train.model].bottom(self._inputs.schema, train.bottom, train)
+        architecture = architecture_of(train.model, session.models)
+        self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
         self._alignment = data.alignment
         self._owned = torch.from_numpy(data.alignment.owned).to(session.device)
@@ -69,6 +71,7 @@ class PassiveHalf:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         leaving = Leaving(f"step/{number}", positions)
+        self.learner.rest()  # a defence that looks at the model draws no masks and moves no running averages
         self.exit.before(leaving)
         self.learner.begin(number)
         embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)

@@ -1,4 +1,4 @@
-"""What a party keeps of a training to predict with, and who may ask for predictions."""
+"""What a party stores of a training to predict with, and who may ask for predictions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from torch import Tensor
 from vfl_node.data.features import Encoder
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.job import Predict, Serve
+from vfl_node.models import Architecture, architecture_of, check_version
 from vfl_node.settings import Kind
 from vfl_node.training.split.config import Train
+from vfl_node.versions import Steps, damaged, parsed
+
+VERSION = 2
+"""Of the form of :attr:`ServedModel.serving`. Version 1 did not say the version of the architecture; there was one only."""
+
+STEPS: Steps = {1: lambda document: {**document, "model_version": 1}}
+
+_WHAT, _HINT = "what a training stored for predictions", "restore it from a backup, or train again"
 
 
 @dataclass(frozen=True)
@@ -27,6 +36,7 @@ class ServedModel:
         weights: parameter → tensor, as :attr:`~vfl_node.training.trainer.Trained.weights`.
         encoder: JSON of the encoder that belongs to them.
         serving: JSON, as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
+        models: of this node's settings: name → ``module:Class`` of an architecture.
     """
 
     train: Train
@@ -34,6 +44,19 @@ class ServedModel:
     weights: Mapping[str, Tensor] = field(repr=False)
     encoder: str = field(repr=False)
     serving: str = field(repr=False)
+    models: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def architecture(self) -> Architecture:
+        """What builds its networks.
+
+        Raises:
+            StateError: it is of another version than the stored weights (``E_STATE_VERSION``).
+            UsageError: this node has it no longer (``E_EXTENSION``).
+        """
+        architecture, stored = architecture_of(self.train.model, self.models), self._serving.model_version
+        check_version(self.train.model, architecture.version, stored)
+        return architecture
 
     @property
     def draws(self) -> bytes:
@@ -48,34 +71,31 @@ class ServedModel:
     @property
     def scoring(self) -> tuple[str, float]:
         """At the active party: JSON of the calibration, and the rate of positive labels. Raises StateError without them."""
-        found = self._serving
-        if found.calibration is None or found.positive_rate is None:
-            raise _damaged()
-        return found.calibration, found.positive_rate
+        stored = self._serving
+        if stored.calibration is None or stored.positive_rate is None:
+            raise damaged(_WHAT, _HINT)
+        return stored.calibration, stored.positive_rate
 
     @cached_property
     def _serving(self) -> _StoredModel:
+        document = parsed(self.serving, VERSION, STEPS, what=_WHAT, hint=_HINT)
         try:
-            return _StoredModel.model_validate_json(self.serving)
+            return _StoredModel.model_validate(document)
         except ValidationError:
-            raise _damaged() from None
+            raise damaged(_WHAT, _HINT) from None
 
 
 _Seed = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _StoredModel(BaseModel, extra="forbid", frozen=True):
-    """What ``serving`` holds."""
+    """What ``serving`` holds, in its newest version."""
 
+    model_version: int
     draws: _Seed
     batches: _Seed
     calibration: str | None = None
     positive_rate: float | None = None
-
-
-def _damaged() -> StateError:
-    text = "what was kept of the training for predictions is damaged or of another version"
-    return StateError(text, code="E_STATE_CORRUPT", hint="restore it from a backup, or train again")
 
 
 def check_allowed(predict: Predict, serve: Serve | None) -> None:

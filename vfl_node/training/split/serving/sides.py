@@ -19,8 +19,9 @@ from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
-from vfl_node.models import ARCHITECTURES, cut_width
-from vfl_node.models.classifier import Classifier, classifier
+from vfl_node.models import cut_width
+from vfl_node.models.building import build_bottom, build_classifier
+from vfl_node.models.classifier import Classifier
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.privacy.defences.defence import Leaving, Sender, build, names_of_positions
@@ -62,7 +63,7 @@ class ServingSide:
         self.draws = Randomness(kept.draws)
         features, source = stand_in(alignment, table, self.encoder, kept.train.missing.features, self.draws)
         self.inputs = PositionedInput.of(features, source, device)
-        self.architecture = ARCHITECTURES[kept.train.model]
+        self.architecture = kept.architecture
         self.cut_width = cut_width(kept.train)
         self._table = table
         self._position = np.full(len(table), NOT_MINE)
@@ -108,7 +109,7 @@ class Embedder(ServingSide):
         defences: Sequence[DefenceParams] = (),
     ) -> None:
         super().__init__(kept, alignment, table, device)
-        bottom = self.architecture.bottom(self.inputs.schema, kept.train.bottom, kept.train)
+        bottom = build_bottom(self.architecture, kept.train, self.inputs.schema, kept.train.bottom)
         self._bottom = _loaded(bottom, "bottom", kept, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
         strategy = kept.train.missing.features
@@ -251,14 +252,14 @@ class Scorer(ServingSide):
         super().__init__(kept, alignment, table, device)
         train = kept.train
         self.unnamed = self.inputs.schema.empty
-        joint = classifier(self.architecture, train, self.inputs.schema, [self.cut_width])
+        joint = build_classifier(self.architecture, train, self.inputs.schema, [self.cut_width])
         self._model = _loaded(joint, "", kept, device)
         calibration, self._positive_rate = kept.scoring
         self._calibration = Calibration.from_json(calibration)
         shifted = train.missing.calibration != "none" and not self.unnamed
         self._local: Classifier | None = None
         if shifted:
-            self._local = _loaded(classifier(self.architecture, train, self.inputs.schema, []), "local", kept, device)
+            self._local = _loaded(build_classifier(self.architecture, train, self.inputs.schema, []), "local", kept, device)
 
     def expected(self, positions: Positions, embedding: Tensor) -> Probabilities:
         """Probabilities for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
