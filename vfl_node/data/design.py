@@ -142,8 +142,8 @@ class LinearEncoder(StoredEncoder):
                 columns += _numeric(name, column.values, scaling, common)
             else:
                 columns += _levels(name, column)
-        kept = {encoding.name for encoding in columns}
-        return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in kept))
+        encoded = {encoding.name for encoding in columns}
+        return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in encoded))
 
     def transform(self, table: Table) -> Design:
         """The design of all rows of ``table``; columns that the encoder does not know are left out.

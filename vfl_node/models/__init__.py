@@ -76,9 +76,9 @@ def architecture_of(name: str, declared: Mapping[str, str] = NONE_DECLARED) -> A
         UsageError: nothing has that name here, or what has it cannot be loaded or is no architecture (``E_EXTENSION``).
     """
     if name in ARCHITECTURES:
-        made = ARCHITECTURES[name]
+        entry = ARCHITECTURES[name]
     elif name in declared:
-        made = load(declared[name], what=f"model {name!r}")
+        entry = load(declared[name], what=f"model {name!r}")
     else:
         known = [*ARCHITECTURES, *declared]
         near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
@@ -89,12 +89,12 @@ def architecture_of(name: str, declared: Mapping[str, str] = NONE_DECLARED) -> A
             + f"Declare it in this node's settings: models: {{{name}: module:Class}}",
             for_peer=f"it has no model named {name!r}; its owner can declare one in the node's settings",
         )
-    of = made() if isinstance(made, type) and issubclass(made, Architecture) else made
-    if not isinstance(of, Architecture):
+    architecture = entry() if isinstance(entry, type) and issubclass(entry, Architecture) else entry
+    if not isinstance(architecture, Architecture):
         raise _no_architecture(name, "it is not an Architecture", "derive it from vfl_node.models.Architecture")
-    if name not in ARCHITECTURES and of.wide(1):
+    if name not in ARCHITECTURES and architecture.wide(1):
         raise _no_architecture(name, "it has wide coordinates", "declare it by an entry point of a package that both install")
-    return of
+    return architecture
 
 
 def check_version(name: str, version: int, stored: int) -> None:
