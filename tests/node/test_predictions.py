@@ -144,7 +144,7 @@ class Served:
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
         settings, store = self.store(name, self.model, TRAIN + SERVE)
-        model = predictions.load_model(store, self.model, name)
+        model = predictions.load_model(store, self.model, settings)
         return settings, model, read_input(settings, model.job)
 
     def store(self, name: str, model: str, text: str) -> tuple[Any, Any]:
