@@ -83,6 +83,17 @@ def test_bad_tables(job: Path, trial: Any, tmp_path: Path, text: str, said: list
     assert not list(out.glob("**/report.json"))
 
 
+def test_run_with_an_own_network(job: Path, trial: Any, tmp_path: Path) -> None:
+    job.write_text(job.read_text().replace("train: {", "train: {model: gated, "))
+    words = ["run", job, "--data", f"clinic={trial.clinic}", "--data", f"lab={trial.lab}", "--out", tmp_path / "out"]
+    refused(command(*words), 2, "E_EXTENSION", "a model 'gated'", "models: {gated: module:Class}")
+    refused(command(*words, "--model", "gated"), 2, "is not NAME=MODULE:CLASS", "--model gated=mymodels:Gated")
+    assert not (tmp_path / "out").exists()
+    result = command(*words, "--model", "gated=tests.models.own_models:Gated")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "out" / "lab" / "report.json").exists()
+
+
 def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tmp_path: Path) -> None:
     clinic = tmp_path / "clinic.csv"
     head, rest = trial.clinic.read_text().split("\n", 1)

@@ -81,6 +81,15 @@ def test_a_checkpoint_of_another_version_of_the_class_is_refused(synthetic: Make
     assert caught.value.code == "E_STATE_VERSION"
 
 
+def test_a_class_whose_weights_have_changed_without_a_new_version_is_refused(synthetic: Make, run: Any) -> None:
+    parties = synthetic(260)
+    killed, newest = killed_at(run, parties, "Gated", NAMES[1])
+    other = dataclasses.replace(killed, models=(own("Everything"), own("Everything")), resume_from=newest)
+    with pytest.raises(StateError, match="do not fit model 'own'") as caught:
+        other(parties)
+    assert caught.value.code == "E_STATE_CORRUPT"
+
+
 @pytest.mark.parametrize("name", ["Gated", "Everything"])
 def test_predictions_by_an_own_model(world: Make, name: str) -> None:
     made = world(model="own", models=own(name), owned=(1.0, 1.0))

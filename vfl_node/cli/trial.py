@@ -30,6 +30,7 @@ def run(
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
+    model: Annotated[list[str], typer.Option(help="NAME=MODULE:CLASS of an own network. Repeat for each.")] = [],  # noqa: B006
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
 ) -> None:
     """Run a whole federation on this machine, to try a job on your own files."""
@@ -39,7 +40,9 @@ def run(
         raise UsageError(
             "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
         )
-    files = _data_files(spec, data)
+    files, models = _data_files(spec, data), _models(model)
+    if spec.train:
+        spec.train.check_here(models)
     os.umask(0o077)
     try:
         private_folder(folder)
@@ -61,11 +64,12 @@ def run(
         if in_process:
             from vfl_node.run.simulation import simulate
 
-            simulate(spec, files, folder, columns=columns, threads=threads, on_view=shown.update)
+            simulate(spec, files, folder, columns=columns, threads=threads, on_view=shown.update, models=models)
         else:
             from vfl_node.node.federation import LocalFederation
 
-            with LocalFederation(spec, files, columns=columns, threads=threads, logs=folder / "logs") as federation:
+            logs = folder / "logs"
+            with LocalFederation(spec, files, columns=columns, threads=threads, logs=logs, models=models) as federation:
                 federation.run(folder, shown.update)
     _summarise(folder / "report.json", time.monotonic() - started)
 
@@ -126,6 +130,15 @@ def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
     if missing := [name for name in job.parties.all if name not in files and name != coordinator]:
         raise UsageError(f"no --data for {missing[0]}", hint=f"--data {missing[0]}=FILE.csv")
     return files
+
+
+def _models(options: list[str]) -> dict[str, str]:
+    """``NAME=MODULE:CLASS`` options as the ``models`` of a node's settings."""
+    models = dict(option.partition("=")[::2] for option in options)
+    for name, place in models.items():
+        if not name or ":" not in place:
+            raise UsageError(f"--model {name} is not NAME=MODULE:CLASS", hint="for example --model gated=mymodels:Gated")
+    return models
 
 
 def _summarise(path: Path, seconds: float) -> None:

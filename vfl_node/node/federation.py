@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, cast
@@ -25,6 +25,7 @@ import yaml
 from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.files import private_folder
 from vfl_node.job import Job
+from vfl_node.models import NONE_DECLARED
 from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
 from vfl_node.run.folder import clear_artefacts, copy_artefacts
@@ -47,13 +48,23 @@ class LocalFederation:
         columns: ``{"id": …, "label": …}`` where they differ from the defaults.
         threads: threads per node.
         logs: folder for one JSON-lines log per party.
+        models: of each node's settings: name → ``module:Class`` of an architecture.
     """
 
-    def __init__(self, job: Job, data: dict[str, Path], *, columns: dict[str, str], threads: int, logs: Path) -> None:
+    def __init__(
+        self,
+        job: Job,
+        data: dict[str, Path],
+        *,
+        columns: dict[str, str],
+        threads: int,
+        logs: Path,
+        models: Mapping[str, str] = NONE_DECLARED,
+    ) -> None:
         self._job = job
         self._data = data
         self._columns = columns
-        self._threads = threads
+        self._threads, self._models = threads, models
         self._logs = logs
         self._folder = Path(tempfile.mkdtemp(prefix="vfl-federation-"))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -130,6 +141,7 @@ class LocalFederation:
             "threads": self._threads,
             "peer_wait_s": PEER_WAIT_S,
             "limits": {"min_set_size": 1},  # one owner holds all tables
+            "models": dict(self._models),
             **settings,
         }
         if config["role"] != "coordinator":

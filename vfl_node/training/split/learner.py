@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import StateError
 from vfl_node.models import OPTIMISERS, check_version
 from vfl_node.models.layers import Dropout
 from vfl_node.models.storage import prefixed, under
@@ -69,11 +70,20 @@ class Learner:
         """Take back what :meth:`tensors` gave.
 
         Raises:
-            StateError: another version of the architecture gave it (``E_STATE_VERSION``).
+            StateError: another version of the architecture gave it (``E_STATE_VERSION``), or its weights have other names or
+                shapes, although the version is the same (``E_STATE_CORRUPT``).
         """
         stored = tensors.get("version")
         check_version(self._name, self._version, 1 if stored is None else int(stored))
-        self.model.load_state_dict(under("model", tensors))
+        try:
+            self.model.load_state_dict(under("model", tensors))
+        except RuntimeError:
+            raise StateError(
+                f"the stored weights do not fit model {self._name!r}",
+                code="E_STATE_CORRUPT",
+                hint="an own network must raise its version when its weights change; submit the job again as a new one",
+                for_peer="what it stored does not fit its model",
+            ) from None
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in under("optimizer", tensors).items():
             index, key = name.split(".")
