@@ -33,7 +33,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Missing, Train
-from vfl_node.training.split.missing.features import EMBEDDINGS, MADE
+from vfl_node.training.split.missing.strategies import FEATURES
 from vfl_node.training.split.serving import Embedder, ServedModel
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import TrainingData
@@ -57,7 +57,7 @@ def embedded(met: Overheard, job: Job, tables: Tables, strategy: str) -> Tensor:
 
 def strategies(job: Job, tables: Tables, seed: int, epochs: int) -> Iterator[tuple[str, dict[str, float], float, float]]:
     """Strategy, AUC of each attack, the model's AUC, and that of the change where another strategy answers."""
-    for strategy in ("sampling", *MADE, *EMBEDDINGS):
+    for strategy in (name for name in FEATURES if FEATURES[name].fills):
         missing = job.train.missing.model_copy(update={"features": strategy})
         train = job.train.model_copy(update={"epochs": epochs, "missing": missing})
         made = job.model_copy(update={"train": train, "evaluate": job.evaluate.model_copy(update={"repeats": 1})})

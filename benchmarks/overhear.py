@@ -34,8 +34,8 @@ from vfl_node.session.toss import toss
 from vfl_node.settings import Data, Limits, Obfuscation
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, cut
-from vfl_node.training.split.missing import LABELS, Known
-from vfl_node.training.split.missing.labels import Fixed
+from vfl_node.training.split.missing.labels.contract import Known, build
+from vfl_node.training.split.missing.labels.fixed import Fixed
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport import codec
@@ -153,7 +153,7 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
 
 def _labels(job: Job, view: Alignment, labels: NDArray[np.float32], drawn: Randomness) -> NDArray[np.float32]:
     """The label used at each shared position, float32[m], of a strategy that fixes it."""
-    chosen = LABELS[job.train.missing.labels](Known(labels[view.rows[view.owned]], len(view), job.train.classes, 1, drawn))
+    chosen = build(job.train.missing.label_strategy, Known(labels[view.rows[view.owned]], len(view), job.train.classes, drawn))
     if not isinstance(chosen, Fixed):
         raise SystemExit(f"{job.train.missing.labels} fixes no label before training")
     return np.where(view.owned, labels[view.rows], chosen.labels).astype(np.float32)

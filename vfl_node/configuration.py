@@ -7,13 +7,13 @@ YAML is small text that may stand for a large document (aliases), or take long t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Tag, ValidationError
-from pydantic_core import PydanticKnownError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from vfl_node.errors import UsageError
 from vfl_node.registry import Registry
@@ -60,6 +60,11 @@ def name_in(registry: Registry[Any]) -> BeforeValidator:
         raise PydanticKnownError("literal_error", {"expected": " or ".join(filter(None, [", ".join(others), last]))})
 
     return BeforeValidator(check)
+
+
+def unknown_key(name: str, known: Sequence[str]) -> PydanticCustomError:
+    """The error for a key that a model with keys of extensions does not know; it reads as for any other model."""
+    return PydanticCustomError("unknown_key", "unknown key", {"key": name, "known": sorted(known)})
 
 
 Model = TypeVar("Model", bound=Frozen)
@@ -199,9 +204,11 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
 
 def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel]) -> tuple[str, str]:
     """One pydantic error at ``path`` as (what is wrong, hint)."""
+    if item["type"] == "unknown_key":
+        path = (*path, item["ctx"]["key"])
     name = ".".join(path)
-    if item["type"] == "extra_forbidden":
-        known = sorted(_known_keys(model, path[:-1], item["loc"]))
+    if item["type"] in ("extra_forbidden", "unknown_key"):
+        known = item.get("ctx", {}).get("known") or sorted(_known_keys(model, path[:-1], item["loc"]))
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"unknown key {name!r}", f"{name!r}: {hint}"

@@ -41,7 +41,7 @@ from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf, local_rate
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.local import local_logits
-from vfl_node.training.split.missing import Calibration, Composition, calibration
+from vfl_node.training.split.missing.calibration import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
@@ -103,7 +103,9 @@ class Trial:
     @property
     def train(self) -> Train:
         """The section of a job."""
-        missing: dict[str, Any] = {name: getattr(self, name) for name in ("labels", "features", "draws", "calibration")}
+        missing: dict[str, Any] = {name: getattr(self, name) for name in ("labels", "features", "calibration")}
+        if self.draws > 1:
+            missing["draws"] = self.draws
         if self.calibration != "none":
             missing["shares"] = {"active": 1 - self.beta, "passive": 1 - self.alpha}
         chosen = {name: value for name in ("epochs", "learning_rate") if (value := getattr(self, name))}

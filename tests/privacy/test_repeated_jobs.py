@@ -16,8 +16,9 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks.near_duplicate import nearest
-from vfl_node.training.split.missing import LABELS, Known
-from vfl_node.training.split.missing.features.sampling import sampling
+from vfl_node.training.split.missing.features.sampling.sources import sampling
+from vfl_node.training.split.missing.labels.contract import Known, build
+from vfl_node.training.split.missing.strategies import LABELS
 
 OWN, LACKED = 1000, 214
 """Records of the attacker, and how many of them, the first ones, the other party lacks."""
@@ -71,8 +72,8 @@ def test_labels_that_are_drawn_and_change_between_jobs_are_surely_synthetic(stra
     def labels_seen(number: int, *, same: bool) -> NDArray[np.float32]:
         records, draws = job(number, same=same)
         real = (np.arange(OWN) % 4 == 0).astype(np.float32)
-        known = Known(real[~SYNTHETIC], OWN, 2, draws=1, randomness=draws)
-        drawn = LABELS[strategy](known).labels  # type: ignore[attr-defined]
+        known = Known(real[~SYNTHETIC], OWN, 2, randomness=draws)
+        drawn = build(LABELS[strategy](), known).labels  # type: ignore[attr-defined]
         seen = np.empty(OWN, dtype=np.float32)
         seen[records] = np.where(SYNTHETIC[records], drawn, real[records])
         return seen

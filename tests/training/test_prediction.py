@@ -39,7 +39,7 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.training.split.active import probabilities
 from vfl_node.training.split.config import SERVED_FEATURES, Missing
-from vfl_node.training.split.missing.features import MADE
+from vfl_node.training.split.missing.strategies import FEATURES
 from vfl_node.training.split.serving import (
     Embedder,
     Scorer,
@@ -270,7 +270,7 @@ def test_new_rows_are_not_told_from_filler(world: Make, monkeypatch: pytest.Monk
     assert near < 0.66  # .59 on average over the weights of eight trainings, .62 at most
     assert others == pytest.approx([0.5] * 2, abs=0.07)  # the sd of such a mean is .015
     assert attacks(repeat)[0] > 0.95
-    monkeypatch.setitem(MADE, SERVED_FEATURES, MADE["naive"])
+    monkeypatch.setattr(FEATURES[SERVED_FEATURES], "rows", FEATURES["naive"].rows)
     assert attacks()[1] < 0.4
 
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import get_args
-
 import pytest
 import torch
 from torch import Tensor
@@ -9,15 +7,17 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
-from vfl_node.training.split.config import FeatureStrategy
-from vfl_node.training.split.missing import EMBEDDINGS, Substitute
-from vfl_node.training.split.missing.features import MADE
+from vfl_node.training.split.missing.features.contract import Substitute, substitute
+from vfl_node.training.split.missing.strategies import FEATURES
 
 BATCH, WIDTH = 4000, 6
+EMBEDDINGS = [name for name in FEATURES if FEATURES[name].embeddings]
 
 
 def made(strategy: str) -> Substitute:
-    return EMBEDDINGS[strategy](Randomness(b"p" * 32))
+    embeddings = substitute(FEATURES[strategy](), Randomness(b"p" * 32))
+    assert embeddings is not None
+    return embeddings
 
 
 def embedding(rows: int = BATCH, seed: int = 0) -> Tensor:
@@ -30,8 +30,10 @@ def half(rows: int = BATCH) -> Tensor:
     return torch.arange(rows) % 2 == 0
 
 
-def test_every_strategy_of_a_job_has_a_place() -> None:
-    assert {"sampling", *MADE, *EMBEDDINGS, "none"} == set(get_args(FeatureStrategy))
+def test_other_strategies_leave_the_embeddings_of_their_rows() -> None:
+    assert EMBEDDINGS
+    for strategy in set(FEATURES) - set(EMBEDDINGS):
+        assert substitute(FEATURES[strategy](), Randomness(b"p" * 32)) is None
 
 
 @pytest.mark.parametrize("strategy", EMBEDDINGS)
@@ -70,27 +72,27 @@ def test_a_random_row_has_the_real_ones_mean_and_spread_in_every_coordinate() ->
 
 
 def test_moving_averages_follow_the_batches_and_only_when_told() -> None:
-    substitute, real = made("random"), half()
-    substitute("step/0", embedding(), real, learn=True)
-    first = substitute.tensors()
-    substitute("step/1", embedding() + 10, real, learn=False)
-    assert all((substitute.tensors()[name] == value).all() for name, value in first.items())
-    substitute("step/2", embedding() + 10, real, learn=True)
-    assert torch.allclose(substitute.tensors()["mean"], first["mean"] + 0.1 * 10, atol=1e-4)
-    assert torch.allclose(substitute.tensors()["sd"], first["sd"], atol=1e-4)
+    drawing, real = made("random"), half()
+    drawing("step/0", embedding(), real, learn=True)
+    first = drawing.tensors()
+    drawing("step/1", embedding() + 10, real, learn=False)
+    assert all((drawing.tensors()[name] == value).all() for name, value in first.items())
+    drawing("step/2", embedding() + 10, real, learn=True)
+    assert torch.allclose(drawing.tensors()["mean"], first["mean"] + 0.1 * 10, atol=1e-4)
+    assert torch.allclose(drawing.tensors()["sd"], first["sd"], atol=1e-4)
 
 
 @pytest.mark.parametrize("strategy", EMBEDDINGS)
 def test_the_label_names_the_draw_also_after_a_restart(strategy: str) -> None:
-    substitute, given, real = made(strategy), embedding(64), half(64)
-    first = substitute("step/7", given, real, learn=True)
-    assert (substitute("step/8", given, real, learn=False) != first)[~real].all()
+    drawing, given, real = made(strategy), embedding(64), half(64)
+    first = drawing("step/7", given, real, learn=True)
+    assert (drawing("step/8", given, real, learn=False) != first)[~real].all()
     restarted = made(strategy)
-    restarted.restore({name: tensor.clone() for name, tensor in substitute.tensors().items()})
+    restarted.restore({name: tensor.clone() for name, tensor in drawing.tensors().items()})
     for label in ("step/7", "batch/7"):
-        again = [each(label, given + 1, real, learn=False) for each in (substitute, restarted)]
+        again = [each(label, given + 1, real, learn=False) for each in (drawing, restarted)]
         assert (again[0] == again[1]).all()
-    assert (substitute("step/7", given, real, learn=False) == first).all()
+    assert (drawing("step/7", given, real, learn=False) == first).all()
     restarted.restore({})
     assert restarted.tensors() == {}
 
@@ -101,15 +103,15 @@ def test_the_label_names_the_draw_also_after_a_restart(strategy: str) -> None:
 )
 def test_any_number_of_rows_may_be_real(strategy: str, rows: int, real: list[bool]) -> None:
     given, mask = embedding(rows), torch.tensor(real)
-    substitute = made(strategy)
+    drawing = made(strategy)
     for step in range(2):
-        used = substitute(f"step/{step}", given, mask, learn=True)
+        used = drawing(f"step/{step}", given, mask, learn=True)
         assert used.isfinite().all()
         assert (used[mask] == given[mask]).all()
         assert (used.abs().sum(dim=1) > 0).all()
         if rows > 1:
             assert (used != given)[~mask].any(dim=1).all()
-    assert bool(substitute.tensors()) == (strategy == "random" and sum(real) > 1)
+    assert bool(drawing.tensors()) == (strategy == "random" and sum(real) > 1)
 
 
 @pytest.mark.parametrize("strategy", EMBEDDINGS)

@@ -17,13 +17,15 @@ from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split import active, half, passive
 from vfl_node.training.split.config import Missing
-from vfl_node.training.split.missing import EMBEDDINGS
-from vfl_node.training.split.missing import features as missing_features
-from vfl_node.training.split.missing.features import MADE
+from vfl_node.training.split.missing.features import filling
+from vfl_node.training.split.missing.strategies import FEATURES
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving import Embedder, ServedModel
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+ROWS = [name for name in FEATURES if FEATURES[name].rows]
+EMBEDDINGS = [name for name in FEATURES if FEATURES[name].embeddings]
 
 EPOCHS = 3
 
@@ -40,7 +42,7 @@ def sent(both: Any) -> list[Tensor]:
     return [codec.decode(tensor, dtype=torch.float32, shape=tuple(tensor.shape)) for tensor in tensors]
 
 
-@pytest.mark.parametrize("strategy", [*MADE, *EMBEDDINGS])
+@pytest.mark.parametrize("strategy", [*ROWS, *EMBEDDINGS])
 def test_made_up_rows_cross_as_all_others_do(strategy: str, run: Any, synthetic: Any) -> None:
     parties = synthetic(300, (0.7, 0.6))
     wide = {"bottom": (16, 32)}  # some unit passes the ReLU in every row
@@ -105,7 +107,7 @@ def changed(parties: Any, encodings: list[tuple[str, str, PositionedInput]], rep
     return found
 
 
-@pytest.mark.parametrize(("strategy", "in_one_scaling"), [*((strategy, True) for strategy in MADE), ("smoothed", False)])
+@pytest.mark.parametrize(("strategy", "in_one_scaling"), [*((strategy, True) for strategy in ROWS), ("smoothed", False)])
 def test_the_row_at_a_position_is_the_same_in_every_repeat(
     strategy: str,
     in_one_scaling: bool,
@@ -116,7 +118,7 @@ def test_the_row_at_a_position_is_the_same_in_every_repeat(
 ) -> None:
     """Made up in each repeat's own scaling many are not: other rows are near there."""
     if not in_one_scaling:
-        monkeypatch.setattr(missing_features, "_refitted", lambda encoder, table: encoder)
+        monkeypatch.setattr(filling, "_refitted", lambda encoder, table: encoder)
     parties = synthetic(300, (0.7, 0.6))
     training(run, strategy, evaluate=Evaluate(test_fraction=0.5, repeats=3), epochs=1)(parties)
     found = changed(parties, encodings, 3)
@@ -127,7 +129,7 @@ def test_the_row_at_a_position_is_the_same_in_every_repeat(
         assert min(found) > 0.1
 
 
-@pytest.mark.parametrize("strategy", [*MADE, "sampling"])
+@pytest.mark.parametrize("strategy", [*ROWS, "sampling"])
 def test_predictions_read_the_rows_of_training(
     strategy: str, run: Any, synthetic: Any, encodings: list[tuple[str, str, PositionedInput]]
 ) -> None:

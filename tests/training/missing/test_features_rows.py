@@ -23,12 +23,16 @@ from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.attacks import ATTACKS, distance_ratio, follow
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import audit_equal_weights
-from vfl_node.training.split.missing import stand_in
-from vfl_node.training.split.missing.features import MADE, smoothed
-from vfl_node.training.split.missing.features.near import LEAF, near
-from vfl_node.training.split.missing.features.rows import atoms, few_valued
+from vfl_node.training.split.config import Missing
+from vfl_node.training.split.missing.features.cells import atoms, few_valued
+from vfl_node.training.split.missing.features.contract import synthetic_rows
+from vfl_node.training.split.missing.features.filling import fill_in
+from vfl_node.training.split.missing.features.smoothed import rows as smoothed
+from vfl_node.training.split.missing.features.smoothed.near import LEAF, near
+from vfl_node.training.split.missing.strategies import FEATURES
 
 OWN, SHARED = 1500, 2500
+ROWS = [name for name in FEATURES if FEATURES[name].rows]
 
 
 @pytest.fixture
@@ -38,7 +42,7 @@ def made(union: Any, columns: Any, randomness: Randomness) -> Any:
     def make(strategy: str, own: Any = None, shared: int = SHARED) -> Features:
         own = columns(OWN) if own is None else own
         alignment = union(len(own.table), shared)
-        used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
+        used, source = fill_in(alignment, own.table, own.encoder, Missing(features=strategy), randomness)
         return used.take(source[~alignment.owned])
 
     return make
@@ -60,13 +64,13 @@ def ties(features: Features) -> NDArray[np.float64]:
     return np.corrcoef(ranks.T)
 
 
-@pytest.mark.parametrize("strategy", MADE)
+@pytest.mark.parametrize("strategy", ROWS)
 def test_own_rows_come_first_as_they_are_and_each_missing_position_has_one_more(
     strategy: str, union: Any, columns: Any, randomness: Randomness
 ) -> None:
     own, alignment = columns(OWN), union(OWN, SHARED)
     features = own.features
-    used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
+    used, source = fill_in(alignment, own.table, own.encoder, Missing(features=strategy), randomness)
     assert len(used) == OWN + alignment.missing
     assert (cells(used)[:OWN] == cells(features)).all()
     assert (source[alignment.owned] == alignment.rows[alignment.owned]).all()
@@ -75,15 +79,15 @@ def test_own_rows_come_first_as_they_are_and_each_missing_position_has_one_more(
     assert used.cardinalities == features.cardinalities
 
 
-@pytest.mark.parametrize("strategy", MADE)
+@pytest.mark.parametrize("strategy", ROWS)
 def test_the_row_at_a_position_is_one_draw_whoever_owns_the_others(
     strategy: str, view: Any, union: Any, columns: Any, randomness: Randomness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("vfl_node.training.split.missing.features._BLOCK", 700)  # several blocks, the last one smaller
+    monkeypatch.setattr("vfl_node.training.split.missing.features.filling._BLOCK", 700)  # several blocks, the last one smaller
     own, some, none = columns(OWN), union(OWN, SHARED), view(np.full(SHARED, -1))
 
     def at(alignment: Any, seed: bytes = b"p" * 32) -> NDArray[Any]:
-        used, source = stand_in(alignment, own.table, own.encoder, strategy, Randomness(seed))
+        used, source = fill_in(alignment, own.table, own.encoder, Missing(features=strategy), Randomness(seed))
         return cells(used.take(source))[~some.owned]
 
     first = at(some)
@@ -93,7 +97,7 @@ def test_the_row_at_a_position_is_one_draw_whoever_owns_the_others(
     assert len(np.unique(first, axis=0)) > 0.99 * len(first)  # not one block's draws again
 
 
-@pytest.mark.parametrize("strategy", MADE)
+@pytest.mark.parametrize("strategy", ROWS)
 def test_made_up_cells_are_possible_ones(strategy: str, made: Any, columns: Any) -> None:
     own, rows = columns(OWN).features, made(strategy)
     assert np.isfinite(rows.numeric).all()
@@ -146,7 +150,7 @@ def test_a_smoothed_row_varies_as_the_rows_around_it_do(plain: Any) -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 2)) @ rng.normal(size=(2, 6)) + 0.05 * rng.normal(size=(1000, 6))
     own = plain(x).features
-    rows = MADE["smoothed"](own, Randomness(b"p" * 32))(np.arange(1000), Randomness(b"b" * 32)).numeric
+    rows = synthetic_rows(FEATURES["smoothed"](), own, Randomness(b"p" * 32))(np.arange(1000), Randomness(b"b" * 32)).numeric
     across = np.linalg.svd(own.numeric - own.numeric.mean(axis=0))[2][2:]  # directions off the plane
     spread = [(of - own.numeric.mean(axis=0)) @ across.T for of in (own.numeric, rows)]
     assert spread[1].std() < 2 * spread[0].std()
@@ -157,7 +161,7 @@ def test_a_smoothed_row_varies_as_the_rows_around_it_do(plain: Any) -> None:
 
 def test_half_of_the_categories_are_a_near_rows_and_a_tenth_any_rows(plain: Any) -> None:
     own = plain(np.arange(400)[:, None] / 100, np.arange(1200).reshape(400, 3), (1200,) * 3).features
-    smoothed = MADE["smoothed"](own, Randomness(b"p" * 32))
+    smoothed = synthetic_rows(FEATURES["smoothed"](), own, Randomness(b"p" * 32))
     sources = np.repeat(np.arange(400), 20)
     found = smoothed(sources, Randomness(b"b" * 32)).categorical - own.categorical[sources]
     apart = np.abs(found) // 3  # rows lie along a line
@@ -168,7 +172,7 @@ def test_half_of_the_categories_are_a_near_rows_and_a_tenth_any_rows(plain: Any)
 def test_a_copied_row_has_a_twin_and_a_smoothed_one_has_none(union: Any, columns: Any, randomness: Randomness) -> None:
     own, alignment = columns(OWN), union(OWN, SHARED)
     for strategy, twins in {"sampling": 1.0, "smoothed": 0.0}.items():
-        used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
+        used, source = fill_in(alignment, own.table, own.encoder, Missing(features=strategy), randomness)
         found = gaps(cells(used.take(source[~alignment.owned])), cells(own.features)) == 0
         assert found.mean() == twins
 
@@ -183,7 +187,7 @@ def test_attacks_find_copies_and_random_values_and_not_smoothed_rows(
     initialise(bottom, Randomness(b"w" * 32))
     found: dict[str, dict[str, float]] = {}
     for strategy in ("sampling", "smoothed", "naive"):
-        used, source = stand_in(alignment, own.table, own.encoder, strategy, randomness)
+        used, source = fill_in(alignment, own.table, own.encoder, Missing(features=strategy), randomness)
         seen = used.take(source)
         with torch.no_grad():
             embedding = bottom(ModelInput(torch.from_numpy(seen.numeric), torch.from_numpy(seen.categorical)))
@@ -198,7 +202,7 @@ def test_attacks_find_copies_and_random_values_and_not_smoothed_rows(
     assert all(value == pytest.approx(0.5, abs=0.1) for value in found["smoothed"].values())
 
 
-@pytest.mark.parametrize("strategy", MADE)
+@pytest.mark.parametrize("strategy", ROWS)
 def test_copied_cells_are_real_ones_to_the_last_bit(strategy: str, made: Any, columns: Any) -> None:
     """Rounded on the way from one scaling to another, they would be known from real ones."""
     own, rows = columns(OWN).features, made(strategy)
@@ -211,7 +215,7 @@ def test_copied_cells_are_real_ones_to_the_last_bit(strategy: str, made: Any, co
         assert (rows.numeric[near_it, 3] == usual).all()
 
 
-@pytest.mark.parametrize("strategy", MADE)
+@pytest.mark.parametrize("strategy", ROWS)
 def test_small_and_strange_tables(strategy: str, made: Any, plain: Any) -> None:
     one = made(strategy, plain([[1.5, 0]], [[2]], (3,)), 4)
     assert (cells(one) == [[1.5, 0, 2]]).all()  # there is nothing else to go by
@@ -269,7 +273,9 @@ def test_in_many_independent_columns_the_row_that_it_is_drawn_around_stands_out_
     numbers = randomness.derive("numbers").normal((2000, 24))
     own = Features(numbers, np.zeros((2000, 0), dtype=np.int64), ())
     sources = randomness.derive("sources").choices(2000, 1000)
-    both = own.followed_by(MADE["smoothed"](own, randomness.derive("made"))(sources, randomness.derive("drawn")))
+    both = own.followed_by(
+        synthetic_rows(FEATURES["smoothed"](), own, randomness.derive("made"))(sources, randomness.derive("drawn"))
+    )
     bottom = MlpBottom(InputSchema(24), (128, 128))
     initialise(bottom, Randomness(b"w" * 32))
     with torch.no_grad():
@@ -291,7 +297,9 @@ def test_on_small_tables_smoothed_rows_are_found_and_the_audit_says_so(
     cells = [_numbers(shared_data / "fate_small" / f"{name}.csv.gz") for name in files]
     own = Features(np.hstack(cells).astype(np.float32), np.zeros((len(cells[0]), 0), dtype=np.int64), ())
     sources = randomness.derive("sources").choices(len(own), len(own) // 2)
-    both = own.followed_by(MADE["smoothed"](own, randomness.derive("made"))(sources, randomness.derive("drawn")))
+    both = own.followed_by(
+        synthetic_rows(FEATURES["smoothed"](), own, randomness.derive("made"))(sources, randomness.derive("drawn"))
+    )
     bottom = MlpBottom(InputSchema(own.width), (128, 128))
     initialise(bottom, Randomness(b"w" * 32))
     with torch.no_grad():

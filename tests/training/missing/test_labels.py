@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,15 +12,16 @@ from torch.nn.functional import one_hot
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
-from vfl_node.training.split.config import LabelStrategy
-from vfl_node.training.split.missing.labels import LABELS, Known, Labels, Step, neighbors
+from vfl_node.training.split.missing.labels.contract import Known, Labels, Step, build
+from vfl_node.training.split.missing.labels.neighbors import labels as neighbors
+from vfl_node.training.split.missing.strategies import LABELS
 
-MADE = sorted(set(LABELS) - {"none"})
+MADE = [name for name in LABELS if LABELS[name].fills]
 SEED = b"the label holder's own randomness"[:32]
 
 
-def known(labels: list[int] | np.ndarray[Any, Any], classes: int = 2, *, shared: int = 200, draws: int = 1) -> Known:
-    return Known(np.asarray(labels, np.float32), shared, classes, draws, Randomness(SEED))
+def known(labels: list[int] | np.ndarray[Any, Any], classes: int = 2, *, shared: int = 200) -> Known:
+    return Known(np.asarray(labels, np.float32), shared, classes, Randomness(SEED))
 
 
 def batch(classes: int = 2, rows: int = 60, *, number: int = 7, seed: int = 0, real: float = 0.6) -> Step:
@@ -37,26 +38,26 @@ def batch(classes: int = 2, rows: int = 60, *, number: int = 7, seed: int = 0, r
     return Step(number, positions, is_real, targets, seen[:, 1] if classes == 2 else seen, embedding)
 
 
-def made(strategy: str, of: Known, step: Step) -> Tensor:
-    return LABELS[strategy](of).targets(step)
+def chosen(strategy: str, of: Known, **keys: Any) -> Labels:
+    return build(LABELS[strategy](**keys), of)
 
 
-def test_the_job_offers_the_strategies_there_are() -> None:
-    assert set(get_args(LabelStrategy)) == set(LABELS)
+def made(strategy: str, of: Known, step: Step, **keys: Any) -> Tensor:
+    return chosen(strategy, of, **keys).targets(step)
 
 
 @pytest.mark.parametrize("classes", [2, 5])
 @pytest.mark.parametrize("strategy", MADE)
 def test_targets_are_like_real_ones_and_the_same_again(strategy: str, classes: int) -> None:
-    of, step = known(np.arange(50) % classes, classes, draws=3 if strategy == "random-pred" else 1), batch(classes)
-    targets = made(strategy, of, step)
+    of, step, keys = known(np.arange(50) % classes, classes), batch(classes), {"draws": 3} if strategy == "random-pred" else {}
+    targets = made(strategy, of, step, **keys)
     assert targets.shape == step.targets.shape
     assert targets.dtype == torch.float32
     assert not targets.requires_grad
     assert ((targets >= 0) & (targets <= 1)).all()
     if classes > 2:
         torch.testing.assert_close(targets.sum(dim=1), torch.ones(60))
-    assert torch.equal(made(strategy, of, step), targets)
+    assert torch.equal(made(strategy, of, step, **keys), targets)
 
 
 @pytest.mark.parametrize(
@@ -74,17 +75,17 @@ def test_majority_and_minority_are_one_class_everywhere(labels: list[int], class
     for strategy, expected in (("majority", majority), ("minority", minority)):
         targets = made(strategy, known(labels, classes), batch(classes))
         assert set((targets if classes == 2 else targets.argmax(dim=1)).tolist()) == {expected}
-        assert LABELS[strategy](known(labels, classes)).rate == float(expected == 1)
+        assert chosen(strategy, known(labels, classes)).rate == float(expected == 1)
 
 
 def test_random_pos_draws_once_a_position_as_often_as_real_labels_are() -> None:
     labels = np.repeat([0, 1, 2], [600, 300, 100])
-    chosen = LABELS["random-pos"](known(labels, 3, shared=4000))
+    fixed = chosen("random-pos", known(labels, 3, shared=4000))
     everywhere = replace(batch(3), positions=np.arange(4000), number=1)
-    drawn = chosen.targets(everywhere)
+    drawn = fixed.targets(everywhere)
     np.testing.assert_allclose(drawn.mean(dim=0), [0.6, 0.3, 0.1], atol=0.025)  # three standard deviations
-    assert chosen.rate == pytest.approx(0.3)
-    again = chosen.targets(replace(everywhere, positions=np.array([17, 3, 17]), number=2))
+    assert fixed.rate == pytest.approx(0.3)
+    again = fixed.targets(replace(everywhere, positions=np.array([17, 3, 17]), number=2))
     assert torch.equal(again, drawn[[17, 3, 17]])
     other = replace(known(labels, 3, shared=4000), randomness=Randomness(SEED[::-1]))
     assert not torch.equal(made("random-pos", other, everywhere), drawn)  # another job
@@ -95,19 +96,19 @@ def test_random_pred_follows_the_model_without_bias(classes: int) -> None:
     """Its gradient, P' − y, is zero in the mean over steps; its variance falls as one over the draws."""
     variance = []
     for draws in (1, 10):
-        chosen = LABELS["random-pred"](known([0, 1], classes, draws=draws))
+        predicted = chosen("random-pred", known([0, 1], classes), draws=draws)
         step = batch(classes)
-        gradients = torch.stack([step.seen.detach() - chosen.targets(replace(step, number=n)) for n in range(400)])
+        gradients = torch.stack([step.seen.detach() - predicted.targets(replace(step, number=n)) for n in range(400)])
         assert gradients.mean(dim=0).abs().max() < 4.5 * 0.5 / np.sqrt(400 * draws)  # 4.5 standard deviations at most
         assert gradients.mean().abs() < 1e-2
         variance.append(gradients.var(dim=0).mean().item())
-        shares = chosen.targets(step) * draws
+        shares = predicted.targets(step) * draws
         torch.testing.assert_close(shares, shares.round())
     assert variance[0] == pytest.approx(
         (batch(classes).seen * (1 - batch(classes).seen)).mean().item(), rel=0.05
     )  # of single draws
     assert variance[0] / variance[1] == pytest.approx(10, rel=0.1)
-    assert LABELS["random-pred"](known([0, 1])).rate == "model"
+    assert chosen("random-pred", known([0, 1])).rate == "model"
 
 
 def test_random_pred_draws_anew_in_every_step_and_is_sure_where_the_model_is() -> None:
@@ -165,17 +166,17 @@ def test_neighbors_say_what_similar_rows_are() -> None:
         "neighbors", known([0, 1, 0]), replace(step, embedding=apart, targets=torch.where(step.real, truth, torch.nan))
     )
     assert (targets == truth).float().mean() > 0.97
-    assert LABELS["neighbors"](known([0, 1])).rate == "vote"
+    assert chosen("neighbors", known([0, 1])).rate == "vote"
 
 
 def test_no_label_to_learn_from_and_no_strategy_are_refused() -> None:
     with pytest.raises(DataError, match="E_EMPTY"):
         known([])
     with pytest.raises(UsageError, match=r"missing\.labels"):
-        LABELS["none"](known([1]))
+        chosen("none", known([1]))
 
 
 def test_every_strategy_has_a_rate_that_calibration_knows() -> None:
     for strategy in MADE:
-        chosen: Labels = LABELS[strategy](known([0, 1, 0]))
-        assert chosen.rate in ("model", "vote") or 0 <= float(chosen.rate) <= 1
+        strategy_labels = chosen(strategy, known([0, 1, 0]))
+        assert strategy_labels.rate in ("model", "vote") or 0 <= float(strategy_labels.rate) <= 1

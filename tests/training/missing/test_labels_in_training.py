@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -17,11 +18,22 @@ from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Missing, Train
-from vfl_node.training.split.missing.labels import LABELS, Known, Step
+from vfl_node.training.split.missing.labels.contract import Known, Labels, Step
+from vfl_node.training.split.missing.labels.majority.labels import majority
+from vfl_node.training.split.missing.labels.majority.spec import Majority
+from vfl_node.training.split.missing.labels.random_pos.spec import RandomPos
+from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 EPOCHS = 5
+REPEATS = itertools.count()
+
+
+def majority_of_this_repeat(strategy: Majority, known: Known) -> Labels:
+    """The mistake: the majority of half the labels, other ones in each repeat."""
+    drawn = known.randomness.derive(f"half/{next(REPEATS)}").permutation(len(known.labels))[: len(known.labels) // 2]
+    return majority(strategy, replace(known, labels=known.labels[drawn]))
 
 
 class Redrawn:
@@ -29,7 +41,7 @@ class Redrawn:
 
     rate = 0.3
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, strategy: RandomPos, known: Known) -> None:
         self._known = known
 
     def targets(self, step: Step) -> Tensor:
@@ -61,7 +73,7 @@ def test_redrawn_labels_are_found_and_fixed_ones_are_not(
     synthetic: Callable[..., Any], run: Any, monkeypatch: pytest.MonkeyPatch, redrawn: bool
 ) -> None:
     if redrawn:
-        monkeypatch.setitem(LABELS, "random-pos", Redrawn)
+        monkeypatch.setattr(RandomPos, "implementation", f"{__name__}:Redrawn")
     missing = Missing(labels="random-pos")
     both = run(train=Train(bottom=(32, 16), active_bottom=(8,), top=(16,), epochs=EPOCHS, batch_size=128, missing=missing))
     parties = synthetic(2000, (0.5, 0.8))
@@ -94,14 +106,14 @@ def test_the_rarer_label_for_all_raises_the_probabilities_and_calibration_puts_t
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("strategy", sorted(set(LABELS) - {"none"}))
+@pytest.mark.parametrize("strategy", [name for name in LABELS if LABELS[name].fills])
 def test_every_strategy_trains_and_ends_with_the_same_bits_after_a_restart(
     synthetic: Callable[..., Any], run: Any, strategy: str, classes: int
 ) -> None:
     parties = synthetic(300, (0.6, 0.8))
     if classes == 3:
         parties.clinic.labels[::5] = 2
-    missing = Missing(labels=strategy, draws=3 if strategy == "random-pred" else 1)  # type: ignore[arg-type]
+    missing = Missing(labels=strategy, **({"draws": 3} if strategy == "random-pred" else {}))  # type: ignore[arg-type]
     train = run().train.model_copy(update={"missing": missing, "classes": classes})
     whole = run(train=train)
     first = whole(parties)[0]
@@ -146,13 +158,7 @@ def test_a_majority_of_the_rows_trained_on_would_change_between_repeats(
 ) -> None:
     """The mistake: each repeat decides anew, and the labels that change are just the synthetic ones."""
 
-    def of_this_repeat(known: Known) -> Any:
-        own = run_number.pop(0)
-        drawn = known.randomness.derive(f"half/{own}").permutation(len(known.labels))[: len(known.labels) // 2]
-        return real(replace(known, labels=known.labels[drawn]))
-
-    run_number, real = list(range(8)), LABELS["majority"]
-    monkeypatch.setitem(LABELS, "majority", of_this_repeat)
+    monkeypatch.setattr(Majority, "implementation", f"{__name__}:majority_of_this_repeat")
     parties = synthetic(160, (0.5, 0.8), positives=0.5)
     both = run(train=run().train.model_copy(update={"epochs": 1}), evaluate=Evaluate(repeats=8, test_fraction=0.5))
     found = labels_used(parties, both, monkeypatch)

@@ -11,7 +11,9 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import DataError, UsageError
-from vfl_node.training.split.missing import EMBEDDINGS, stand_in
+from vfl_node.training.split.config import Missing
+from vfl_node.training.split.missing.features.filling import fill_in
+from vfl_node.training.split.missing.strategies import FEATURES
 
 
 def rows_of(rows: int) -> Table:
@@ -26,7 +28,7 @@ def used(view: Any) -> Any:
     def use(rows: Any, table: int, randomness: Randomness, strategy: str = "sampling") -> NDArray[np.int64]:
         own = rows_of(table)
         encoder = Encoder.fit(own, np.arange(0, table, 2))
-        features, source = stand_in(view(rows), own, encoder, strategy, randomness)
+        features, source = fill_in(view(rows), own, encoder, Missing(features=strategy), randomness)
         assert features.numeric.tolist() == encoder.transform(own).numeric.tolist()  # no copies
         return source
 
@@ -61,7 +63,7 @@ def test_source_rows_are_uniform(used: Any, randomness: Randomness) -> None:
     assert chi_squared < 43.8  # 99.9 % quantile at 19 degrees of freedom
 
 
-@pytest.mark.parametrize("strategy", EMBEDDINGS)
+@pytest.mark.parametrize("strategy", [name for name in FEATURES if FEATURES[name].embeddings])
 def test_below_synthetic_embeddings_lie_sampled_rows(strategy: str, used: Any, randomness: Randomness) -> None:
     rows = [2, -1, 0, -1, 1]
     assert (used(rows, 3, randomness, strategy) == used(rows, 3, randomness)).all()

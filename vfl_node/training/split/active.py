@@ -26,7 +26,8 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
-from vfl_node.training.split.missing import LABELS, Composition, Known, Labels, Step, calibration
+from vfl_node.training.split.missing.calibration import Composition, calibration
+from vfl_node.training.split.missing.labels.contract import Known, Labels, Step, build
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -42,7 +43,7 @@ class ActiveHalf:
         session: whom it meets; this is one half of two.
         data: what it trains on.
         randomness: its own.
-        draws: its own, too: what stands in for rows that it does not own comes from it.
+        draws: its own, too: synthetic rows and labels come from it.
         repeat: number of the repeat, which has its own weights.
         training: shared positions trained on in it.
         saved: tensors of a checkpoint within this repeat, to go on from.
@@ -74,8 +75,8 @@ class ActiveHalf:
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
             own = draws.derive("labels")
-            known = Known(self._labels[self._owned], len(self._owned), train.classes, train.missing.draws, own)
-            self._synthetic = LABELS[train.missing.labels](known)
+            known = Known(self._labels[self._owned], len(self._owned), train.classes, own)
+            self._synthetic = build(train.missing.label_strategy, known)
         missing = train.missing
         self._calibration = calibration(
             missing.calibration,

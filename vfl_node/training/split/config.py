@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from vfl_node.configuration import Frozen, name_in
+from vfl_node.configuration import Frozen, name_in, unknown_key, validate
+from vfl_node.errors import UsageError
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
 from vfl_node.training.split import costs
+from vfl_node.training.split.missing.strategies import FEATURES, LABELS, FeatureStrategy, LabelStrategy, Strategy
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
 
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
-LabelStrategy = Literal["majority", "minority", "random-pos", "random-pred", "neighbors", "none"]
-FeatureStrategy = Literal["sampling", "smoothed", "gaussian", "random", "naive", "none"]
 
-SERVED_FEATURES: FeatureStrategy = "smoothed"
+SERVED_FEATURES = "smoothed"
 """``train.missing.features`` of a job with ``serve`` that says nothing of it: ``sampling`` elsewhere.
 
 All predictions meet the same weights, under which a copied row is equal to its source. Predictions cannot use
@@ -35,14 +35,29 @@ class OwnedShares(Frozen):
     passive: float = Field(gt=0, le=1, description="p_p: share of the rows with real features of the passive party")
 
 
-class Missing(Frozen):
-    """How rows are filled in that a party does not own (see docs/training.md)."""
+Chosen = TypeVar("Chosen", bound=Strategy)
 
-    labels: LabelStrategy = "majority"
-    draws: int = Field(
-        default=1, ge=1, le=100, description="random-pred only: labels drawn for each row and step; their mean is used"
-    )
-    features: FeatureStrategy = "sampling"
+
+def _with_keys(name: str, strategy: type[Chosen], keys: Mapping[str, Any]) -> Chosen:
+    """``strategy``, called ``name``, with those of ``keys`` that are its own."""
+    own = {key: value for key, value in keys.items() if key in strategy.model_fields}
+    return validate(own, strategy, source=name)
+
+
+def _unknown(name: str, known: Sequence[str]) -> Exception:
+    """The error for a key that neither of the chosen strategies has; ``known`` are those that there may be."""
+    owners = [strategy for registry in (LABELS, FEATURES) for strategy in registry if name in registry[strategy].model_fields]
+    return ValueError(f"{name} is for {' and '.join(owners)}") if owners else unknown_key(name, known)
+
+
+class Missing(Frozen, extra="allow"):
+    """How rows are filled in that a party does not own (see docs/training.md).
+
+    Keys beside these are those of the chosen strategies.
+    """
+
+    labels: Annotated[str, name_in(LABELS)] = "majority"
+    features: Annotated[str, name_in(FEATURES)] = "sampling"
     calibration: Literal["none", "train", "test"] = Field(
         default="none", description="whether and when probabilities are corrected for synthetic rows"
     )
@@ -51,10 +66,31 @@ class Missing(Frozen):
         default=None, description="for calibration with align.dummies, which hide how many rows each party owns"
     )
 
+    @property
+    def label_strategy(self) -> LabelStrategy:
+        """The strategy of :attr:`labels` with its own keys."""
+        return _with_keys(self.labels, LABELS[self.labels], self.model_extra or {})
+
+    @property
+    def feature_strategy(self) -> FeatureStrategy:
+        """The strategy of :attr:`features` with its own keys."""
+        return _with_keys(self.features, FEATURES[self.features], self.model_extra or {})
+
+    @model_validator(mode="after")
+    def _keys_of_strategies(self) -> Missing:
+        try:
+            own = {**dict(self.label_strategy), **dict(self.feature_strategy)}
+        except UsageError as error:
+            raise ValueError(f"{error.message}. {error.hint}".removesuffix(". ")) from None
+        for name in self.model_extra or {}:
+            if name not in own:
+                raise _unknown(name, [*type(self).model_fields, *own])
+        if self.model_extra is not None:
+            self.model_extra.update(own)  # as the strategies read them, and with their defaults
+        return self
+
     @model_validator(mode="after")
     def _fits(self) -> Missing:
-        if self.draws > 1 and self.labels != "random-pred":
-            raise ValueError("draws is for labels: random-pred, which draws labels anew in every step")
         if self.calibration == "none" and (self.shares or self.calibrate != "both"):
             raise ValueError("shares and calibrate are for calibration, and calibration is none")
         return self
@@ -139,13 +175,14 @@ class Train(TrainerConfig):
     def check(self, job: Job) -> None:
         """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""
         missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
-        strategies = [missing.features, *([missing.labels] if "active" in spec.synthetic_rows_at else [])]
-        if "passive" in spec.synthetic_rows_at and "none" in strategies:
+        labels_fill, features_fill = missing.label_strategy.fills, missing.feature_strategy.fills
+        active_lacks = "active" in spec.synthetic_rows_at
+        if "passive" in spec.synthetic_rows_at and not (features_fill and (labels_fill or not active_lacks)):
             raise ValueError(
                 f"{protocol} trains on {spec.shared_rows}: train.missing.labels and train.missing.features must say "
                 "how synthetic labels and rows are made for rows that a party does not own (majority, sampling)"
             )
-        if "active" in spec.synthetic_rows_at and missing.labels == "none":
+        if active_lacks and not labels_fill:
             raise ValueError(
                 f"{protocol} trains on {spec.shared_rows}, and the active party has no labels for the rows that are not its "
                 "own: train.missing.labels must say how synthetic labels are made (majority)"

@@ -10,18 +10,6 @@ from vfl_node.privacy.defences.spec import DefenceParams, Direction
 from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train
 
-COPIED = {
-    "sampling": "for some or most of them: a copied row has a twin",
-    "smoothed": "for some of them: a made-up row's columns do not fit the label",
-    "naive": "for most of them: a row of random values stands out",
-    "gaussian": "almost surely: an embedding drawn at random stands out",
-    "random": "almost surely: an embedding drawn at random stands out",
-}
-"""train.missing.features → how well the active party can tell such rows."""
-
-CONSTANT = ("majority", "minority")
-"""train.missing.labels that give every row the same label."""
-
 
 def active_learns(
     peer: str,
@@ -61,7 +49,7 @@ def active_learns(
             "membership",
             lacks,
             f"which of its own records {peer} lacks can be inferred from the embeddings, "
-            f"{COPIED[train.missing.features]} (see docs/privacy.md){_compared(training)}",
+            f"{train.missing.feature_strategy.learnt()} (see docs/privacy.md){_compared(training)}",
         ),
     )
 
@@ -91,19 +79,9 @@ def passive_learns(
     counts = matched.passive_learns(peer) if evaluate.matched else ()
     if lacks == 0:
         return (gradients, figures, *counts)
-    if train.missing.labels in CONSTANT:
-        told = (
-            f"a row whose label is not the synthetic class is surely a record that {peer} holds; which of the others {peer} "
-            f"lacks can be inferred for some (see docs/privacy.md)"
-        )
-    elif train.missing.labels == "random-pos":
-        told = f"which records {peer} lacks can be inferred for some: their labels fit worse (see docs/privacy.md)"
-    elif train.missing.labels == "random-pred" and train.missing.draws > 1:
-        told = f"which records {peer} lacks can be inferred for most: their gradients are short (see docs/privacy.md)"
-    else:
-        told = f"which records {peer} lacks can be inferred over epochs, for most: their labels change (see docs/privacy.md)"
-    told += _compared(training, drawn=train.missing.labels not in CONSTANT)
-    return (gradients, Disclosure("membership", lacks, told), figures, *counts)
+    strategy = train.missing.label_strategy
+    membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(training, drawn=strategy.redrawn)}"
+    return (gradients, Disclosure("membership", lacks, membership), figures, *counts)
 
 
 def _readable(labels: str, peer: str, defences: Sequence[DefenceParams]) -> str:

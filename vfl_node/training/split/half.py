@@ -40,7 +40,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import Learner
-from vfl_node.training.split.missing import stand_in
+from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.channel import Channel
@@ -92,7 +92,7 @@ def encode(session: Session, data: TrainingData, draws: Randomness, training: Po
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
     own = data.alignment.rows[training][data.alignment.owned[training]]
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)))
-    features, source = stand_in(data.alignment, data.table, encoder, Train.of(session.job).missing.features, draws)
+    features, source = fill_in(data.alignment, data.table, encoder, Train.of(session.job).missing, draws)
     return encoder.to_json(), PositionedInput.of(features, source, session.device)
 
 

@@ -23,7 +23,7 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
-from vfl_node.training.split.missing import EMBEDDINGS
+from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -55,8 +55,7 @@ class PassiveHalf:
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
         self._alignment = data.alignment
         self._owned = torch.from_numpy(data.alignment.owned).to(session.device)
-        strategy = train.missing.features
-        self._substitute = EMBEDDINGS[strategy](draws) if strategy in EMBEDDINGS and data.alignment.missing else None
+        self._substitute = substitute(train.missing.feature_strategy, draws) if data.alignment.missing else None
         self.audit = audit(session, data, training, randomness, repeat)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at)
         self.exit = way_out(session, sender, draws, repeat, self.audit)

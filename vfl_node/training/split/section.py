@@ -7,14 +7,13 @@ from typing import Literal
 from pydantic import Field, JsonValue
 
 from vfl_node.training.section import Attacks, Count, Section
-from vfl_node.training.split.config import FeatureStrategy, LabelStrategy
 
 
 class Strategies(Section):
     """How rows were filled in that are not real at both parties."""
 
-    labels: LabelStrategy | None = Field(description="for a label that the active party lacks; null where it lacks none")
-    features: FeatureStrategy | None = Field(description="for columns that a party lacks; null where none are lacking")
+    labels: str | None = Field(description="for a label that the active party lacks; null where it lacks none")
+    features: str | None = Field(description="for columns that a party lacks; null where none are lacking")
     calibration: Literal["none", "train", "test"] = Field(description="whether and when probabilities were corrected for it")
 
 

@@ -1,25 +1,4 @@
-"""What stands in for a shared row that a party does not own, and how it is corrected for.
+"""How rows are filled in that a party does not own (``train.missing``), and how probabilities are corrected for it.
 
-Three registries, each a dict from the name in the job: a new strategy is one entry.
+:mod:`~vfl_node.training.split.missing.strategies` names the strategies; ``labels/`` and ``features/`` have a folder for each.
 """
-
-from __future__ import annotations
-
-from vfl_node.training.split.missing.calibration import CALIBRATIONS, Calibration, Composition, Rate, calibration
-from vfl_node.training.split.missing.features import EMBEDDINGS, Substitute, stand_in
-from vfl_node.training.split.missing.labels import LABELS, Known, Labels, Step
-
-__all__ = [
-    "CALIBRATIONS",
-    "EMBEDDINGS",
-    "LABELS",
-    "Calibration",
-    "Composition",
-    "Known",
-    "Labels",
-    "Rate",
-    "Step",
-    "Substitute",
-    "calibration",
-    "stand_in",
-]

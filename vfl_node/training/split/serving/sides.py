@@ -31,9 +31,10 @@ from vfl_node.training.split.active import local_rate
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.half import defence_draws
 from vfl_node.training.split.local import local_logits
-from vfl_node.training.split.missing import EMBEDDINGS, Substitute, stand_in
 from vfl_node.training.split.missing.calibration import Calibration
-from vfl_node.training.split.missing.features import MADE, Rows
+from vfl_node.training.split.missing.features.contract import Rows, Substitute, substitute, synthetic_rows
+from vfl_node.training.split.missing.features.filling import fill_in
+from vfl_node.training.split.missing.strategies import FEATURES
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.serving.batches import Batches
 from vfl_node.training.split.serving.served_model import ServedModel
@@ -61,7 +62,7 @@ class ServingSide:
         self.kept, self.alignment, self.device = kept, alignment, device
         self.encoder = Encoder.from_json(kept.encoder)
         self.draws = Randomness(kept.draws)
-        features, source = stand_in(alignment, table, self.encoder, kept.train.missing.features, self.draws)
+        features, source = fill_in(alignment, table, self.encoder, kept.train.missing, self.draws)
         self.inputs = PositionedInput.of(features, source, device)
         self.architecture = kept.architecture
         self.cut_width = cut_width(kept.train)
@@ -112,8 +113,8 @@ class Embedder(ServingSide):
         bottom = build_bottom(self.architecture, kept.train, self.inputs.schema, kept.train.bottom)
         self._bottom = _loaded(bottom, "bottom", kept, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
-        strategy = kept.train.missing.features
-        self._substitute = EMBEDDINGS[strategy](self.draws) if strategy in EMBEDDINGS and alignment.missing else None
+        strategy = kept.train.missing.feature_strategy
+        self._substitute = substitute(strategy, self.draws) if alignment.missing else None
         if self._substitute:
             self._substitute.restore(under("substitute", kept.weights))
         sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.at)
@@ -221,7 +222,7 @@ class Embedder(ServingSide):
 
     @cached_property
     def _makes_up(self) -> Rows:
-        return MADE[SERVED_FEATURES](self._own, self.draws.derive("unnamed"))
+        return synthetic_rows(FEATURES[SERVED_FEATURES](), self._own, self.draws.derive("unnamed"))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Synthetic labels: what the active party takes for the label of a row it does not own.
 
 It always generates a label and lets the gradient follow; gradients made up directly are told
-apart (FLORIST, section 4.1). A strategy is made once a job from what is :class:`Known` and
-asked in every :class:`Step` for the targets of all rows of the batch, whoever owns them, so
+apart (FLORIST, section 4.1). A strategy is built once a repeat from what is :class:`~.contract.Known` and
+asked in every :class:`~.contract.Step` for the targets of all rows of the batch, whoever owns them, so
 that the time it takes does not depend on that. No gradient flows into a target.
 
 ============ ======================================== ==================================================
@@ -24,28 +24,3 @@ step. docs/privacy.md has the numbers.
 
 Source: Song et al. 2021, section 4.1 and Appendix H.
 """
-
-from __future__ import annotations
-
-from collections.abc import Callable
-
-from vfl_node.training.split.missing.labels.fixed import Fixed
-from vfl_node.training.split.missing.labels.majority import majority
-from vfl_node.training.split.missing.labels.minority import minority
-from vfl_node.training.split.missing.labels.neighbors import Neighbors
-from vfl_node.training.split.missing.labels.none import none
-from vfl_node.training.split.missing.labels.random_pos import random_pos
-from vfl_node.training.split.missing.labels.random_pred import RandomPred
-from vfl_node.training.split.missing.labels.strategy import Known, Labels, Step
-
-__all__ = ["LABELS", "Fixed", "Known", "Labels", "Step"]
-
-LABELS: dict[str, Callable[[Known], Labels]] = {
-    "majority": majority,
-    "minority": minority,
-    "random-pos": random_pos,
-    "random-pred": RandomPred,
-    "neighbors": Neighbors,
-    "none": none,
-}
-"""Name in the job → a strategy for one repeat."""

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from vfl_node.training.split.missing.labels.strategy import Step
+from vfl_node.training.split.missing.labels.contract import Known, Step
 
 
 class Fixed:
@@ -29,3 +29,8 @@ class Fixed:
         """As :meth:`Labels.targets`."""
         labels = torch.from_numpy(self.labels[step.positions]).to(step.real.device)  # (B,)
         return labels if self._classes == 2 else one_hot(labels.long(), self._classes).float()  # or (B, K)
+
+
+def constant(known: Known, label: int) -> Fixed:
+    """``label`` for every row."""
+    return Fixed(np.full(known.shared, label, dtype=np.float32), known.classes, float(label == 1))

@@ -1,29 +1,12 @@
-"""What the strategies that make up rows have in common."""
+"""Cells beside which no other number looks real."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.features import Features
-
 FEW = 32
 COMMON = 0.01
-
-
-class Rows(Protocol):
-    """Makes up rows; called once for each block of consecutive shared positions."""
-
-    def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
-        """One row for each of ``sources``.
-
-        Args:
-            sources: int64[b], a random own row for each position of the block.
-            randomness: of this block alone.
-        """
 
 
 def few_valued(values: NDArray[np.float32]) -> bool:

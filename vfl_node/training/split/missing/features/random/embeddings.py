@@ -11,20 +11,21 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.training.split.missing.features.embeddings import noise
+from vfl_node.training.split.missing.features.noise import noise
+from vfl_node.training.split.missing.strategies import FeatureStrategy
 
 WEIGHT = 0.1
 """Share of the newest batch in the moving averages; the paper does not say one."""
 
 
-class Random:
-    """A :class:`~vfl_node.training.split.missing.features.embeddings.Substitute` with moving averages.
+class RandomEmbeddings:
+    """A :class:`~vfl_node.training.split.missing.features.contract.Substitute` with moving averages.
 
     They begin with the first batch of two real rows or more and leave out batches with
     fewer. Before that a batch goes by all its rows, embeddings of sampled ones among them.
     """
 
-    def __init__(self, randomness: Randomness) -> None:
+    def __init__(self, strategy: FeatureStrategy, randomness: Randomness) -> None:
         self._randomness = randomness
         self._averages: tuple[Tensor, Tensor] | None = None
 

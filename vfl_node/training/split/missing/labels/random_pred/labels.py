@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vfl_node.training.split.missing.labels.strategy import Known, Step
+from vfl_node.training.split.missing.labels.contract import Known, Step
+from vfl_node.training.split.missing.labels.random_pred.spec import RandomPred
 
 
-class RandomPred:
+class PredictedLabels:
     """Labels drawn by the model's probability P' in every step; their mean over R draws is the target.
 
     The gradient of such a label is P' − y, whose expectation is zero: it does not bias the
@@ -28,8 +29,8 @@ class RandomPred:
 
     rate: Literal["model"] = "model"
 
-    def __init__(self, known: Known) -> None:
-        self._draws, self._randomness = known.draws, known.randomness.derive("random-pred")
+    def __init__(self, strategy: RandomPred, known: Known) -> None:
+        self._draws, self._randomness = strategy.draws, known.randomness.derive("random-pred")
 
     def targets(self, step: Step) -> Tensor:
         """As :meth:`Labels.targets`. Costs B·R·K comparisons; the same step gives the same uniform numbers."""

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Features
-from vfl_node.training.split.missing.features.rows import few_valued
+from vfl_node.training.split.missing.features.cells import few_valued
+from vfl_node.training.split.missing.strategies import FeatureStrategy
 
 
-class Naive:
+class NaiveRows:
     """Uniform values: between the least and the largest of a numeric column, among the codes of a categorical one.
 
     A numeric column of few values, as an indicator is, takes one of them. Only what occurs
@@ -23,7 +24,7 @@ class Naive:
     (:meth:`~vfl_node.data.features.Encoder.translate`).
     """
 
-    def __init__(self, features: Features, randomness: Randomness) -> None:
+    def __init__(self, strategy: FeatureStrategy, features: Features, randomness: Randomness) -> None:
         self._cardinalities = features.cardinalities
         self._numeric = [_Column(values) for values in features.numeric.T]
         self._codes = [np.unique(codes) for codes in features.categorical.T]

@@ -11,19 +11,20 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.training.split.missing.features.embeddings import noise
+from vfl_node.training.split.missing.features.noise import noise
+from vfl_node.training.split.missing.strategies import FeatureStrategy
 
 SCALE = 1.0
 """The paper's s."""
 
 
-class Gaussian:
-    """A :class:`~vfl_node.training.split.missing.features.embeddings.Substitute` without a state.
+class GaussianEmbeddings:
+    """A :class:`~vfl_node.training.split.missing.features.contract.Substitute` without a state.
 
     A batch without a real row takes the maximum over all its rows, embeddings of sampled ones.
     """
 
-    def __init__(self, randomness: Randomness) -> None:
+    def __init__(self, strategy: FeatureStrategy, randomness: Randomness) -> None:
         self._randomness = randomness
 
     def __call__(self, label: str, embedding: Tensor, real: Tensor, *, learn: bool) -> Tensor:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from vfl_node.training.split.missing.labels.contract import Known
+from vfl_node.training.split.missing.labels.fixed import Fixed, constant
+from vfl_node.training.split.missing.strategies import LabelStrategy
 
-from vfl_node.training.split.missing.labels.fixed import Fixed
-from vfl_node.training.split.missing.labels.strategy import Known
 
-
-def majority(known: Known) -> Fixed:
+def majority(strategy: LabelStrategy, known: Known) -> Fixed:
     """The most frequent class of the real labels; the lower one if two are even.
 
     Meant for two classes of unequal frequency: hardly any gradient comes from a label that
@@ -18,8 +17,3 @@ def majority(known: Known) -> Fixed:
     Source: Song et al. 2021, section 4.1, "label-majority".
     """
     return constant(known, int(known.ranked[0]))
-
-
-def constant(known: Known, label: int) -> Fixed:
-    """``label`` everywhere."""
-    return Fixed(np.full(known.shared, label, dtype=np.float32), known.classes, float(label == 1))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from vfl_node.training.split.missing.labels.fixed import Fixed
-from vfl_node.training.split.missing.labels.majority import constant
-from vfl_node.training.split.missing.labels.strategy import Known
+from vfl_node.training.split.missing.labels.contract import Known
+from vfl_node.training.split.missing.labels.fixed import Fixed, constant
+from vfl_node.training.split.missing.strategies import LabelStrategy
 
 
-def minority(known: Known) -> Fixed:
+def minority(strategy: LabelStrategy, known: Known) -> Fixed:
     """The least frequent class among those that occur; the higher one if two are even.
 
     For comparison with ``majority``: what the model does not expect gives long gradients.

@@ -1,4 +1,4 @@
-"""What a label strategy may know, and what is asked of it."""
+"""What a label strategy knows, and what is asked of it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import DataError
+from vfl_node.errors import DataError, UsageError
+from vfl_node.registry import load
 from vfl_node.training.split.missing.calibration import Rate
+from vfl_node.training.split.missing.strategies import LabelStrategy
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,6 @@ class Known:
         labels: float32[k], all real labels of shared rows, held out or not, 0 … classes−1.
         shared: number of shared positions, m.
         classes: number of classes K.
-        draws: labels drawn a row and step (``random-pred``).
         randomness: this party's own for this job; the same gives the same labels.
 
     Raises:
@@ -33,7 +34,6 @@ class Known:
     labels: NDArray[np.float32]
     shared: int
     classes: int
-    draws: int
     randomness: Randomness
 
     def __post_init__(self) -> None:
@@ -85,3 +85,18 @@ class Labels(Protocol):
 
     def targets(self, step: Step) -> Tensor:
         """Synthetic targets of every row of the batch; the caller takes those it lacks. As :attr:`Step.targets`."""
+
+
+def build(strategy: LabelStrategy, known: Known) -> Labels:
+    """The labels of the ``strategy`` that the job chose.
+
+    Raises:
+        UsageError: it makes no labels up (``E_USAGE``), or its package cannot be loaded (``E_EXTENSION``).
+    """
+    if not strategy.fills:
+        raise UsageError(
+            "some shared rows have no label at the active party and train.missing.labels is none",
+            hint="set train.missing.labels: majority, or align by psi",
+        )
+    labels: Labels = load(strategy.implementation, what="a strategy of train.missing.labels")(strategy, known)
+    return labels

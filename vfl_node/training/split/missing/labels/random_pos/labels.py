@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from vfl_node.training.split.missing.labels.contract import Known
 from vfl_node.training.split.missing.labels.fixed import Fixed
-from vfl_node.training.split.missing.labels.strategy import Known
+from vfl_node.training.split.missing.strategies import LabelStrategy
 
 
-def random_pos(known: Known) -> Fixed:
+def random_pos(strategy: LabelStrategy, known: Known) -> Fixed:
     """A random real label for every shared position, one draw for the whole job.
 
     The draw at a position depends on this party's seed and the position alone, never on who

@@ -8,14 +8,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
-from vfl_node.training.split.missing.labels.strategy import Known, Step
+from vfl_node.training.split.missing.labels.contract import Known, Step
+from vfl_node.training.split.missing.strategies import LabelStrategy
 
 NEIGHBORS = 3
 BLOCK = 1024
 """Rows compared with the whole batch at a time, which bounds the memory at 4·BLOCK·B bytes."""
 
 
-class Neighbors:
+class VotedLabels:
     """The class that most of the three nearest rows have, by cosine of the embeddings received.
 
     Only *other* rows of the batch with a real label vote: fewer than three where there are
@@ -28,7 +29,7 @@ class Neighbors:
 
     rate: Literal["vote"] = "vote"
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, strategy: LabelStrategy, known: Known) -> None:
         self._classes = known.classes
         self._preference = torch.zeros(known.classes)  # (K,), below one vote and different for each class
         self._preference[torch.from_numpy(known.ranked)] = torch.linspace(0.5, 0, known.classes)

@@ -15,7 +15,7 @@ chosen row counts for little more than the others around it: in many independent
 real rows are far apart.
 
 Source: Efron 1979, Silverman and Young 1987 (smoothed bootstrap, shrunken); Vincent and Bengio 2003,
-Manifold Parzen Windows (local covariance). Ours for rows that stand in: the paper copies (``sampling``).
+Manifold Parzen Windows (local covariance). Ours for synthetic rows: the paper copies (``sampling``).
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Features
-from vfl_node.training.split.missing.features.near import near
-from vfl_node.training.split.missing.features.rows import atoms
+from vfl_node.training.split.missing.features.cells import atoms
+from vfl_node.training.split.missing.features.smoothed.near import near
+from vfl_node.training.split.missing.strategies import FeatureStrategy
 
 NEAR = 30
 """Rows around the chosen one."""
@@ -40,17 +41,17 @@ EXCHANGED, STRANGE = 0.5, 0.1
 CELLS_AT_ONCE = 1 << 21
 
 
-class Smoothed:
+class SmoothedRows:
     """m + .4·(x − m) + Σ wᵢ·(zᵢ − m)/√(k + 1) + .25·s·v, then the nearest number of each column.
 
     z₀ = x is a random row, z₁ … z_k are the 30 nearest that differ from it, m and s their mean and standard deviation in each
-    column; w and v are normal. Cells that no noise fits (:func:`~vfl_node.training.split.missing.features.rows.atoms`) are
+    column; w and v are normal. Cells that no noise fits (:func:`~vfl_node.training.split.missing.features.cells.atoms`) are
     those of x or of one zᵢ; what x lacks stays missing, and nothing else is.
 
-    Cost: that of :func:`~vfl_node.training.split.missing.features.near.near`, and 31 multiplications a cell.
+    Cost: that of :func:`~vfl_node.training.split.missing.features.smoothed.near.near`, and 31 multiplications a cell.
     """
 
-    def __init__(self, features: Features, randomness: Randomness) -> None:
+    def __init__(self, strategy: FeatureStrategy, features: Features, randomness: Randomness) -> None:
         self._features = features
         self._atoms = atoms(features.numeric)
         self._near = near(features, randomness.derive("near"), NEAR)

@@ -1,0 +1,1 @@
+"""A random embedding, as long as the longest real one of the batch."""

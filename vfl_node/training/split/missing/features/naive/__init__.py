@@ -1,0 +1,1 @@
+"""Each cell by itself, anywhere in its column's range."""

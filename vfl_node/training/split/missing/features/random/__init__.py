@@ -1,0 +1,1 @@
+"""A random embedding with the mean and spread of real ones."""

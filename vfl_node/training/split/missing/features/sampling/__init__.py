@@ -1,0 +1,1 @@
+"""The columns of a random own row."""

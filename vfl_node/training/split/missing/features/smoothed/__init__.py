@@ -1,0 +1,1 @@
+"""A draw from the cloud of own rows around a random one."""

@@ -1,0 +1,17 @@
+"""The words of ``none``."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from vfl_node.training.split.missing.strategies import LabelStrategy
+
+
+class NoLabels(LabelStrategy):
+    """No synthetic labels: for an alignment whose rows the active party owns."""
+
+    fills: ClassVar[bool] = False
+
+    def words(self) -> str:
+        """As the base."""
+        return "nothing"

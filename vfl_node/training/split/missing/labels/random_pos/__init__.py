@@ -1,0 +1,1 @@
+"""A class as frequent as it is among the real labels."""

@@ -1,0 +1,1 @@
+"""A class drawn anew in each step, as the model itself predicts."""

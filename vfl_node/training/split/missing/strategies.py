@@ -1,0 +1,93 @@
+"""The missing-row strategies by the names that a job uses, and what each says about itself before anything runs.
+
+A strategy is a folder: ``spec.py`` has a class of this module with its words and its own keys in ``train.missing``, and imports
+no torch; what it names beside it is loaded on first use. A package adds a strategy by an entry point of the group
+``vfl_node.strategies.labels`` or ``vfl_node.strategies.features``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from vfl_node.configuration import Frozen
+from vfl_node.registry import Registry
+
+
+class Strategy(Frozen):
+    """A strategy as a job has chosen it. The fields of a subclass are its own keys in ``train.missing``, each with a default.
+
+    Attributes:
+        fills: whether it makes anything up; one that does not suits an alignment without missing rows only.
+    """
+
+    fills: ClassVar[bool] = True
+
+    def words(self) -> str:
+        """What a row gets that its party does not own, for the report: words without a verb and a full stop."""
+        raise NotImplementedError
+
+
+class LabelStrategy(Strategy):
+    """What the active party takes for the label of a row that it does not own: ``train.missing.labels``.
+
+    Attributes:
+        implementation: ``module:attribute``, called with the chosen strategy and a
+            :class:`~vfl_node.training.split.missing.labels.contract.Known`; gives
+            :class:`~vfl_node.training.split.missing.labels.contract.Labels`.
+        redrawn: whether another training over the same records draws other labels.
+    """
+
+    implementation: ClassVar[str]
+    redrawn: ClassVar[bool] = True
+
+    def learnt(self, peer: str) -> str:
+        """What the passive party learns from gradients about which rows the active party, ``peer``, lacks, for the ledger."""
+        raise NotImplementedError
+
+
+class FeatureStrategy(Strategy):
+    """What a party uses for the columns of a row that it does not own: ``train.missing.features``.
+
+    A strategy with neither of the attributes copies own rows.
+
+    Attributes:
+        rows: ``module:attribute``, called with the chosen strategy, the own rows and randomness; gives
+            :class:`~vfl_node.training.split.missing.features.contract.Rows`.
+        embeddings: ``module:attribute``, called with the chosen strategy and randomness; gives a
+            :class:`~vfl_node.training.split.missing.features.contract.Substitute`, which the passive party puts over
+            embeddings of copied rows.
+    """
+
+    rows: ClassVar[str] = ""
+    embeddings: ClassVar[str] = ""
+
+    def learnt(self) -> str:
+        """For how many rows the active party can tell which are synthetic, and why, for the ledger."""
+        raise NotImplementedError
+
+
+LABELS: Registry[type[LabelStrategy]] = Registry(
+    "vfl_node.strategies.labels",
+    {
+        "majority": "vfl_node.training.split.missing.labels.majority.spec:Majority",
+        "minority": "vfl_node.training.split.missing.labels.minority.spec:Minority",
+        "random-pos": "vfl_node.training.split.missing.labels.random_pos.spec:RandomPos",
+        "random-pred": "vfl_node.training.split.missing.labels.random_pred.spec:RandomPred",
+        "neighbors": "vfl_node.training.split.missing.labels.neighbors.spec:Neighbors",
+        "none": "vfl_node.training.split.missing.labels.none.spec:NoLabels",
+    },
+)
+"""``train.missing.labels`` → its strategy."""
+
+FEATURES: Registry[type[FeatureStrategy]] = Registry(
+    "vfl_node.strategies.features",
+    {
+        "sampling": "vfl_node.training.split.missing.features.sampling.spec:Sampling",
+        "smoothed": "vfl_node.training.split.missing.features.smoothed.spec:Smoothed",
+        "gaussian": "vfl_node.training.split.missing.features.gaussian.spec:Gaussian",
+        "random": "vfl_node.training.split.missing.features.random.spec:Random",
+        "naive": "vfl_node.training.split.missing.features.naive.spec:Naive",
+        "none": "vfl_node.training.split.missing.features.none.spec:NoFeatures",
+    },
+)
+"""``train.missing.features`` → its strategy."""
