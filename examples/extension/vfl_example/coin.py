@@ -1,0 +1,15 @@
+"""The label strategy ``coin``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vfl_example.coin_spec import Coin
+from vfl_node.training.split.missing.labels.contract import Known
+from vfl_node.training.split.missing.labels.fixed import Fixed
+
+
+def coin(strategy: Coin, known: Known) -> Fixed:
+    """A label for every shared position, whoever owns it: the draw must not depend on that."""
+    drawn = known.randomness.derive("coin").uniform((known.shared,)) < strategy.heads
+    return Fixed(drawn.astype(np.float32), known.classes, strategy.heads)

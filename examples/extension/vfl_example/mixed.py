@@ -1,0 +1,27 @@
+"""The feature strategy ``mixed``."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_example.mixed_spec import Mixed
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Features
+
+
+class MixedRows:
+    """Rows whose cells come each from an own row at random."""
+
+    def __init__(self, strategy: Mixed, own: Features, randomness: Randomness) -> None:
+        self._own = own
+
+    def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
+        """One row for each of ``sources``, int64[b]; drawn for every position, whoever owns it."""
+        numeric = self._mixed(self._own.numeric, len(sources), randomness.derive("numeric"))
+        categorical = self._mixed(self._own.categorical, len(sources), randomness.derive("categorical"))
+        return Features(numeric, categorical, self._own.cardinalities)
+
+    def _mixed(self, columns: NDArray[np.generic], rows: int, randomness: Randomness) -> NDArray[np.generic]:
+        chosen = randomness.choices(len(columns), rows * columns.shape[1]).reshape(rows, columns.shape[1])
+        return columns[chosen, np.arange(columns.shape[1])]

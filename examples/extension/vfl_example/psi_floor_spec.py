@@ -1,0 +1,14 @@
+"""What the alignment ``psi_floor`` is: PSI, but a job that finds few shared records ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vfl_node.alignment.psi.spec import PSI
+
+PSI_FLOOR = replace(
+    PSI,
+    name="psi_floor",
+    title="private set intersection of 20 records or more",
+    sides={"active": "vfl_example.psi_floor:active", "passive": "vfl_example.psi_floor:passive"},
+)
