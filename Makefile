@@ -44,6 +44,7 @@ lint: $(VENV)/dev.stamp ## ruff: rules and format
 
 types: $(VENV)/dev.stamp ## mypy, strict
 	$(BIN)/mypy
+	MYPYPATH=.:examples/extension $(BIN)/mypy examples/extension/vfl_example
 
 contracts: $(VENV)/dev.stamp ## imports go down the layers only
 	$(BIN)/lint-imports
@@ -58,9 +59,10 @@ proto-check: $(VENV)/dev.stamp ## the generated code is what proto/ gives
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(call protoc,$$fresh) && \
 	diff -r -x __init__.py -x __pycache__ "$$fresh" $(generated) || { echo "run: make proto" >&2; exit 1; }
 
-docs: $(VENV)/dev.stamp ## write the tables of messages and the report's schema: runs a small job of each kind, about a minute
+docs: $(VENV)/dev.stamp ## write the tables of messages and combinations and the report's schema: runs a small job of each kind, about a minute
 	$(BIN)/python -m benchmarks.messages
 	$(BIN)/python -m vfl_node.report.envelope > docs/report.schema.json
+	$(BIN)/python -m benchmarks.combinations
 
 bench-align: $(VENV)/bench.stamp ## measure the alignment protocols beside another library's, 100,000 ids, about 6 minutes
 	$(BIN)/python -m benchmarks.align

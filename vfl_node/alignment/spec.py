@@ -89,18 +89,12 @@ class AlignmentSpec(ABC):
         """Whether one party owns every row and another one does not: the shared order is a part of the first one's records."""
         return 0 < len(self.synthetic_rows_at) < len(self.roles)
 
-    def check(self, align: Align) -> None:
-        """Refuse options of the job's ``align`` section that do not fit this protocol.
+    def check(self, align: Align) -> None:  # noqa: B027 - most protocols have nothing to refuse
+        """Refuse a job's ``align`` section that does not fit this protocol. Its options are known to be among :attr:`options`.
 
         Raises:
-            ValueError: one does not; the text is for the owner.
+            ValueError: it does not; the text is for the owner.
         """
-        if align.obfuscation is not None and "obfuscation" not in self.options:
-            raise ValueError(f"align.obfuscation is for apsi: {self.name} has no obfuscated set")
-        if align.dummies and "dummies" not in self.options:
-            raise ValueError(
-                f"align.dummies is for psu: {self.name} shows which records are shared, so dummies would hide nothing"
-            )
 
     def side(self, role: Role) -> Side:
         """The coroutine that plays ``role``; the first call imports it.

@@ -87,6 +87,10 @@ class Align(Frozen):
 
     @model_validator(mode="after")
     def _fits_the_protocol(self) -> Align:
+        for option, given in (("obfuscation", self.obfuscation is not None), ("dummies", self.dummies > 0)):
+            if given and option not in self.spec.options:
+                suited = " or ".join(name for name in ALIGNMENTS if option in ALIGNMENTS[name].options)
+                raise ValueError(f"align.{option} is for {suited}: {self.protocol} has none, so leave it out")
         self.spec.check(self)
         return self
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_example.mixed_spec import Mixed
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Features
+
+Cell = TypeVar("Cell", np.float32, np.int64)
 
 
 class MixedRows:
@@ -22,6 +26,6 @@ class MixedRows:
         categorical = self._mixed(self._own.categorical, len(sources), randomness.derive("categorical"))
         return Features(numeric, categorical, self._own.cardinalities)
 
-    def _mixed(self, columns: NDArray[np.generic], rows: int, randomness: Randomness) -> NDArray[np.generic]:
+    def _mixed(self, columns: NDArray[Cell], rows: int, randomness: Randomness) -> NDArray[Cell]:
         chosen = randomness.choices(len(columns), rows * columns.shape[1]).reshape(rows, columns.shape[1])
         return columns[chosen, np.arange(columns.shape[1])]

@@ -25,7 +25,6 @@ class AsymmetricIntersection(AlignmentSpec):
                 "apsi needs align.obfuscation, the size of the set that both parties see: {size: RECORDS}, "
                 "{fraction: OF THE PASSIVE SET}, or private (the active node's settings say)"
             )
-        super().check(align)
 
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentSpec.lists`, of the first job over two sets, which draws the obfuscated set."""

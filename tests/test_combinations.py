@@ -1,0 +1,62 @@
+"""docs/combinations.md says what a node answers, and a refused combination says what to change."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import Any
+
+import pytest
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.configuration import leaves, validate
+from vfl_node.job import Job
+from vfl_node.trainers import TRAINERS
+
+TRAINERS_AND_NONE = [None, *TRAINERS]
+
+
+@pytest.fixture(scope="module")
+def combinations() -> Any:
+    """benchmarks/combinations.py."""
+    return importlib.import_module("benchmarks.combinations")
+
+
+def test_the_page_is_that_of_this_code(combinations: Any) -> None:
+    assert combinations.PAGE.read_text() == combinations.page(), "run: make docs"
+
+
+@pytest.mark.parametrize("passive", [1, 2, 8])
+@pytest.mark.parametrize("alignment", list(ALIGNMENTS))
+@pytest.mark.parametrize("trainer", TRAINERS_AND_NONE)
+def test_a_job_is_accepted_up_to_the_number_of_its_cell(
+    combinations: Any, trainer: str | None, alignment: str, passive: int
+) -> None:
+    refusal = combinations.refusal(combinations.job(trainer, alignment, passive))
+    accepted = passive <= combinations.most_passive_parties(trainer, alignment)
+    assert (refusal is None) == accepted
+    if refusal is not None:
+        assert names_what_to_change(refusal), refusal
+
+
+@pytest.mark.parametrize("alignment", list(ALIGNMENTS))
+@pytest.mark.parametrize("trainer", TRAINERS_AND_NONE)
+def test_an_option_that_is_refused_names_what_to_change(combinations: Any, trainer: str | None, alignment: str) -> None:
+    for sections in combinations.OPTIONS.values():
+        refusal = combinations.refusal(combinations.job(trainer, alignment, **sections))
+        assert refusal is None or names_what_to_change(refusal), refusal
+
+
+def names_what_to_change(refusal: str) -> bool:
+    """Whether it names a key or section of a job, or the passive parties."""
+    keys = {name for name, _ in leaves(validate(JOB, Job, source="job"))} | {
+        "serve",
+        "predict",
+        "align",
+        "train",
+        "passive parties",
+    }
+    return any(re.search(rf"\b{re.escape(key)}\b", refusal) for key in keys) and "Input should" not in refusal
+
+
+JOB = {"name": "t", "parties": {"active": "a", "passive": "b"}, "train": {}}
