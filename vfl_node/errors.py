@@ -73,8 +73,8 @@ class DataError(VflError):
     default_code = "E_DATA"
 
     def __init__(self, message: str, *, hint: str = "", code: str = "", for_peer: str = "", peer_code: str = "") -> None:
-        told = for_peer or UNUSABLE_DATA
-        super().__init__(message, hint=hint, code=code, for_peer=told, peer_code=peer_code or self.default_code)
+        text_for_peer = for_peer or UNUSABLE_DATA
+        super().__init__(message, hint=hint, code=code, for_peer=text_for_peer, peer_code=peer_code or self.default_code)
 
 
 class PolicyError(VflError):

@@ -165,14 +165,14 @@ def arm(text: str, *, local: bool) -> None:
     global _rules
     rules = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
-        found = _RULE.fullmatch(part)
-        if not found or found["action"] not in ACTIONS or found["name"] not in (*POINTS, "*"):
+        rule = _RULE.fullmatch(part)
+        if not rule or rule["action"] not in ACTIONS or rule["name"] not in (*POINTS, "*"):
             raise UsageError(
                 f"{VARIABLE} has {part[:60]!r}, expected NAME=ACTION@N with one of {', '.join(ACTIONS)}",
                 code="E_FAILPOINT",
                 hint=f"unset {VARIABLE}: it is for tests; its names are in vfl_node/failpoints.py",
             )
-        rules[found["name"]] = Rule(found["action"], int(found["at"] or 1), bool(found["on"]) or not found["at"])
+        rules[rule["name"]] = Rule(rule["action"], int(rule["at"] or 1), bool(rule["on"]) or not rule["at"])
     if rules and not local:
         raise UsageError(
             f"{VARIABLE} is set, and this node listens or dials beyond this machine",

@@ -25,8 +25,8 @@ def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> float:
     """
     free = math.inf
     with suppress(OSError):
-        if found := re.search(r"^MemAvailable:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE):
-            free = int(found[1]) * 1024
+        if match := re.search(r"^MemAvailable:\s+(\d+) kB", (proc / "meminfo").read_text(), re.MULTILINE):
+            free = int(match[1]) * 1024
         for line in (proc / "self" / "cgroup").read_text().splitlines():
             _, controllers, own = line.split(":", 2)
             kind = "memory" if "memory" in controllers.split(",") else controllers
@@ -42,8 +42,8 @@ def free_bytes(proc: Path = _PROC, groups: Path = _GROUPS) -> float:
 def used_bytes() -> int:
     """Bytes of memory that this process holds."""
     status = (_PROC / "self" / "status").read_text()
-    found = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0
+    match = re.search(r"^VmRSS:\s+(\d+) kB", status, re.MULTILINE)
+    return int(match[1]) * 1024 if match else 0
 
 
 def _left(folder: Path, most: str, used: str, cache: str) -> float:

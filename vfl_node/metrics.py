@@ -94,8 +94,8 @@ def macro_auc(labels: Array, scores: Array) -> float | None:
     Classes for which it is not defined, since no row or every row is theirs, are left out.
     """
     columns = _numbers(scores).T
-    found = [auc(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
-    defined = [value for value in found if value is not None]
+    by_class = [auc(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
+    defined = [value for value in by_class if value is not None]
     return math.fsum(defined) / len(defined) if defined else None
 
 
@@ -110,8 +110,8 @@ def multiclass_nll(labels: Array, probabilities: Array) -> float | None:
 def multiclass_ace(labels: Array, probabilities: Array) -> float | None:
     """Mean over the K classes of :func:`ace` of each against the rest (Nixon et al. 2019)."""
     columns = _numbers(probabilities).T
-    found = [ace(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
-    defined = [value for value in found if value is not None]
+    by_class = [ace(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
+    defined = [value for value in by_class if value is not None]
     return math.fsum(defined) / len(defined) if defined else None
 
 

@@ -11,7 +11,8 @@ that are trained on; the others judge each row by itself or beside its batch, an
 512 rows of each of a few steps, ``collinear`` up to 64 of these beside their whole batch. How many rows are behind a figure
 stands beside it (:attr:`Audit.judged`).
 
-Twins and near duplicates are also sought over all repeats, whose stand-ins are the same; the rest begins anew in each.
+Twins and near duplicates are also sought over all repeats, whose synthetic rows are the same; the other attacks begin anew in
+each.
 
 What is found is a lower bound. The peer may combine attacks, knows which of the rows are its own,
 and compares whole rows of all epochs. An AUC is not folded: .5 is chance, from which it deviates
@@ -163,7 +164,7 @@ class Audit:
     def so_far(self) -> dict[str, Tensor]:
         """What this repeat and all before it have shown by shared position, for the audit of the next one; may be empty.
 
-        Rows that stand in are the same in every repeat, so their twins add up: ``ATTACK.sums``, float64[m], and
+        Synthetic rows are the same in every repeat, so their twins add up: ``ATTACK.sums``, float64[m], and
         ``ATTACK.counts``, int32[m], of attacks whose evidence lasts for the job.
         """
         if not self._epoch:

@@ -75,15 +75,15 @@ def twins(sketches: Floats) -> NDArray[np.bool_]:
     reach = (
         EXACT * weights.sum() * np.take_along_axis(np.abs(sketches).sum(axis=2), order, axis=1)
     )  # of equal rows' keys, at most
-    found = np.zeros(order.shape, dtype=np.bool_)
+    equal_rows = np.zeros(order.shape, dtype=np.bool_)
     for lag in (1, 2):
         batch, place = np.nonzero(keys[:, lag:] - keys[:, :-lag] <= reach[:, lag:])
         first, second = order[batch, place], order[batch, place + lag]
         one, other = (sketches[batch, row].astype(np.float64) for row in (first, second))  # squares of tiny gradients
         equal = np.square(one - other).sum(axis=1) <= EXACT**2 * np.square(one).sum(axis=1)
-        found[batch[equal], first[equal]] = True
-        found[batch[equal], second[equal]] = True
-    return found
+        equal_rows[batch[equal], first[equal]] = True
+        equal_rows[batch[equal], second[equal]] = True
+    return equal_rows
 
 
 def leaves(sketches: Floats, randomness: Randomness) -> NDArray[np.int64]:
@@ -125,7 +125,7 @@ def nearest(sketches: Floats, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
     """
     count, width = sketches.shape
     blanks = leaves.size - count
-    found = np.full(leaves.size, np.inf)
+    distances_to_nearest = np.full(leaves.size, np.inf)
     rows = torch.from_numpy(np.vstack([sketches, np.zeros((blanks, width), np.float32)]))
     every = torch.arange(leaves.shape[1])
     at_once = max(1, PAIRS_AT_ONCE // leaves.shape[1] ** 2)
@@ -136,8 +136,8 @@ def nearest(sketches: Floats, leaves: NDArray[np.int64]) -> NDArray[np.float64]:
         others = squares.masked_fill(some >= count, torch.inf)
         distances = torch.baddbmm(others[:, None], here, here.mT, alpha=-2)  # ‖q − r‖² less ‖q‖²
         distances[:, every, every] = torch.inf
-        found[some.numpy()] = (distances.amin(dim=2) + squares).clamp_min(0).sqrt().numpy()
-    return found[:count]
+        distances_to_nearest[some.numpy()] = (distances.amin(dim=2) + squares).clamp_min(0).sqrt().numpy()
+    return distances_to_nearest[:count]
 
 
 def distance_ratios(sketches: Floats, leaves: NDArray[np.int64], which: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -148,7 +148,7 @@ def distance_ratios(sketches: Floats, leaves: NDArray[np.int64], which: NDArray[
     count = len(sketches)
     leaf_of = np.empty(leaves.size, dtype=np.int64)
     leaf_of[leaves.ravel()] = np.repeat(np.arange(len(leaves)), leaves.shape[1])
-    found = np.empty(len(which))
+    ratios = np.empty(len(which))
     at_once = max(1, PAIRS_AT_ONCE // (leaves.shape[1] * sketches.shape[1]))
     for start in range(0, len(which), at_once):
         asked = which[start : start + at_once]
@@ -156,5 +156,5 @@ def distance_ratios(sketches: Floats, leaves: NDArray[np.int64], which: NDArray[
         gone = torch.from_numpy((others >= count) | (others == asked[:, None]))
         ways = torch.from_numpy(sketches[np.minimum(others, count - 1)] - sketches[asked][:, None])  # (q, s, w)
         squares = ways.square().sum(dim=2).masked_fill(gone, torch.inf)
-        found[start : start + at_once] = distance_ratio.ratios(squares).numpy()
-    return found
+        ratios[start : start + at_once] = distance_ratio.ratios(squares).numpy()
+    return ratios

@@ -59,8 +59,8 @@ class Checkpoints(Protocol):
 class MemoryCheckpoints:
     """Checkpoints that live as long as the object."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._kept = kept
+    def __init__(self, most: int = KEPT) -> None:
+        self._kept = most
         self._checkpoints: dict[str, Checkpoint] = {}
 
     def save(self, name: str, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:

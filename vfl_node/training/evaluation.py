@@ -115,7 +115,7 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
 
     def intervals(values: Sequence[Values]) -> dict[str, dict[str, float]]:
         by_metric = {name: _defined(values, name) for name in (values[0] if values else ())}
-        return {name: metrics.interval(found, train_rows, test_rows) for name, found in by_metric.items() if len(found) > 1}
+        return {name: metrics.interval(of, train_rows, test_rows) for name, of in by_metric.items() if len(of) > 1}
 
     return Summary(_mean(ours), _mean(alone) if alone else None, intervals(ours), intervals(alone), intervals(gains))
 
@@ -139,5 +139,5 @@ def _difference(ours: float | None, theirs: float | None) -> float | None:
 
 
 def _mean(values: Sequence[Values]) -> Values:
-    found = {name: _defined(values, name) for name in values[0]}
-    return {name: sum(of) / len(of) if of else None for name, of in found.items()}
+    defined = {name: _defined(values, name) for name in values[0]}
+    return {name: sum(of) / len(of) if of else None for name, of in defined.items()}

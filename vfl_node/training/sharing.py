@@ -21,8 +21,8 @@ async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Val
 
     Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted.
     """
-    told = {"epochs": [_rounded(asdict(figures)) for figures in epochs], "metrics": _rounded(metrics)}
-    await channel.send(training_pb2.Shared(json=json.dumps(told, sort_keys=True)))
+    figures = {"epochs": [_rounded(asdict(figures)) for figures in epochs], "metrics": _rounded(metrics)}
+    await channel.send(training_pb2.Shared(json=json.dumps(figures, sort_keys=True)))
 
 
 async def receive_figures(channel: Channel, epochs: int, names: Sequence[str]) -> tuple[list[Figures], Values]:
@@ -33,9 +33,9 @@ async def receive_figures(channel: Channel, epochs: int, names: Sequence[str]) -
     """
     text = (await channel.receive(training_pb2.Shared)).json
     try:
-        told = json.loads(text)
-        figures = [Figures(_number(epoch["loss"]), _number(epoch["auc"])) for epoch in told["epochs"]]
-        metrics = {name: _number(told["metrics"][name]) for name in names}
+        document = json.loads(text)
+        figures = [Figures(_number(epoch["loss"]), _number(epoch["auc"])) for epoch in document["epochs"]]
+        metrics = {name: _number(document["metrics"][name]) for name in names}
         if len(figures) != epochs:
             raise ValueError("another number of epochs")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):

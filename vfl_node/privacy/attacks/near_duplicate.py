@@ -61,7 +61,7 @@ def nearest(rows: Tensor, which: Tensor) -> Tensor:
 class NearDuplicate(EpochAttack):
     """AUC of minus the mean distance over epochs, at positions met in every epoch."""
 
-    lasts = "job"  # what stands in is the same in every repeat
+    lasts = "job"  # synthetic rows are the same in every repeat
 
     @staticmethod
     def _judging(scope: Scope) -> Subset:

@@ -90,8 +90,8 @@ def scores(x: Floats, rounds: Iterable[Round]) -> Floats:
             rows = round_.rows
             left, values, right = _factors(x[rows])
             leverage = np.maximum(_squares(left), NEGLIGIBLE)
-        found = left @ ((right @ round_.gradient) / values)
-        total[rows] += found**2 / leverage
+        projection = left @ ((right @ round_.gradient) / values)
+        total[rows] += projection**2 / leverage
         count[rows] += 1
     return np.divide(total, count, out=np.full(len(x), np.nan), where=count > 0)
 

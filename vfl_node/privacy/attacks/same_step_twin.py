@@ -46,7 +46,7 @@ def twins(rows: Tensor) -> NDArray[np.bool_]:
 class SameStepTwin(ScoringAttack):
     """AUC of the share of steps in which a row met its equal, at positions met at all."""
 
-    lasts = "job"  # what stands in is the same in every repeat
+    lasts = "job"  # synthetic rows are the same in every repeat
 
     def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:
         super().__init__(truth, scope)

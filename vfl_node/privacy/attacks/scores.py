@@ -56,9 +56,9 @@ def rotated(scores: Floats, residuals: Floats, learning_rate: float, l2: float =
     """
     steps = scores[:, 1:] - (1 - learning_rate * l2) * scores[:, :-1]  # (m, T)
     left, values, right = np.linalg.svd(residuals, full_matrices=False)
-    kept = values > 1e-9 * values.max(initial=0.0)  # smaller ones drown in the rounding of scores
-    products = -steps @ right[kept].T / values[kept] / learning_rate  # XXᵀL, (m, k)
-    inner = left[:, kept].T @ products
+    significant = values > 1e-9 * values.max(initial=0.0)  # smaller ones drown in the rounding of scores
+    products = -steps @ right[significant].T / values[significant] / learning_rate  # XXᵀL, (m, k)
+    inner = left[:, significant].T @ products
     values, directions = np.linalg.eigh((inner + inner.T) / 2)
-    kept = values > 1e-7 * values.max(initial=0.0)
-    return products @ (directions[:, kept] / np.sqrt(values[kept]))
+    significant = values > 1e-7 * values.max(initial=0.0)
+    return products @ (directions[:, significant] / np.sqrt(values[significant]))

@@ -145,9 +145,9 @@ def _reduce(basis: list[Vector]) -> list[Vector]:
             middle = mu[k][k - 1]
             changed = (gram[k - 1] * gram[k + 1] + middle**2) // gram[k]
             for i in range(k + 1, count):
-                kept = mu[i][k]
-                mu[i][k] = (gram[k + 1] * mu[i][k - 1] - middle * kept) // gram[k]
-                mu[i][k - 1] = (changed * kept + middle * mu[i][k]) // gram[k + 1]
+                old = mu[i][k]
+                mu[i][k] = (gram[k + 1] * mu[i][k - 1] - middle * old) // gram[k]
+                mu[i][k - 1] = (changed * old + middle * mu[i][k]) // gram[k + 1]
             gram[k] = changed
             k = max(1, k - 1)
         else:

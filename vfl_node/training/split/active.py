@@ -152,16 +152,16 @@ class ActiveHalf:
     async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
         self.learner.rest()
-        found: list[NDArray[np.float64]] = []
+        expected: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
         for offset, positions in enumerate(batches):
             received = await self._embedding(number + offset, positions)
             with torch.no_grad():  # never across an await
                 logits = check_finite(self._model(self._inputs.at(positions), [received]))
             base_rate = self._base_rate[torch.from_numpy(positions)]
-            found.append(self._calibration.expectation(logits, base_rate))
+            expected.append(self._calibration.expectation(logits, base_rate))
             if_both.append(self._calibration.probability(logits, base_rate))
-        held_out, scores = np.concatenate(batches), np.concatenate(found)
+        held_out, scores = np.concatenate(batches), np.concatenate(expected)
         owned = self._owned[held_out]
         names = self._evaluate.metrics
         labels = self._labels[held_out]
@@ -248,8 +248,8 @@ class ActiveHalf:
             return targets
         real = self._real[rows]  # (B,)
         step = Step(number, positions, real, targets, self._calibration.seen(logits, base_rate), received)
-        made = self._synthetic.targets(step)
-        return torch.where(real if targets.dim() == 1 else real[:, None], targets, made)
+        synthetic = self._synthetic.targets(step)
+        return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
 
     async def _embedding(self, number: int, positions: Positions) -> Tensor:
         message = await self._channel.receive(training_pb2.Embedding)
@@ -266,8 +266,8 @@ def local_rate(logits: Tensor) -> Tensor:
 def probabilities(logits: Tensor) -> NDArray[np.float64]:
     """What logits float32[B] or float32[B, K] say, float64 of the same shape."""
     exact = logits.double()
-    found = torch.sigmoid(exact) if logits.dim() == 1 else torch.softmax(exact, dim=1)
-    return np.asarray(found.cpu().numpy())
+    likelihood = torch.sigmoid(exact) if logits.dim() == 1 else torch.softmax(exact, dim=1)
+    return np.asarray(likelihood.cpu().numpy())
 
 
 def _labels(data: TrainingData) -> NDArray[np.float32]:

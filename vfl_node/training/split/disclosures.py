@@ -74,8 +74,8 @@ def passive_learns(
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
-        told = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
-        figures = Disclosure("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {told}")
+        shared = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
+        figures = Disclosure("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
     if lacks == 0:
         return (gradients, figures, *counts)

@@ -25,9 +25,9 @@ def atoms(numeric: NDArray[np.float32]) -> NDArray[np.bool_]:
 
     Cost: p sorts of n numbers.
     """
-    found = np.zeros(numeric.shape, dtype=np.bool_)
+    copied = np.zeros(numeric.shape, dtype=np.bool_)
     for column, values in enumerate(numeric.T):
         distinct, index, counts = np.unique(values, return_inverse=True, return_counts=True)
         common = (counts >= max(2, COMMON * len(values))) | (distinct == 0)
-        found[:, column] = few_valued(values) | common[index]
-    return found
+        copied[:, column] = few_valued(values) | common[index]
+    return copied

@@ -13,7 +13,7 @@ from vfl_node.data.features import Features
 LEAF = 1024
 
 
-def near(features: Features, randomness: Randomness, wanted: int) -> NDArray[np.int32]:
+def near(features: Features, randomness: Randomness, most: int) -> NDArray[np.int32]:
     """The nearest rows that differ from each row.
 
     The distance is Euclidean, a category that differs counting like one standard deviation
@@ -24,10 +24,10 @@ def near(features: Features, randomness: Randomness, wanted: int) -> NDArray[np.
     Args:
         features: n rows, one at least.
         randomness: of this alone.
-        wanted: of each row, fewer than 512.
+        most: of each row, fewer than 512.
 
     Returns:
-        int32[n, k], nearest first, k = ``wanted`` or as many as there are; where all rows are alike, the
+        int32[n, k], nearest first, k = ``most`` or as many as there are; where all rows are alike, the
         row itself, k = 1.
 
     Cost: at most n · 1,024 · columns multiplications.
@@ -38,7 +38,7 @@ def near(features: Features, randomness: Randomness, wanted: int) -> NDArray[np.
     distinct = order[np.sort(first)]
     place = np.empty(len(features), dtype=np.int64)  # of each row's like among the distinct ones
     place[order] = np.argsort(np.argsort(first))[index]
-    count = min(wanted, len(distinct) - 1)
+    count = min(most, len(distinct) - 1)
     if count == 0:
         return np.arange(len(features), dtype=np.int32)[:, None]
     rows = np.empty((len(distinct), count), dtype=np.int32)
