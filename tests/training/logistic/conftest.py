@@ -31,7 +31,7 @@ from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.logistic import plain
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption import DecryptionLog, MemoryDecryptionLog
+from vfl_node.training.logistic.decryption_log import DecryptionLog, MemoryDecryptionLog
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.side import Side
 from vfl_node.training.schedule import Schedule

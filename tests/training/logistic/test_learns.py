@@ -8,7 +8,7 @@ import pytest
 
 from vfl_node.job import Align, Evaluate, Job, ObfuscatedSet
 from vfl_node.training.logistic.coordinator import result
-from vfl_node.training.logistic.decryption import Count
+from vfl_node.training.logistic.decryption_log import DecryptionCount
 from vfl_node.training.logistic.disclosures import Numbers, learns
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -62,7 +62,7 @@ def test_two_parties(attempt: Any, shared: Any, logistic: Any) -> None:
 def test_what_was_decrypted_again_after_restarts_counts(attempt: Any, logistic: Any) -> None:
     """A sender that departs from the protocol has it told again, of other values."""
     made = job(attempt(logistic(flow="coordinator-clear"), QUARTER))
-    again = Count(step=2, requests=5, repeated=2, values=15, bits=15 * 62, columns=3)
+    again = DecryptionCount(step=2, requests=5, repeated=2, values=15, bits=15 * 62, columns=3)
     (masked,) = (entry.text for entry in result(made, {"lab": again}).disclosures["hub"] if entry.what == "masked gradient")
     assert masked.endswith("62 bits an entry, 930 in all")
 
