@@ -38,7 +38,7 @@ def connect(node: Any) -> Iterator[Connect]:
 
 def taken(node: Any) -> int:
     """How many connections gRPC has taken so far."""
-    return len(node.server._connections._found())
+    return len(node.server._connections._open_connections())
 
 
 def wait_until_taken(node: Any, count: int) -> None:

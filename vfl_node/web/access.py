@@ -1,4 +1,4 @@
-"""Who may read at a node and who may act: the node's token, its owner's socket, and links that let a browser in once.
+"""Access to a node, for reading or for everything: the node's token, its owner's socket, and links that let a browser in once.
 
 A link has a ticket after ``#``, a part that a browser never sends. The page posts the ticket once and gets a cookie, which
 allows reading, and nothing else, until it expires. The cookie is its time of expiry and the HMAC of that under the token. So

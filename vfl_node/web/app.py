@@ -152,13 +152,13 @@ class _Board:
 
     def prune(self, request: Request) -> Response:
         self._authorise(request)
-        asked = request.query_params
+        query = request.query_params
         try:
-            days = float(asked["days"]) if "days" in asked else None
-            keep = int(asked["keep"]) if "keep" in asked else None
+            days = float(query["days"]) if "days" in query else None
+            keep = int(query["keep"]) if "keep" in query else None
         except ValueError:
             raise UsageError("days and keep are numbers", code="E_REQUEST") from None
-        return JSONResponse({"jobs": self._view.prune(days=days, keep=keep, models="models" in asked, dry="dry" in asked)})
+        return JSONResponse({"jobs": self._view.prune(days=days, keep=keep, models="models" in query, dry="dry" in query)})
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""
@@ -169,11 +169,11 @@ class _Board:
             return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
         if request.query_params.get("rows") == "new":
             return JSONResponse(await run_in_threadpool(self._view.predict_new, model, body), 202)
-        asked = await run_in_threadpool(self._view.predict, model, body)
+        prediction = await run_in_threadpool(self._view.predict, model, body)
         began = time.monotonic()
-        while (answer := asked.ready()) is None:
+        while (answer := prediction.ready()) is None:
             if await request.is_disconnected():
-                asked.withdraw()
+                prediction.withdraw()
                 return Response(status_code=499)  # nobody reads it
             waited = time.monotonic() - began
             await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
