@@ -145,8 +145,8 @@ def _check_genuine(
     needed = max(1, *(LEAST * width for width in seen)) if seen else 1
     if fewest < needed:
         raise PolicyError(
-            f"an iteration has {fewest} rows that are this party's, and needs {needed}, {LEAST} for each column of who sees a "
-            "gradient over them: from fewer it could be told which they are, or what the other party's values are",
+            f"an iteration has {fewest} rows that are this party's, and needs {needed}, {LEAST} for each column of the "
+            "party that sees a gradient over them: fewer would reveal which they are, or what the other party's values are",
             code="E_BATCH",
             hint="train on all rows at once (train.batch_size: null), on more records, or on fewer columns",
             for_peer="its owner does not go on",

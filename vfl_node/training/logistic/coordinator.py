@@ -47,7 +47,7 @@ async def coordinate(
         train: the job's section.
         role: that party's.
         private: the key, the same in every attempt of the job.
-        workers: who decrypts.
+        workers: the engine that decrypts.
         log: what was decrypted for that party so far.
         pins: where its plan is pinned.
         other: the other data party.

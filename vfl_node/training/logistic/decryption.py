@@ -68,7 +68,7 @@ class DecryptionService:
         private: the key.
         train: the job's section.
         role: the sender's role.
-        workers: who decrypts.
+        workers: the engine that decrypts.
         log: what was decrypted for the sender so far.
         pins: where its plan is pinned.
         other: the other data party's name, at a coordinator.
@@ -218,7 +218,7 @@ class Decryptor:
     Args:
         channel: the conversation with the key's holder.
         train: the job's section.
-        workers: who packs and checks.
+        workers: the engine that packs ciphertexts.
     """
 
     def __init__(self, channel: Channel, train: Logistic, workers: Engine) -> None:

@@ -48,7 +48,7 @@ class IterationContext:
         scales: widths of the job's tensors.
         public: the key everything is encrypted under.
         encryptor: this party's, under that key.
-        workers: who computes on ciphertexts.
+        workers: the engine that computes on ciphertexts.
         opening: has its masked sums decrypted; None at a party that needs none.
         service: decrypts for the other party; None at a party without the key.
         targets: float64[m, K] of 0 and 1, zeros where a row is not its own; None at a party without labels.

@@ -39,7 +39,7 @@ class MaskedDecryption:
         attempt: number of the attempt. Additive masks are drawn anew in every attempt. Factors are not, because an iteration
             that is repeated after a restart has the same gradient entries, and the greatest common divisor of two products of
             one entry with different factors would reveal it.
-        workers: who computes.
+        workers: the engine that computes on ciphertexts.
     """
 
     def __init__(

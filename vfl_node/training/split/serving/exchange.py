@@ -67,18 +67,18 @@ class Exchange:
         self._classes = () if side.served_model.train.classes == 2 else (side.served_model.train.classes,)
         self._step = 0
 
-    async def exchange(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
+    async def run(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         """Exchange ``batches``; returns the probabilities of each at the asker, nothing at the other party.
 
         Raises:
-            PolicyError: as :meth:`DisclosureGuard.pass_on`; nothing of ``batches`` has left then.
+            PolicyError: as :meth:`DisclosureGuard.admit`; then nothing of ``batches`` was sent.
             ProtocolError: the peer sends another shape or step.
         """
         first, self._step = self._step, self._step + len(batches)
         side = self._side
         if isinstance(side, Embedder):
             embeddings = [_embedding(side, batch) for batch in batches]
-            self._guard.pass_on([batch.outgoing(side, h, h) for batch, h in zip(batches, embeddings, strict=True)])
+            self._guard.admit([batch.outgoing(side, h, h) for batch, h in zip(batches, embeddings, strict=True)])
             for step, embedding in enumerate(embeddings, start=first):
                 await self._channel.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
             answered = range(first, self._step) if self._to_passive else ()
@@ -87,7 +87,7 @@ class Exchange:
         scores = [self._scored(side, batch, embedding) for batch, embedding in zip(batches, embeddings, strict=True)]
         if not self._to_passive:
             return scores
-        self._guard.pass_on(
+        self._guard.admit(
             [batch.outgoing(side, torch.from_numpy(p), h) for batch, p, h in zip(batches, scores, embeddings, strict=True)]
         )
         for step, probabilities in enumerate(scores, start=first):

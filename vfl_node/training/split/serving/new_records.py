@@ -70,7 +70,7 @@ async def predict_once(
         for first in range(0, len(batches), AT_ONCE):
             part = batches[first : first + AT_ONCE]
             failpoints.reach("predict")
-            probabilities += await exchange.exchange(part)
+            probabilities += await exchange.run(part)
             progress.advance(len(part))
     if not exchange.asks:
         return None

@@ -163,7 +163,7 @@ class _Service:
     async def _exchanged(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
         failpoints.reach("predict")
         try:
-            answers = await self._exchange.exchange(batches)
+            answers = await self._exchange.run(batches)
         finally:
             self._record_audit()
         self._progress.advance(len(batches))

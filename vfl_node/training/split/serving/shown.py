@@ -58,7 +58,7 @@ class OutgoingBatch:
 
 
 class DisclosureGuard:
-    """Everything that a party sends about rows of a model passes through this one place.
+    """Counts and attacks everything that a party is about to send about rows of a model, and refuses too much.
 
     Args:
         side: this party's half.
@@ -92,7 +92,7 @@ class DisclosureGuard:
         """Check that the number of rows stays allowed with those at ``positions``. Raises PolicyError (``E_BUDGET``)."""
         self._shown.check(positions)
 
-    def pass_on(self, batches: Sequence[OutgoingBatch]) -> None:
+    def admit(self, batches: Sequence[OutgoingBatch]) -> None:
         """Count and attack what is about to be sent.
 
         Raises:

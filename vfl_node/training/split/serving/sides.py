@@ -270,8 +270,8 @@ class Scorer(ServingSide):
         which they are is taken from training.
         """
         logits, base_rate = self._logits(positions, embedding), self._rates(positions)
-        meant = self._calibration.probability if self.alignment.every_row_is_shared else self._calibration.expectation
-        return np.clip(meant(logits, base_rate), 0, 1)
+        predicted = self._calibration.probability if self.alignment.every_row_is_shared else self._calibration.expectation
+        return np.clip(predicted(logits, base_rate), 0, 1)
 
     def probability(self, positions: Positions, embedding: Tensor) -> Probabilities:
         """As :meth:`expected`, for the passive party, which knows in which rows its columns are real."""
