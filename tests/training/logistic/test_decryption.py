@@ -37,7 +37,7 @@ class Holder:
 
     def __init__(self, private: Any, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.private, self.train = private, train
-        self.journal: Any = MemoryDecryptionLog()
+        self.log: Any = MemoryDecryptionLog()
         self.pins = MemoryPins()
         self.decrypted = 0
         decrypt = decryption.decrypt
@@ -58,7 +58,7 @@ class Holder:
             role,
             self.private,
             workers=Inline(),
-            log=self.journal,
+            log=self.log,
             pins=self.pins,
             other=other,
             progress=Silent(),
@@ -131,11 +131,11 @@ def test_requests_in_order_are_answered_and_counted(holder: Holder, hub: Any) ->
     lab = Sender(hub, gradient(0), gradient(1), gradient(2))
     assert holder.serve(lab) == [None, None]
     assert lab.answers == [1, 0, 1, 0, 1, 2, 0, 2, 0, 2, 3, 0, 3, 0, 3]  # five units of 174 bits fill three ciphertexts
-    assert holder.journal.read() == DecryptionCount(step=2, requests=3, values=15, bits=15 * 109, columns=5)
-    holder.journal, holder.pins = MemoryDecryptionLog(), MemoryPins()
+    assert holder.log.read() == DecryptionCount(step=2, requests=3, values=15, bits=15 * 109, columns=5)
+    holder.log, holder.pins = MemoryDecryptionLog(), MemoryPins()
     clinic = Sender(hub, gradient(0), loss(0), gradient(1), loss(1), plan=(GRADIENT, LOSS))
     assert holder.serve(clinic, "active") == [None, None]
-    assert holder.journal.read() == DecryptionCount(step=1, requests=4, values=12, bits=10 * 109 + 2 * 97, columns=5)
+    assert holder.log.read() == DecryptionCount(step=1, requests=4, values=12, bits=10 * 109 + 2 * 97, columns=5)
 
 
 @pytest.mark.parametrize(
@@ -232,8 +232,8 @@ def test_an_attempt_goes_on_where_the_last_one_ended(holder: Holder, hub: Any, f
     again = Sender(hub, gradient(first_step), first_step=first_step, number=1)
     if fine:
         assert holder.serve(again) == [None, None]
-        assert holder.journal.read().requests == 3
-        assert holder.journal.read().step == first_step
+        assert holder.log.read().requests == 3
+        assert holder.log.read().step == first_step
     else:
         refusal = holder.refuses(again)
         assert f"goes on from iteration {first_step}, and the last one answered is 1" in refusal.message
@@ -254,7 +254,7 @@ def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any
     second = "active" if first == "passive" else "passive"
     assert holder.serve(fine[first], first) == [None, None]
     assert holder.decrypted == 3
-    holder.journal = MemoryDecryptionLog()
+    holder.log = MemoryDecryptionLog()
     bad = {"passive": Sender(hub, gradient(0), plan=(wider,)), "active": Sender(hub, gradient(0), plan=both, theirs=(wider,))}
     refusal = holder.refuses(bad[second], second, code="E_REPLAY")
     assert "another decryption plan of lab" in refusal.message
@@ -267,7 +267,7 @@ def test_another_number_of_ciphertexts_is_refused(holder: Holder, hub: Any, coun
     refusal = holder.refuses(Sender(hub, gradient(0, rows)), code="E_COUNT")
     assert f"{count} elements announced, expected 3" in refusal.message
     assert holder.decrypted == 0
-    assert holder.journal.read() == DecryptionCount()
+    assert holder.log.read() == DecryptionCount()
 
 
 @pytest.mark.parametrize("kind", ["zero", "square", "largest", "factor", "multiple"])
@@ -277,7 +277,7 @@ def test_what_is_no_ciphertext_is_refused(holder: Holder, hub: Any, kind: str) -
     rows = np.frombuffer(b"".join(value.to_bytes(public.width, "big") for value in (bad, 7, 7)), np.uint8).reshape(3, -1)
     holder.refuses(Sender(hub, gradient(0, rows)), code="E_CIPHERTEXT")
     assert holder.decrypted == 0
-    assert holder.journal.read() == DecryptionCount()
+    assert holder.log.read() == DecryptionCount()
 
 
 LAST = 2**109 + 2**173
@@ -308,14 +308,14 @@ def test_what_lies_where_no_masked_value_can_is_not_told(
         assert "where no masked value can" in refusal.message
         assert not any(character.isdigit() for character in refusal.message + refusal.for_peer)
         assert lab.answers == []
-    assert holder.journal.read().step == 1  # what was decrypted is counted, told or not
+    assert holder.log.read().step == 1  # what was decrypted is counted, told or not
 
 
 def test_answers_are_given_again_so_often_and_no_more(holder: Holder, hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decryption, "REPEATED", 3)
     for number in range(4):
         assert holder.serve(Sender(hub, gradient(0), number=number)) == [None, None]
-    assert holder.journal.read() == DecryptionCount(step=0, requests=4, repeated=3, values=20, bits=20 * 109, columns=5)
+    assert holder.log.read() == DecryptionCount(step=0, requests=4, repeated=3, values=20, bits=20 * 109, columns=5)
     assert "asks again" in holder.refuses(Sender(hub, gradient(0), number=9)).message
     assert holder.serve(Sender(hub, gradient(1), first_step=1, number=10)) == [None, None]  # the job can go on
 
@@ -342,13 +342,13 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
         assert "other shapes than those of a gradient of its columns" in refusal.message
 
 
-def test_a_journal_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder, hub: Any, tmp_path: Path) -> None:
+def test_a_log_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder, hub: Any, tmp_path: Path) -> None:
     path = tmp_path / "decryptions-lab"
-    holder.journal = FileDecryptionLog(path)
-    assert holder.journal.read() == DecryptionCount()
+    holder.log = FileDecryptionLog(path)
+    assert holder.log.read() == DecryptionCount()
     assert holder.serve(Sender(hub, gradient(0), gradient(1))) == [None, None]
-    holder.journal = FileDecryptionLog(path)
-    assert holder.journal.read() == DecryptionCount(step=1, requests=2, values=10, bits=10 * 109, columns=5)
+    holder.log = FileDecryptionLog(path)
+    assert holder.log.read() == DecryptionCount(step=1, requests=2, values=10, bits=10 * 109, columns=5)
     assert "the last one answered is 1" in holder.refuses(Sender(hub, gradient(0), number=1)).message
     whole = path.read_bytes()
     for damage in (b"", whole[:-3], whole[:-1] + bytes([whole[-1] ^ 1]), b'{"step": 1}'):
@@ -363,7 +363,7 @@ def test_an_answer_is_counted_before_it_is_given(holder: Holder, hub: Any, monke
     counted = []
 
     def dies(*_: Any) -> list[int]:
-        counted.append(holder.journal.read())
+        counted.append(holder.log.read())
         raise MemoryError
 
     monkeypatch.setattr(decryption, "decrypt", dies)

@@ -31,7 +31,7 @@ def run(attempt: Any, shared: Any, train: Any, evaluate: Evaluate = QUARTER, **g
     clinic, lab = made(over)
     told = [clinic, lab]
     if made.parties.coordinator:
-        told.append(result(job(made), {name: made.state.journals[name].read() for name in ("clinic", "lab")}))
+        told.append(result(job(made), {name: made.state.logs[name].read() for name in ("clinic", "lab")}))
     return (made, *told)
 
 
@@ -142,7 +142,7 @@ def test_several_classes_count_as_often(attempt: Any, shared: Any, logistic: Any
     assert ("gradient", 36) in counts(lab.disclosures, "lab")
     assert clinic.section.decryptions["lab"] == 36
     assert all(told.section.decryptions["lab"] == 36 and told.section.features["lab"] == 3 for told in hub)
-    assert made.state.journals["lab"].read().values == 36
+    assert made.state.logs["lab"].read().values == 36
 
 
 def test_every_kind_of_message_has_an_entry(attempt: Any, shared: Any, logistic: Any) -> None:

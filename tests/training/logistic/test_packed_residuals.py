@@ -54,12 +54,12 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
     """The residuals that one answer to the attacker holds, and what the holder has counted."""
     clinic, lab = memory_channels("clinic", "lab")
     public, workers = private.public, Inline()
-    journal, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.of(train))
+    log, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.of(train))
     per = packing.slots(public, tensor.unit_bits)
     rows = Encryptor(public, Randomness(b"a" * 32), workers).encrypt(residuals, "residuals")
 
     async def holder() -> None:
-        service = DecryptionService(clinic, private, train, "passive", workers, journal, MemoryPins())
+        service = DecryptionService(clinic, private, train, "passive", workers, log, MemoryPins())
         await service.take_plan([tensor])
         await service.answer()
 
@@ -89,7 +89,7 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
     problem, found = run_together((holder(), clinic), (attacker(), lab))
     assert problem is None
     assert isinstance(found, list), found
-    return found, journal.read()
+    return found, log.read()
 
 
 def test_a_slot_tells_one_residual(hub: Any, logistic: Any, residuals: list[int]) -> None:

@@ -109,7 +109,7 @@ def test_resumed_from_any_checkpoint_it_goes_on(
 
     def on_disk(of: Any) -> Any:
         of.state.checkpoints = {name: FileCheckpoints(tmp_path / name) for name in ("clinic", "lab")}
-        of.state.journals = {name: FileDecryptionLog(tmp_path / f"{name}.json") for name in ("clinic", "lab")}
+        of.state.logs = {name: FileDecryptionLog(tmp_path / f"{name}.json") for name in ("clinic", "lab")}
         return of
 
     def stop(sent: Any) -> None:

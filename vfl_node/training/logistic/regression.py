@@ -107,7 +107,7 @@ class _Regression:
     def __init__(self, session: Session, data: TrainingData, checkpoints: Checkpoints, log: DecryptionLog) -> None:
         self._session, self._data, self._checkpoints, self._log = session, data, checkpoints, log
         self._train, self._evaluate = Logistic.of(session.job), session.job.evaluate
-        self._channel, self._helper, self._randomness = session.peer, session.coordinator, session.randomness
+        self._channel, self._coordinator, self._randomness = session.peer, session.coordinator, session.randomness
 
     async def train(self, resume_from: str | None, traffic: Traffic) -> Trained:
         """From the toss to the metrics."""
@@ -134,7 +134,7 @@ class _Regression:
             session.progress.advance(1)
             if outcome.loss is not None:
                 session.progress.note(loss=outcome.loss)
-        if self._helper and self._decryptor:
+        if self._coordinator and self._decryptor:
             await self._decryptor.done()
         return await self._finish(own, place)
 
@@ -152,7 +152,7 @@ class _Regression:
             await self._service.send_key()
             public, encrypting = private.public, private
         else:
-            self._decryptor = Decryptor(self._helper or self._channel, train, session.processes)
+            self._decryptor = Decryptor(self._coordinator or self._channel, train, session.processes)
             public, encrypting = await self._decryptor.meet(), None
         positions = _positions(schedule, self._training, self._size)
         self._widths = await exchange_widths(session, own.side, public)
@@ -170,7 +170,7 @@ class _Regression:
                 self._decryptor, encryptor, train, scales, self._randomness, session.attempt, session.processes
             )
             plans = self._plans(scales)
-            await opening.plan(plans[session.name], place.step, plans.get(self._channel.peer, ()) if self._helper else ())
+            await opening.plan(plans[session.name], place.step, plans.get(self._channel.peer, ()) if self._coordinator else ())
         if self._service:
             await self._service.take_plan(self._plans(scales)[self._channel.peer])
         return IterationContext(

@@ -7,8 +7,8 @@ coordinator-clear), and at ``SCORE + WEIGHT`` where it is a product under encryp
 (coordinator). A gradient entry is a sum of products of the two; it is hidden by a mask
 64 bits wider than its bound, and shares a ciphertext with as many others as fit.
 
-Since residuals are divided by their number, what bounds one bounds the sum of their magnitudes: an
-entry's bound does not grow with the rows. It follows from the job alone, so that the key's holder knows it, too.
+Residuals are divided by their number, so a bound of one before the division is also a bound of the sum of their
+magnitudes: an entry's bound does not grow with the rows. It follows from the job alone, so the key's holder knows it, too.
 
 Source: Yang et al. 2019 (arXiv 1911.09824); the widths are this product's.
 """
@@ -47,7 +47,7 @@ class Scales:
         residual: bits of the sum of the magnitudes of an iteration's residuals, rounding left out.
         gradient: bits of an encrypted gradient entry, sign left out.
         loss: bits of a mean loss; 0 where it is not computed under encryption.
-        groups: how the outputs, one for each model trained side by side, fall into ciphertexts: how many each has.
+        groups: numbers of outputs, one for each model trained side by side, that share a ciphertext.
     """
 
     fraction: int
