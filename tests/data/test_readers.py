@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.data.readers import READERS
-from vfl_node.data.readers.contract import Batch
+from vfl_node.data.readers.contract import RowBatch
 from vfl_node.data.readers.csv import CsvReader
 from vfl_node.data.reading import read_table, table_of
 from vfl_node.data.text_columns import TextColumns
@@ -29,11 +29,11 @@ class InMemory:
         self.source, self.names = "lab: memory", NAMES
         self._rows, self._sizes = rows, sizes
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         start = 0
         for size in self._sizes:
             rows = self._rows[start : start + size]
-            yield Batch(list(zip(*rows, strict=True)), range(101 + start, 101 + start + size))
+            yield RowBatch(list(zip(*rows, strict=True)), range(101 + start, 101 + start + size))
             start += size
 
     def close(self) -> None:

@@ -43,10 +43,10 @@ def _passed(world: World, *chosen: str) -> int:
     return int(suite.get("tests", 0)) - int(suite.get("skipped", 0))
 
 
-CONFORMANCE, GRPC, TLS = (
+CONFORMANCE, CONVERSATIONS, SERVER = (
     "tests/transport/test_channel_conformance.py",
-    "tests/transport/test_grpc_channel.py",
-    "tests/transport/test_tls.py",
+    "tests/transport/test_conversations.py",
+    "tests/transport/test_server.py",
 )
 
 shown(
@@ -59,9 +59,9 @@ shown(
 shown(
     "30–31",
     "oversize message, decompression bomb, flood of streams, sockets that send nothing",
-    f"{GRPC}::oversize",
-    f"{GRPC}::compressed",
-    f"{GRPC}::one_party_cannot",
+    f"{CONVERSATIONS}::oversize",
+    f"{CONVERSATIONS}::compressed",
+    f"{SERVER}::one_party_cannot",
     "tests/transport/test_handshake.py::greet",
     "tests/transport/test_bounds.py",
     "tests/transport/test_connections.py",
@@ -70,8 +70,11 @@ shown(
 shown(
     "35–42",
     "certificates: expired, not yet valid, another party's, a rogue authority's, none, no or two names, TLS 1.2, renewed",
-    GRPC,
-    TLS,
+    SERVER,
+    "tests/transport/test_dialer.py",
+    "tests/transport/test_authority.py",
+    "tests/transport/test_credentials.py",
+    "tests/transport/test_identity.py",
     must="E_CERTIFICATE, E_IDENTITY or E_UNREACHABLE, with party and date; renewal without a restart",
 )
 shown("43", "another job under the same id", "tests/node/test_preflight.py::another_job", must="E_MANIFEST, with the field")

@@ -17,8 +17,8 @@ from vfl_node.node.peers import Peers
 from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import run
+from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Hello, Notice
-from vfl_node.transport.grpc_channel import Dialer
 
 PATIENT = SimpleNamespace(check=lambda: None, wait=time.sleep)
 HELLO = Notice(

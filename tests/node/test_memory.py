@@ -27,8 +27,11 @@ from vfl_node.job import Job
 from vfl_node.session.preflight import PROTOCOL_VERSION, preflight
 from vfl_node.settings import load_settings
 from vfl_node.trainers import TableShape
-from vfl_node.transport import tls
+from vfl_node.transport.authority import make_authority, make_key_and_request, sign
+from vfl_node.transport.calls import SERVICE
 from vfl_node.transport.channel import Channel, run
+from vfl_node.transport.credentials import Credentials, load_credentials
+from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import Remembered, SetSize
 from vfl_node.transport.generated.vfl.v1.session_pb2 import (
     Beat,
@@ -40,7 +43,6 @@ from vfl_node.transport.generated.vfl.v1.session_pb2 import (
     PhaseEnd,
     Rows,
 )
-from vfl_node.transport.grpc_channel import SERVICE, Dialer
 
 MIB = 1 << 20
 PEER_BYTES, OUTSIDER_BYTES = 128 * MIB, 32 * MIB
@@ -56,7 +58,7 @@ class Target:
         self.federation = federation
         own = load_settings(federation.folder / "lab" / "node.yaml")
         assert own.tls
-        self.credentials = tls.load(own.tls, name="lab", federation="trial")
+        self.credentials = load_credentials(own.tls, name="lab", federation="trial")
         self.address = federation.running("clinic")["listen"]
         self.process = Path(f"/proc/{federation.processes['clinic'].pid}")
         self.dialer = Dialer(self.address, own="lab", peer="clinic", federation="trial", credentials=self.credentials)
@@ -332,10 +334,10 @@ def without_a_certificate(target: Target) -> None:
 
 
 def of_another_authority(target: Target) -> None:
-    authority, key = tls.make_authority("trial")
-    own, request = tls.make_key_and_request("lab", "trial")
-    credentials = tls.Credentials(
-        target.credentials.authority, tls.sign(authority, key, request), own, target.credentials.files, "lab", "trial"
+    authority, key = make_authority("trial")
+    own, request = make_key_and_request("lab", "trial")
+    credentials = Credentials(
+        target.credentials.authority, sign(authority, key, request), own, target.credentials.files, "lab", "trial"
     )
     for _ in range(20):
         with suppress(VflError):

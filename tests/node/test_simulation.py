@@ -22,8 +22,9 @@ from vfl_node.run.simulation import simulate
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.channel import Channel, run
-from vfl_node.transport.grpc_channel import Dialer, NodeServer
+from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.recorder import Recorder
+from vfl_node.transport.server import NodeServer
 from vfl_node.transport.streams import StreamPipe
 
 ROLES = {"clinic": "active", "lab": "passive"}

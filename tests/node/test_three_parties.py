@@ -21,9 +21,9 @@ from vfl_node.job import Job
 from vfl_node.node.setup import certify, init
 from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings import load_settings
-from vfl_node.transport import tls
+from vfl_node.transport.credentials import load_credentials
+from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Hello, Notice, Offer
-from vfl_node.transport.grpc_channel import Dialer
 
 ROLES = {"clinic": "active", "lab": "passive", "notary": "coordinator"}
 JOB = """\
@@ -400,7 +400,7 @@ class Mallory:
         settings = load_settings(folder / "node.yaml")
         assert settings.tls
         self._stage = stage
-        self._credentials = tls.load(settings.tls, name="mallory", federation="trial")
+        self._credentials = load_credentials(settings.tls, name="mallory", federation="trial")
         for name in ("notary", "clinic"):
             peers = yaml.safe_load((stage.federation.folder / name / "node.yaml").read_text())["peers"]
             stage.federation.kill(name, signal.SIGTERM)

@@ -50,7 +50,7 @@ from vfl_node.training.split.serving import (
     predict_once,
 )
 from vfl_node.training.split.serving.batches import Batches
-from vfl_node.training.split.serving.protocol import AT_ONCE
+from vfl_node.training.split.serving.exchange import AT_ONCE
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_channels, run_together

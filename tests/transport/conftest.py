@@ -18,10 +18,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from vfl_node.errors import VflError
 from vfl_node.settings import Tls
-from vfl_node.transport import tls
+from vfl_node.transport.authority import make_authority, make_key_and_request, sign
 from vfl_node.transport.channel import Channel, run
-from vfl_node.transport.grpc_channel import Dialer, LinkStream, NodeServer, StreamPipe
+from vfl_node.transport.credentials import Credentials, load_credentials, write_private
+from vfl_node.transport.dialer import Dialer
+from vfl_node.transport.identity import dns_of
 from vfl_node.transport.memory import memory_channels, run_together
+from vfl_node.transport.server import NodeServer
+from vfl_node.transport.streams import LinkStream, StreamPipe
 
 FEDERATION = "trial"
 PEM = serialization.Encoding.PEM
@@ -33,7 +37,7 @@ class Certificates:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._count = 0
-        self.authority, self.authority_key = tls.make_authority(FEDERATION)
+        self.authority, self.authority_key = make_authority(FEDERATION)
 
     def files(self, authority: bytes, certificate: bytes, key: bytes) -> Tls:
         self._count += 1
@@ -42,36 +46,36 @@ class Certificates:
         files = Tls(ca=folder / "ca.crt", certificate=folder / "node.crt", key=folder / "node.key")
         files.ca.write_bytes(authority)
         files.certificate.write_bytes(certificate)
-        tls.write_private(files.key, key)
+        write_private(files.key, key)
         return files
 
-    def good(self, name: str) -> tls.Credentials:
+    def good(self, name: str) -> Credentials:
         """What `vfl-node init` and the authority give party ``name``."""
-        key, request = tls.make_key_and_request(name, FEDERATION)
-        certificate = tls.sign(self.authority, self.authority_key, request)
-        return tls.load(self.files(self.authority, certificate, key), name=name, federation=FEDERATION)
+        key, request = make_key_and_request(name, FEDERATION)
+        certificate = sign(self.authority, self.authority_key, request)
+        return load_credentials(self.files(self.authority, certificate, key), name=name, federation=FEDERATION)
 
-    def unchecked(self, name: str, certificate: bytes, key: bytes, authority: bytes | None = None) -> tls.Credentials:
+    def unchecked(self, name: str, certificate: bytes, key: bytes, authority: bytes | None = None) -> Credentials:
         """Credentials that a careful node would not load; an attacker does."""
         files = self.files(authority or self.authority, certificate, key)
-        return tls.Credentials(authority or self.authority, certificate, key, files, name, FEDERATION)
+        return Credentials(authority or self.authority, certificate, key, files, name, FEDERATION)
 
-    def dated(self, name: str, *, signed: datetime, days: int) -> tls.Credentials:
-        key, request = tls.make_key_and_request(name, FEDERATION)
-        return self.unchecked(name, tls.sign(self.authority, self.authority_key, request, days=days, now=signed), key)
+    def dated(self, name: str, *, signed: datetime, days: int) -> Credentials:
+        key, request = make_key_and_request(name, FEDERATION)
+        return self.unchecked(name, sign(self.authority, self.authority_key, request, days=days, now=signed), key)
 
-    def rogue(self, name: str, *, trusts: bytes | None = None) -> tls.Credentials:
+    def rogue(self, name: str, *, trusts: bytes | None = None) -> Credentials:
         """Signed by another authority of the same federation name."""
-        authority, authority_key = tls.make_authority(FEDERATION)
-        key, request = tls.make_key_and_request(name, FEDERATION)
-        return self.unchecked(name, tls.sign(authority, authority_key, request), key, trusts or authority)
+        authority, authority_key = make_authority(FEDERATION)
+        key, request = make_key_and_request(name, FEDERATION)
+        return self.unchecked(name, sign(authority, authority_key, request), key, trusts or authority)
 
-    def named(self, name: str, uris: list[str]) -> tls.Credentials:
-        """Signed by the authority with URI names that :func:`tls.sign` would refuse."""
+    def named(self, name: str, uris: list[str]) -> Credentials:
+        """Signed by the authority with URI names that :func:`sign` would refuse."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = x509.load_pem_x509_certificate(self.authority)
         now = datetime.now(timezone.utc)
-        names = [*(x509.UniformResourceIdentifier(uri) for uri in uris), x509.DNSName(tls.dns_of(name, FEDERATION))]
+        names = [*(x509.UniformResourceIdentifier(uri) for uri in uris), x509.DNSName(dns_of(name, FEDERATION))]
         usages = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
         signer = serialization.load_pem_private_key(self.authority_key, None)
         assert isinstance(signer, ec.EllipticCurvePrivateKey)
@@ -101,7 +105,7 @@ class Node:
     links: queue.Queue[LinkStream] = field(default_factory=queue.Queue)
     refuse: list[VflError] = field(default_factory=list)
 
-    def dialer(self, credentials: tls.Credentials | None, *, own: str = "lab", peer: str = "clinic") -> Dialer:
+    def dialer(self, credentials: Credentials | None, *, own: str = "lab", peer: str = "clinic") -> Dialer:
         return Dialer(self.address, own=own, peer=peer, federation=FEDERATION, credentials=credentials)
 
 
@@ -111,12 +115,12 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="session")
-def clinic(certificates: Certificates) -> tls.Credentials:
+def clinic(certificates: Certificates) -> Credentials:
     return certificates.good("clinic")
 
 
 @pytest.fixture(scope="session")
-def lab(certificates: Certificates) -> tls.Credentials:
+def lab(certificates: Certificates) -> Credentials:
     return certificates.good("lab")
 
 
@@ -128,7 +132,7 @@ def serve() -> Iterator[Serve]:
     """Start nodes that accept every stream, unless ``node.refuse`` holds an error."""
     servers: list[NodeServer] = []
 
-    def start(credentials: tls.Credentials | None, *, address: str = "127.0.0.1:0") -> Node:
+    def start(credentials: Credentials | None, *, address: str = "127.0.0.1:0") -> Node:
         def converse(party: str, job_id: str, pipe: StreamPipe) -> None:
             if node.refuse:
                 raise node.refuse[0]
@@ -159,12 +163,12 @@ def serve() -> Iterator[Serve]:
 
 
 @pytest.fixture
-def node(serve: Serve, clinic: tls.Credentials) -> Node:
+def node(serve: Serve, clinic: Credentials) -> Node:
     return serve(clinic)
 
 
 @pytest.fixture
-def pipes(node: Node, lab: tls.Credentials) -> Iterator[tuple[StreamPipe, StreamPipe]]:
+def pipes(node: Node, lab: Credentials) -> Iterator[tuple[StreamPipe, StreamPipe]]:
     """Both ends of one conversation: the dialling lab's, the serving clinic's."""
     dialling = node.dialer(lab).converse("job-1")
     serving = node.pipes.get(timeout=240)

@@ -38,7 +38,7 @@ def connect(node: Any) -> Iterator[Connect]:
 
 def taken(node: Any) -> int:
     """How many connections gRPC has taken so far."""
-    return len(node.server._connections._found())
+    return len(node.server._connections._open_connections())
 
 
 def wait_until_taken(node: Any, count: int) -> None:
@@ -123,7 +123,7 @@ def test_grpc_takes_no_more_connections_than_leave_half_of_the_descriptors(
     monkeypatch: pytest.MonkeyPatch, serve: Any, clinic: Any, lab: Any
 ) -> None:
     """However fast they come: this holds before anybody looks."""
-    monkeypatch.setattr("vfl_node.transport.grpc_channel.most_connections", lambda _: 4)
+    monkeypatch.setattr("vfl_node.transport.server.most_connections", lambda _: 4)
     monkeypatch.setattr(connections, "LOOK_S", 3600)
     node = serve(clinic)
     host, _, port = node.address.rpartition(":")

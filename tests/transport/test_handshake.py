@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
-from vfl_node.transport import grpc_channel
+from vfl_node.transport import server
 
 HANDSHAKE = "grpc.server_handshake_timeout_ms"
 
 
 def test_a_socket_that_does_not_greet_is_closed(serve: Any, clinic: Any, lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """gRPC itself would hold it for two minutes; here a fiftieth of what the node allows, so that the test need not wait."""
-    options = dict(grpc_channel._SERVER_OPTIONS)
+    options = dict(server._SERVER_OPTIONS)
     assert options[HANDSHAKE] <= 10_000
     options[HANDSHAKE] //= 50
-    monkeypatch.setattr(grpc_channel, "_SERVER_OPTIONS", tuple(options.items()))
+    monkeypatch.setattr(server, "_SERVER_OPTIONS", tuple(options.items()))
     node = serve(clinic)
     host, _, port = node.address.rpartition(":")
     with socket.create_connection((host, int(port))) as silent:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from vfl_node.errors import UsageError
 from vfl_node.node.client import Client, _OverSocket
 from vfl_node.web import connections
-from vfl_node.web.app import create_app, serve
+from vfl_node.web.app import create_app
 from vfl_node.web.server import Server
 
 HANG = threading.Event()
@@ -41,7 +41,7 @@ APP = Starlette(routes=[Route("/", answer), Route("/hang", hang)])
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    running = serve(APP, "127.0.0.1", 0)
+    running = Server(APP, "127.0.0.1", 0)
     running.start()
     yield running
     running.stop()
@@ -62,7 +62,7 @@ def test_it_answers_on_the_port_the_system_chose_and_names_no_server(server: Ser
 
 
 def test_a_port_in_use_is_a_usage_error(server: Server) -> None:
-    second = serve(APP, "127.0.0.1", server.port)
+    second = Server(APP, "127.0.0.1", server.port)
     with pytest.raises(UsageError, match=str(server.port)) as caught:
         second.start()
     assert caught.value.code == "E_PORT"
@@ -74,7 +74,7 @@ def test_a_port_in_use_is_a_usage_error(server: Server) -> None:
 @pytest.mark.parametrize(("host", "port"), [("192.0.2.1", 0), ("127.0.0.1", 70000), ("no.such.host.invalid", 0)])
 def test_an_address_that_is_not_ours_is_a_usage_error(host: str, port: int) -> None:
     with pytest.raises(UsageError) as caught:
-        serve(APP, host, port).start()
+        Server(APP, host, port).start()
     assert caught.value.code == "E_PORT"
 
 
@@ -84,7 +84,7 @@ def test_after_stop_the_port_is_free_and_the_thread_gone(server: Server) -> None
     with closing(socket.create_connection(("127.0.0.1", server.port))):  # an idle keep-alive connection does not hold it up
         server.stop()
     assert "http" not in {thread.name for thread in threading.enumerate()}
-    again = serve(APP, "127.0.0.1", server.port)
+    again = Server(APP, "127.0.0.1", server.port)
     again.start()
     assert get(again.port)[0] == 200
     again.stop()
@@ -103,7 +103,7 @@ def test_a_request_that_hangs_does_not_hold_up_the_stop(server: Server) -> None:
 
 def test_signal_handlers_are_left_alone() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    running = serve(APP, "127.0.0.1", 0)
+    running = Server(APP, "127.0.0.1", 0)
     running.start()
     during = {number: signal.getsignal(number) for number in before}
     running.stop()
@@ -117,7 +117,7 @@ def test_it_serves_over_ipv6() -> None:
             probe.bind(("::1", 0))
     except OSError:
         pytest.skip("no IPv6 loopback here")
-    running = serve(APP, "::1", 0)
+    running = Server(APP, "::1", 0)
     running.start()
     assert get(running.port, host="::1")[0] == 200
     running.stop()
@@ -240,7 +240,7 @@ class Waits:
 
 def test_who_hangs_up_withdraws_a_request() -> None:
     view = Waits()
-    running = serve(create_app(view, token="t"), "127.0.0.1", 0)  # type: ignore[arg-type]
+    running = Server(create_app(view, token="t"), "127.0.0.1", 0)  # type: ignore[arg-type]
     running.start()
     try:
         with closing(http.client.HTTPConnection("127.0.0.1", running.port, timeout=240)) as connection:

@@ -90,9 +90,9 @@ def prune(
         days, keep = settings.keep_days, settings.keep_jobs
     if days is None and keep is None:
         raise UsageError("say what to remove", hint="--days, --keep, or keep_days and keep_jobs in the configuration")
-    asked: dict[str, Any] = {"days": days, "keep": keep, "models": models, "dry": dry_run}
+    criteria: dict[str, Any] = {"days": days, "keep": keep, "models": models, "dry": dry_run}
     try:
-        removed = client_of(settings).prune(**asked)
+        removed = client_of(settings).prune(**criteria)
     except UsageError as error:
         if error.code != "E_NOT_RUNNING":
             raise
@@ -100,7 +100,7 @@ def prune(
 
         store = Store(settings.state_dir)
         try:
-            removed = store.prune(**asked)
+            removed = store.prune(**criteria)
         finally:
             store.close()
     for job_id in removed:

@@ -72,12 +72,12 @@ def _unwritable(target: Path, error: OSError) -> UsageError:
 
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of known records; the same request gets the same answer again."""
-    wanted = {"model": model, "to": settings.role, "rows": "known"}
+    section = {"model": model, "to": settings.role, "rows": "known"}
     with ShownProgress(model) as shown:
 
         def ask(client: Any) -> bytes:
             def look() -> None:
-                views = (view for view in client.jobs() if view["predict"] == wanted and view["state"] in UNFINISHED)
+                views = (view for view in client.jobs() if view["predict"] == section and view["state"] in UNFINISHED)
                 for view in islice(views, 1):
                     shown.update(view)
 

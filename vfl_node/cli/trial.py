@@ -92,11 +92,11 @@ def estimate(
     from vfl_node.estimate import estimate as estimates
 
     plan = estimates.plan(spec, settings, active=active, passive=passive, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
-    found = estimates.estimate(plan)
+    ranges = estimates.estimate(plan)
     if as_json:
-        out.print_json(json.dumps(estimates.as_json(plan, found)))
+        out.print_json(json.dumps(estimates.as_json(plan, ranges)))
         return
-    head, *lines = estimates.table(plan, found)
+    head, *lines = estimates.table(plan, ranges)
     table = Table(*head, box=None, pad_edge=False)
     for line in lines:
         table.add_row(*line)

@@ -1,1 +1,1 @@
-"""Numbers: groups with a hard Diffie–Hellman problem, and each party's own randomness."""
+"""Cryptography: groups with a hard Diffie–Hellman problem, Paillier's cryptosystem, and each party's own randomness."""

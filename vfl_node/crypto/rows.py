@@ -41,34 +41,34 @@ class RowIndex:
         self.distinct = not tied.any()
         self._unique_words = not (self._words[1:] == self._words[:-1]).any()
 
-    def find(self, wanted: Rows) -> NDArray[np.int64]:
-        """Where each row of ``wanted``, uint8[k, width], is in the column, int64[k].
+    def find(self, queries: Rows) -> NDArray[np.int64]:
+        """Where each row of ``queries``, uint8[k, width], is in the column, int64[k].
 
         The first position if there are several, −1 if there is none.
         """
-        places = np.full(len(wanted), -1, dtype=np.int64)
+        places = np.full(len(queries), -1, dtype=np.int64)
         if len(self._rows):
-            for start in range(0, len(wanted), _SLICE_ROWS):
-                places[start : start + _SLICE_ROWS] = self._find(wanted[start : start + _SLICE_ROWS])
+            for start in range(0, len(queries), _SLICE_ROWS):
+                places[start : start + _SLICE_ROWS] = self._find(queries[start : start + _SLICE_ROWS])
         return places
 
-    def _find(self, wanted: Rows) -> NDArray[np.int64]:
-        words = _words(wanted[:, :_WORD_BYTES])
+    def _find(self, queries: Rows) -> NDArray[np.int64]:
+        words = _words(queries[:, :_WORD_BYTES])
         ascending = np.argsort(words)  # neighbours then search in the same places, which is three times faster
-        words, wanted = words[ascending], wanted[ascending]
+        words, queries = words[ascending], queries[ascending]
         ranks = np.searchsorted(self._words, words)
         if not self._unique_words:
-            ranks = self._leftmost(wanted, ranks, np.searchsorted(self._words, words, side="right"))
+            ranks = self._leftmost(queries, ranks, np.searchsorted(self._words, words, side="right"))
         places = self._order[np.minimum(ranks, len(self._rows) - 1)]
-        found = np.empty_like(places)
-        found[ascending] = np.where((self._rows[places] == wanted).all(axis=1), places, -1)
-        return found
+        positions = np.empty_like(places)
+        positions[ascending] = np.where((self._rows[places] == queries).all(axis=1), places, -1)
+        return positions
 
-    def _leftmost(self, wanted: Rows, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _leftmost(self, queries: Rows, low: NDArray[np.int64], high: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bisect the ranks ``low`` to ``high``, whose first words are equal, by whole rows."""
         while len(unsettled := np.flatnonzero(low < high)):
             middle = (low[unsettled] + high[unsettled]) // 2
-            less = _less(self._rows[self._order[middle]], wanted[unsettled])
+            less = _less(self._rows[self._order[middle]], queries[unsettled])
             low[unsettled[less]] = middle[less] + 1
             high[unsettled[~less]] = middle[~less]
         return low

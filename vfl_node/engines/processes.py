@@ -18,7 +18,7 @@ from functools import partial
 from multiprocessing.connection import Pipe
 from typing import Any
 
-from vfl_node.engines.queued import Queue, QueuedEngine, Work
+from vfl_node.engines.queued import BlockTask, Queue, QueuedEngine
 from vfl_node.errors import VflError
 
 _AHEAD = 4  # blocks started ahead, for each process
@@ -59,10 +59,10 @@ class _Child:
         self._key: tuple[Any, ...] = ()  # the one that the child has; empty: none
         self.lost = False
 
-    def compute(self, work: Work) -> Any:
-        known = any(key is work.key for key in self._key)
+    def compute(self, task: BlockTask) -> Any:
+        known = any(key is task.key for key in self._key)
         try:
-            self._connection.send((work.operation, () if known else (work.key,), work.block))
+            self._connection.send((task.operation, () if known else (task.key,), task.block))
             result, error, trace = self._connection.recv()
         except (EOFError, OSError, MemoryError):  # after any of these errors the two ends may be out of step
             self.lost = True
@@ -75,7 +75,7 @@ class _Child:
         if error is not None:
             self._key = ()  # the child may not have read it
             raise error from _Remote(trace)
-        self._key = (work.key,)
+        self._key = (task.key,)
         return result
 
     def kill(self) -> None:
@@ -98,18 +98,18 @@ def _tend(children: list[_Child], queue: Queue) -> None:
     """Give one child its work. Each child has such a thread; the threads do not keep the engine alive."""
     child: _Child | None = None
 
-    def compute(work: Work) -> Any:
+    def compute(task: BlockTask) -> Any:
         nonlocal child
         if child is None:
             child = _Child()
             children.append(child)
             if queue.dropped:  # it was closed while the child started and could not be killed
                 child.kill()
-        return child.compute(work)
+        return child.compute(task)
 
-    while work := queue.get():
-        work.do(compute)
-        del work  # so that this waiting thread does not keep the result alive
+    while task := queue.get():
+        task.do(compute)
+        del task  # so that this waiting thread does not keep the result alive
         if child is not None and child.lost:
             children.remove(child)
             child.end()

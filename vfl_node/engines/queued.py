@@ -15,7 +15,7 @@ from typing import Any, cast
 from vfl_node.engines.contract import Block, Key, Result, check_named
 
 
-class Work:
+class BlockTask:
     """One block, and the future of its result."""
 
     def __init__(self, operation: Callable[[Any, Any], Any], key: Any, block: Any) -> None:
@@ -24,7 +24,7 @@ class Work:
         self.block = block
         self.future: Future[Any] = Future()
 
-    def do(self, compute: Callable[[Work], Any]) -> None:
+    def do(self, compute: Callable[[BlockTask], Any]) -> None:
         """Settle the future by what ``compute`` returns or raises, unless it was cancelled."""
         if not self.future.set_running_or_notify_cancel():
             return
@@ -38,26 +38,26 @@ class Queue:
     """The waiting blocks. A finalizer may call :meth:`drop` inside any other method, so it must not wait for a lock."""
 
     def __init__(self) -> None:
-        self._foreground: deque[Work] = deque()
-        self._background: deque[Work] = deque()
-        self._tokens: SimpleQueue[bool] = SimpleQueue()  # True for each work put, False for each thread to end
+        self._foreground: deque[BlockTask] = deque()
+        self._background: deque[BlockTask] = deque()
+        self._tokens: SimpleQueue[bool] = SimpleQueue()  # True for each task put, False for each thread to end
         self._lock = threading.Lock()
         self.dropped = False
 
-    def put(self, work: Work, background: bool) -> None:
-        """Add ``work``; background work has lower priority."""
-        (self._background if background else self._foreground).append(work)
+    def put(self, task: BlockTask, background: bool) -> None:
+        """Add ``task``; a background task has lower priority."""
+        (self._background if background else self._foreground).append(task)
         self._tokens.put(True)
 
-    def get(self) -> Work | None:
-        """Wait for the next work; None: there is no more."""
+    def get(self) -> BlockTask | None:
+        """Wait for the next task; None: there are no more."""
         while self._tokens.get():
             with self._lock, suppress(IndexError):  # it was dropped
                 return (self._foreground or self._background).popleft()
         return None
 
     def drop(self, threads: int) -> None:
-        """Cancel waiting work and release ``threads`` callers of :meth:`get`."""
+        """Cancel waiting tasks and release ``threads`` callers of :meth:`get`."""
         self.dropped = True
         for waiting in (self._foreground, self._background):
             with suppress(IndexError):
@@ -75,7 +75,7 @@ class QueuedEngine:
     Args:
         workers: how many.
         ahead: blocks of a call that are started ahead.
-        tend: the main function of a thread: it takes work from the queue until :meth:`Queue.get` returns None.
+        tend: the main function of a thread: it takes tasks from the queue until :meth:`Queue.get` returns None.
         interrupt: ends current blocks when the engine is closed; without it they run to their end.
     """
 
@@ -109,7 +109,7 @@ class QueuedEngine:
     def _results(
         self, operation: Callable[[Key, Block], Result], blocks: Iterable[Block], key: Key, background: bool
     ) -> Iterator[Result]:
-        futures = (self._begin(Work(operation, key, block), background) for block in blocks)
+        futures = (self._begin(BlockTask(operation, key, block), background) for block in blocks)
         begun = deque(futures if background else islice(futures, self._ahead))
         try:
             yield cast("Result", None)  # to map
@@ -121,16 +121,16 @@ class QueuedEngine:
             for future in begun:
                 future.cancel()
 
-    def _begin(self, work: Work, background: bool) -> Future[Any]:
+    def _begin(self, task: BlockTask, background: bool) -> Future[Any]:
         with self._lock:
             if not self._end.alive:
                 raise RuntimeError("this engine was closed")
-            self._queue.put(work, background)
+            self._queue.put(task, background)
             if len(self._threads) < self.workers:
                 thread = threading.Thread(target=self._tend, args=(self._queue,), name="engine", daemon=True)
                 thread.start()
                 self._threads.append(thread)
-        return work.future
+        return task.future
 
 
 def _end(threads: int, queue: Queue, interrupt: Callable[[], None]) -> None:

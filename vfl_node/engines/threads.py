@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from vfl_node.engines.queued import Queue, QueuedEngine, Work
+from vfl_node.engines.queued import BlockTask, Queue, QueuedEngine
 
 _AHEAD = 64  # blocks started ahead; with 15 ms each, a second of one core
 _SWITCH_S = 5e-5
@@ -31,10 +31,10 @@ class Threads(QueuedEngine):
 
 def _tend(queue: Queue) -> None:
     """Compute block after block."""
-    while work := queue.get():
-        work.do(_compute)
-        del work  # so that this waiting thread does not keep the result alive
+    while task := queue.get():
+        task.do(_compute)
+        del task  # so that this waiting thread does not keep the result alive
 
 
-def _compute(work: Work) -> Any:
-    return work.operation(work.key, work.block)
+def _compute(task: BlockTask) -> Any:
+    return task.operation(task.key, task.block)

@@ -24,11 +24,12 @@ from vfl_node.node.pulse import Pulse
 from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
+from vfl_node.transport.credentials import Credentials
+from vfl_node.transport.dialer import Dialer
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
-from vfl_node.transport.grpc_channel import Dialer, NodeServer
 from vfl_node.transport.recorder import Recorder
+from vfl_node.transport.server import NodeServer
 from vfl_node.transport.streams import LinkStream, StreamPipe
-from vfl_node.transport.tls import Credentials
 
 log = structlog.get_logger()
 

@@ -28,7 +28,7 @@ from vfl_node.run.folder import ARTEFACTS
 from vfl_node.run.requests import PredictionRequest
 from vfl_node.run.serving import PREDICTIONS
 from vfl_node.settings import Settings, is_loopback
-from vfl_node.transport import tls
+from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
 from vfl_node.web.access import Access, OwnersSocket
 from vfl_node.web.app import create_app
@@ -61,7 +61,7 @@ class Node:
         self._started = now()
         credentials = None
         if settings.tls:
-            credentials = tls.load(settings.tls, name=settings.name, federation=settings.federation)
+            credentials = load_credentials(settings.tls, name=settings.name, federation=settings.federation)
             for warning in credentials.warnings:
                 log.warning(warning)
         else:

@@ -9,7 +9,8 @@ import yaml
 
 from vfl_node.errors import UsageError
 from vfl_node.settings import Role
-from vfl_node.transport import tls
+from vfl_node.transport.authority import make_authority, make_key_and_request, sign
+from vfl_node.transport.credentials import write_private
 
 CONFIG = """\
 # Settings of one node. Nothing in this file is ever sent to another party.
@@ -69,7 +70,7 @@ def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> l
         if path.exists():
             raise UsageError(f"{path} exists already", code="E_EXISTS", hint="choose another folder, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
-    key, request = tls.make_key_and_request(name, federation)
+    key, request = make_key_and_request(name, federation)
     meaning, port, http, other = OF_ROLE[role]
     data = DATA.format(name=name, label=LABEL if role == "active" else "") if role != "coordinator" else ""
     paths[0].write_text(
@@ -84,7 +85,7 @@ def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> l
             other=other,
         )
     )
-    tls.write_private(paths[1], key)
+    write_private(paths[1], key)
     paths[2].write_bytes(request)
     return paths
 
@@ -105,10 +106,10 @@ def certify(folders: list[Path], authority: Path) -> list[Path]:
             raise UsageError(f"no {request}", code="E_FILE", hint=f"write it first: vfl-node init NAME --role ROLE {folder}")
         if not certificate.exists():
             authority.mkdir(parents=True, exist_ok=True)
-            made, secret = tls.make_authority(_federation(folder))
+            made, secret = make_authority(_federation(folder))
             certificate.write_bytes(made)
-            tls.write_private(key, secret)
-        signed = tls.sign(certificate.read_bytes(), key.read_bytes(), request.read_bytes())
+            write_private(key, secret)
+        signed = sign(certificate.read_bytes(), key.read_bytes(), request.read_bytes())
         (folder / "node.crt").write_bytes(signed)
         if not ((folder / "ca.crt").exists() and certificate.samefile(folder / "ca.crt")):
             shutil.copyfile(certificate, folder / "ca.crt")

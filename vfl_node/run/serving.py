@@ -74,7 +74,7 @@ class Predicting:
 
 
 class FileTally:
-    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.split.serving.Tally`).
+    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.split.serving.ServiceTally`).
 
     It outlives the process; a power failure may take back what was counted within its last seconds.
     """

@@ -191,8 +191,8 @@ class Channel:
         if head.width != width:
             raise ProtocolError(f"{self._where()}: elements of {head.width} bytes, expected {width}", code="E_COUNT")
         if head.count > max_count or (count is not None and head.count != count):
-            wanted = f"at most {max_count}" if count is None else str(count)
-            raise ProtocolError(f"{self._where()}: {head.count} elements announced, expected {wanted}", code="E_COUNT")
+            allowed = f"at most {max_count}" if count is None else str(count)
+            raise ProtocolError(f"{self._where()}: {head.count} elements announced, expected {allowed}", code="E_COUNT")
         if head.start != start or head.prefix != (digest.digest() if start else b"") or start > head.count:
             raise StateError(
                 f"{self._where()}: the column differs from the {start} elements of an earlier attempt",
@@ -298,9 +298,9 @@ class Channel:
         if frame.type == session_pb2.Abort.DESCRIPTOR.full_name:
             notice = self._parse(session_pb2.Abort, frame.body)
             kind = PeerLost if notice.resumable else PeerError
-            said = f"{peer_text(notice.reason)} ({peer_text(notice.code, 40)})"
+            reason = f"{peer_text(notice.reason)} ({peer_text(notice.code, 40)})"
             cancelled = notice.code == Cancelled.default_code and not notice.resumable
-            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {said}", code=notice.code if cancelled else "")
+            raise kind(f"{self.peer} stopped in phase {self._phase!r}: {reason}", code=notice.code if cancelled else "")
         if frame.job_id != self.job_id or frame.attempt != self.attempt:
             raise ProtocolError(f"{self._where()}: a message of another job or attempt", code="E_REPLAY")
         if frame.phase != self._phase or frame.sequence != self._received or frame.type != expected:

@@ -51,22 +51,22 @@ def decode(message: training_pb2.Tensor, *, dtype: torch.dtype, shape: Sequence[
         ProtocolError: another dtype or shape, or a payload of another length (``E_SHAPE``; raised
             before any memory is taken), or a value that is not finite (``E_NAN``).
     """
-    wanted = f"{_name(dtype)}{list(shape)}"
+    required = f"{_name(dtype)}{list(shape)}"
     if message.dtype != _name(dtype) or list(message.shape) != list(shape):
-        found = f"{message.dtype[:20]}{list(message.shape[:8])}"
-        raise ProtocolError(f"a tensor {found} where {wanted} was expected", code="E_SHAPE")
+        received = f"{message.dtype[:20]}{list(message.shape[:8])}"
+        raise ProtocolError(f"a tensor {received} where {required} was expected", code="E_SHAPE")
     expected_bytes = math.prod(shape) * dtype.itemsize
     data = message.data  # once: each access makes a copy
     if len(data) != expected_bytes:
         raise ProtocolError(
-            f"a tensor {wanted} with {len(data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"
+            f"a tensor {required} with {len(data)} bytes of data where {expected_bytes} were expected", code="E_SHAPE"
         )
     values = np.frombuffer(data, dtype=_WIRE[dtype])
     tensor = torch.from_numpy(values.astype(values.dtype.newbyteorder("="), copy=True))
     if dtype == torch.bfloat16:
         tensor = tensor.view(torch.bfloat16)
     if dtype.is_floating_point and not is_finite(tensor):
-        raise ProtocolError(f"a tensor {wanted} with values that are not finite", code="E_NAN")
+        raise ProtocolError(f"a tensor {required} with values that are not finite", code="E_NAN")
     return tensor.reshape(tuple(shape))
 
 

@@ -93,9 +93,9 @@ class Connections:
 
     def look(self) -> None:
         """Close connections that have been without a stream for too long, or are too many."""
-        found = self._found()
+        connections = self._open_connections()
         with self._lock:
-            unproven = [each for each in found if (each.address, each.port) not in self._proven]
+            unproven = [each for each in connections if (each.address, each.port) not in self._proven]
         unproven.sort(key=lambda each: each.since, reverse=True)  # newest first
         now, of_address = time.monotonic(), Counter[str]()
         for place, each in enumerate(unproven):
@@ -104,7 +104,7 @@ class Connections:
             if too_many or now - each.since > UNPROVEN_S:
                 _shut_down(each.inode)
 
-    def _found(self) -> list[_Connection]:
+    def _open_connections(self) -> list[_Connection]:
         """Every open connection to the port."""
         seen, now = dict[int, _Connection | None](), time.monotonic()
         for inode, descriptor in _sockets():
@@ -144,8 +144,8 @@ def _held(descriptor: int, inode: int) -> Iterator[socket.socket]:
 
 
 def _shut_down(inode: int) -> None:
-    for found, descriptor in _sockets():
-        if found == inode:
+    for candidate, descriptor in _sockets():
+        if candidate == inode:
             with suppress(OSError), _held(descriptor, inode) as held:
                 held.shutdown(socket.SHUT_RDWR)
             return

@@ -11,7 +11,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from vfl_node.errors import PolicyError, UsageError
-from vfl_node.transport.tls import MALFORMED, Credentials, dns_of, load, party_of, uri_of
+from vfl_node.transport.credentials import Credentials, load_credentials
+from vfl_node.transport.identity import MALFORMED, dns_of, party_of, uri_of
 
 _HTTP2_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))  # and empty settings (RFC 9113)
 _SETTINGS = b"\x04"
@@ -61,7 +62,7 @@ def diagnose(address: str, *, peer: str, federation: str, credentials: Credentia
 def _refused(credentials: Credentials) -> str:
     """The server closed the connection after it got this node's certificate: what this node itself finds wrong with it."""
     try:
-        load(credentials.files, name=credentials.name, federation=credentials.federation)
+        load_credentials(credentials.files, name=credentials.name, federation=credentials.federation)
     except UsageError as error:
         return f"it does not accept this node's certificate: {error.message}"
     return "it does not accept this node's certificate (it trusts another authority, or its clock differs)"
@@ -119,6 +120,6 @@ def _about_alert(error: ssl.SSLError) -> str:
     if "WRONG_VERSION_NUMBER" in reason or "RECORD_LAYER" in reason:
         return "it does not speak TLS (is it set to insecure_loopback, or another program?)"
     if "ALERT" in reason:
-        said = reason.partition("ALERT_")[2].replace("_", " ").lower()
-        return f"it refuses this node's certificate or TLS version ({said})"
+        alert = reason.partition("ALERT_")[2].replace("_", " ").lower()
+        return f"it refuses this node's certificate or TLS version ({alert})"
     return f"the TLS handshake fails ({reason.replace('_', ' ').lower() or 'no reason given'})"

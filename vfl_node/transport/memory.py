@@ -56,10 +56,10 @@ def memory_channels(first: str, second: str, *, job_id: str = "memory") -> tuple
 
 def memory_network(*names: str, job_id: str = "memory") -> dict[str, dict[str, Channel]]:
     """In-memory channels between each pair of several parties: party → peer → the party's channel, in the given order."""
-    held: dict[str, dict[str, Channel]] = {name: {} for name in names}
+    network: dict[str, dict[str, Channel]] = {name: {} for name in names}
     for first, second in combinations(names, 2):
-        held[first][second], held[second][first] = memory_channels(first, second, job_id=job_id)
-    return held
+        network[first][second], network[second][first] = memory_channels(first, second, job_id=job_id)
+    return network
 
 
 def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collection[Channel]]) -> list[Any]:
@@ -72,10 +72,10 @@ def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collectio
         RuntimeError: all protocols wait for a message (a deadlock).
     """
     results: list[Any] = [None] * len(protocols)
-    held = [[channels] if isinstance(channels, Channel) else list(channels) for _, channels in protocols]
+    channels_of = [[channels] if isinstance(channels, Channel) else list(channels) for _, channels in protocols]
     pending = {index: protocol for index, (protocol, _) in enumerate(protocols)}
     while pending:
-        traffic_before = _total(chain(*held))
+        traffic_before = _total(chain(*channels_of))
         ended = []
         for index, protocol in pending.items():
             try:
@@ -85,12 +85,12 @@ def run_together(*protocols: tuple[Coroutine[Any, Any, Any], Channel | Collectio
                 results[index] = stop.value
             except Exception as error:  # noqa: BLE001 - the peers must see the end, whatever the error
                 results[index] = error
-            for channel in held[index]:
+            for channel in channels_of[index]:
                 channel.close()
             ended.append(index)
         for index in ended:
             del pending[index]
-        if pending and not ended and _total(chain(*held)) == traffic_before:
+        if pending and not ended and _total(chain(*channels_of)) == traffic_before:
             for protocol in pending.values():
                 protocol.close()
             raise RuntimeError("every party waits for a message")

@@ -1,4 +1,4 @@
-"""Who may read at a node and who may act: the node's token, its owner's socket, and links that let a browser in once.
+"""Access to a node, for reading or for everything: the node's token, its owner's socket, and links that let a browser in once.
 
 A link has a ticket after ``#``, a part that a browser never sends. The page posts the ticket once and gets a cookie, which
 allows reading, and nothing else, until it expires. The cookie is its time of expiry and the HMAC of that under the token. So
@@ -49,12 +49,12 @@ class Access:
 
     def ticket(self) -> str:
         """A new ticket, for one browser."""
-        made = secrets.token_urlsafe(24)
+        ticket = secrets.token_urlsafe(24)
         with self._lock:
             while len(self._tickets) >= MOST_TICKETS:
                 del self._tickets[next(iter(self._tickets))]
-            self._tickets[_digest(made)] = self._clock() + TICKET_S
-        return made
+            self._tickets[_digest(ticket)] = self._clock() + TICKET_S
+        return ticket
 
     def redeem(self, ticket: str) -> str | None:
         """The cookie for a ticket, which can be used only once; None if the ticket is invalid, used or too old."""
@@ -67,8 +67,8 @@ class Access:
 
     def may_act(self, request: Request) -> bool:
         """Whether the request has the token."""
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        right = hmac.compare_digest(given.strip().encode(), self._token)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        right = hmac.compare_digest(token.strip().encode(), self._token)
         return right and scheme.lower() == "bearer" and not self.closed
 
     def may_look(self, request: Request) -> bool:

@@ -11,25 +11,22 @@ import asyncio
 import re
 import time
 from collections.abc import Collection
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from vfl_node.errors import DataError, PeerError, PolicyError, StateError, UsageError, VflError
-from vfl_node.report import page, words
 from vfl_node.web.access import COOKIE_S, TICKET_S, Access
 from vfl_node.web.guards import HostGuard, SecurityHeaders, problem
-from vfl_node.web.server import Server
+from vfl_node.web.pages import REPORT_POLICY, Pages
+from vfl_node.web.view import NodeView
 
 log = structlog.get_logger()
 
@@ -41,7 +38,6 @@ LOGIN_S = 5.0
 """How long sending a ticket may take: the sender has no credentials yet."""
 
 CSV = "text/csv; charset=utf-8"
-TEMPLATES = Path(__file__).parent / "templates"
 
 STATUS_OF_CODE = {
     "E_UNKNOWN_JOB": 404,
@@ -51,60 +47,6 @@ STATUS_OF_CODE = {
     **dict.fromkeys(("E_FILES", "E_THREAD", "E_MEMORY", "E_STATE", "E_STATE_LOCKED", "E_PAUSED"), 503),
 }
 STATUS_OF_KIND = {UsageError: 400, PolicyError: 403, StateError: 409, DataError: 422, PeerError: 502}
-
-OF_PAGES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-
-
-class PredictionView(Protocol):
-    """A request for predictions."""
-
-    def ready(self) -> bytes | None:
-        """The predictions as CSV, or None if they are not ready. Raises VflError if there will be none."""
-
-    def withdraw(self) -> None:
-        """Withdraw the request: nobody waits for it any more."""
-
-
-class NodeView(Protocol):
-    """What a node shows; its methods may be called from several threads."""
-
-    def health(self) -> dict[str, Any]:
-        """Status, the node's party, role and version, and peers: name → {online, cause}."""
-
-    def jobs(self) -> list[dict[str, Any]]:
-        """Every job, newest first.
-
-        Each has id, name, state, phase, done, total, unit, loss, attacks (attack → AUC or None), judged (attack → rows),
-        remark and note (lines for people: a permanent one and a current one), parties, submitted, finished, error
-        ({code, message, hint} or None) and report (whether there is one).
-        """
-
-    def job(self, job_id: str) -> dict[str, Any] | None:
-        """One job, or None."""
-
-    def submit(self, job_yaml: str) -> dict[str, Any]:
-        """Register a job. Raises VflError."""
-
-    def cancel(self, job_id: str) -> dict[str, Any]:
-        """Cancel a job. Raises VflError."""
-
-    def resume(self, job_id: str) -> dict[str, Any]:
-        """Continue a job that failed and can be resumed. Raises VflError."""
-
-    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
-        """Remove jobs that ended more than ``days`` ago, and all but ``keep`` of them; returns their ids. Raises VflError."""
-
-    def predict(self, model: str, request: bytes) -> PredictionView:
-        """Request predictions of known records (a CSV file) from the model of a job. Raises VflError."""
-
-    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
-        """Register a job that aligns and predicts new records (a CSV file). Raises VflError."""
-
-    def artefact(self, job_id: str, name: str) -> Path | None:
-        """A file that a job wrote, or None."""
-
-    def metrics_text(self) -> bytes:
-        """Figures in Prometheus' text format."""
 
 
 def create_app(view: NodeView, *, token: str | Access | None, names: Collection[str] = ("localhost",)) -> Starlette:
@@ -144,30 +86,13 @@ def create_app(view: NodeView, *, token: str | Access | None, names: Collection[
     return app
 
 
-def serve(app: Starlette, host: str, port: int) -> Server:
-    """A server for ``app``, not started yet; see :class:`vfl_node.web.server.Server`."""
-    return Server(app, host, port)
-
-
 class _Board:
     """The endpoints. Those that are not coroutines run on worker threads."""
 
     def __init__(self, view: NodeView, access: Access) -> None:
         self._view = view
         self._access = access
-        self._templates = Environment(
-            loader=FileSystemLoader([TEMPLATES, page.TEMPLATES]),
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            undefined=StrictUndefined,
-        )
-        self._templates.filters |= {"attacks": words.attack_figures, "time": words.human_time}
-        style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
-        script = self._templates.get_template("refresh.js.j2").render()
-        self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
-        self._style_policy = f"default-src 'none'; style-src {page.csp_source(style)}"
-        self._policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
+        self._pages = Pages()
 
     def health(self, request: Request) -> Response:
         """Without credentials the answer is only that the node runs."""
@@ -175,7 +100,7 @@ class _Board:
         return JSONResponse(health if self._access.may_look(request) else {"status": health["status"]})
 
     def login_page(self, request: Request) -> Response:
-        return self._door(200)
+        return self._pages.login(200)
 
     async def login(self, request: Request) -> Response:
         """A cookie for a ticket."""
@@ -227,13 +152,13 @@ class _Board:
 
     def prune(self, request: Request) -> Response:
         self._authorise(request)
-        asked = request.query_params
+        query = request.query_params
         try:
-            days = float(asked["days"]) if "days" in asked else None
-            keep = int(asked["keep"]) if "keep" in asked else None
+            days = float(query["days"]) if "days" in query else None
+            keep = int(query["keep"]) if "keep" in query else None
         except ValueError:
             raise UsageError("days and keep are numbers", code="E_REQUEST") from None
-        return JSONResponse({"jobs": self._view.prune(days=days, keep=keep, models="models" in asked, dry="dry" in asked)})
+        return JSONResponse({"jobs": self._view.prune(days=days, keep=keep, models="models" in query, dry="dry" in query)})
 
     async def predict(self, request: Request) -> Response:
         """Known records are answered when they are predicted; new records become a separate job."""
@@ -244,11 +169,11 @@ class _Board:
             return problem(413, "E_TOO_LARGE", f"a request has at most {MAX_REQUEST_BYTES} bytes", "ask in several requests")
         if request.query_params.get("rows") == "new":
             return JSONResponse(await run_in_threadpool(self._view.predict_new, model, body), 202)
-        asked = await run_in_threadpool(self._view.predict, model, body)
+        prediction = await run_in_threadpool(self._view.predict, model, body)
         began = time.monotonic()
-        while (answer := asked.ready()) is None:
+        while (answer := prediction.ready()) is None:
             if await request.is_disconnected():
-                asked.withdraw()
+                prediction.withdraw()
                 return Response(status_code=499)  # nobody reads it
             waited = time.monotonic() - began
             await asyncio.sleep(min(max(waited / 20, 0.001), 0.2))  # a peer may be away for an hour
@@ -265,18 +190,17 @@ class _Board:
 
     def page(self, request: Request) -> Response:
         self._look(request)
-        return self._rendered("jobs.html.j2", jobs=self._view.jobs())
+        return self._pages.jobs(self._view.health(), self._view.jobs())
 
     def job_page(self, request: Request) -> Response:
         self._look(request)
         job = self._job(request)
         if job["report"]:
             return RedirectResponse(f"/jobs/{job['id']}/report.html")
-        return self._rendered("job.html.j2", job=job)
+        return self._pages.job(self._view.health(), job)
 
     def report_html(self, request: Request) -> Response:
-        policy = f"default-src 'none'; style-src 'unsafe-inline'; {OF_PAGES}"  # the page's own policy is narrower
-        return self._file(request, "report.html", {"Content-Security-Policy": policy})
+        return self._file(request, "report.html", {"Content-Security-Policy": REPORT_POLICY})
 
     def report_json(self, request: Request) -> Response:
         return self._file(request, "report.json", {})
@@ -296,10 +220,6 @@ class _Board:
             return problem(404, "E_NO_REPORT", "this job has no report", "it has not ended yet, or it failed")
         return FileResponse(path, headers=headers)
 
-    def _rendered(self, template: str, **values: Any) -> Response:
-        html = self._templates.get_template(template).render(node=self._view.health(), **values, **self._shared)
-        return HTMLResponse(html, headers={"Content-Security-Policy": self._policy})
-
     def _authorise(self, request: Request) -> None:
         """Raises HTTPException unless the request may act."""
         if self._access.closed:
@@ -312,18 +232,11 @@ class _Board:
         if not self._access.may_look(request):
             raise HTTPException(401)
 
-    def _door(self, status: int) -> Response:
-        """The page for a browser without access: it posts the ticket after ``#``, if there is one."""
-        script = Markup(self._templates.get_template("login.js.j2").render())  # noqa: S704 - our own file
-        html = self._templates.get_template("login.html.j2").render(style=self._shared["style"], script=script)
-        policy = f"{self._style_policy}; script-src {page.csp_source(script)}; connect-src 'self'; {OF_PAGES}"
-        return HTMLResponse(html, status, headers={"Content-Security-Policy": policy})
-
     def no_such(self, request: Request, error: Exception) -> Response:
         """An error of HTTP itself."""
         assert isinstance(error, HTTPException)  # registered for this type
         if error.status_code == 401 and request.method == "GET" and "text/html" in request.headers.get("accept", ""):
-            return self._door(401)
+            return self._pages.login(401)
         code, message, hint = {
             401: (
                 "E_TOKEN",
@@ -360,6 +273,3 @@ def _defect(request: Request, error: Exception) -> Response:
     """A bug: the log has the details, the answer does not."""
     log.error("internal error", path=request.url.path, exc_info=error)
     return problem(500, "E_INTERNAL", "internal error", "see the node's log")
-
-
-__all__ = ["NodeView", "Server", "create_app", "serve"]

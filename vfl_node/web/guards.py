@@ -56,10 +56,10 @@ class HostGuard:
         await self._app(scope, receive, send)
 
     def _known(self, hosts: list[str]) -> bool:
-        found = HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
-        if found is None:
+        parts = HOST.fullmatch(hosts[0].lower()) if len(hosts) == 1 else None
+        if parts is None:
             return False
-        host = found[1].strip("[]")
+        host = parts[1].strip("[]")
         if host in self._names:
             return True
         try:

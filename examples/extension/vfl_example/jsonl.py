@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from vfl_node.data.readers.contract import Batch
+from vfl_node.data.readers.contract import RowBatch
 from vfl_node.errors import DataError
 
 BATCH_ROWS = 4096
@@ -25,7 +25,7 @@ class JsonLines:
         self._first = self._file.readline()
         self.names = tuple(self._object(self._first, 1))
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """As the contract says: cells are text; errors name the place and never a cell."""
         rows: list[list[str]] = []
         places: list[int] = []
@@ -37,11 +37,11 @@ class JsonLines:
             rows.append(["" if value is None else str(value).strip().replace("\0", "") for value in values.values()])
             places.append(line)
             if len(rows) == BATCH_ROWS:
-                yield Batch(list(zip(*rows, strict=True)), places)
+                yield RowBatch(list(zip(*rows, strict=True)), places)
                 rows, places = [], []
             line, text = line + 1, self._file.readline()
         if rows:
-            yield Batch(list(zip(*rows, strict=True)), places)
+            yield RowBatch(list(zip(*rows, strict=True)), places)
 
     def close(self) -> None:
         """As the contract says."""

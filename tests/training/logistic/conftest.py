@@ -31,7 +31,7 @@ from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
 from vfl_node.training.logistic import plain
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption import DecryptionLog, MemoryDecryptionLog
+from vfl_node.training.logistic.decryption_log import DecryptionLog, MemoryDecryptionLog
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.logistic.side import Side
 from vfl_node.training.schedule import Schedule
@@ -169,7 +169,7 @@ class State:
         default_factory=lambda: {"clinic": MemoryCheckpoints(), "lab": MemoryCheckpoints()}
     )
     pins: dict[str, Pins] = field(default_factory=lambda: {name: MemoryPins() for name in ("clinic", "lab", "hub")})
-    journals: dict[str, DecryptionLog] = field(
+    logs: dict[str, DecryptionLog] = field(
         default_factory=lambda: {"clinic": MemoryDecryptionLog(), "lab": MemoryDecryptionLog()}
     )
     """Sender → what its decryptor has counted."""
@@ -234,7 +234,7 @@ class Attempt:
                 clock=lambda ticks=ticks: float(next(ticks)),
             )
             data, checkpoints = TrainingData(view, table), self.state.checkpoints[name]
-            protocol = regress(own, data, checkpoints, self.state.journals["lab"], resume_from=self.resume_from)
+            protocol = regress(own, data, checkpoints, self.state.logs["lab"], resume_from=self.resume_from)
             protocols.append((protocol, list(network[name].values())))
         for (name, role, *_), key in zip(roles, self.hub, strict=True):
             if channel := network.get("hub", {}).get(name):
@@ -244,7 +244,7 @@ class Attempt:
                     role,
                     key,
                     workers=self.workers,
-                    log=self.state.journals[name],
+                    log=self.state.logs[name],
                     pins=self.state.pins["hub"],
                     other="lab" if name == "clinic" else "clinic",
                     progress=Silent(),

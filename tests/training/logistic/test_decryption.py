@@ -18,23 +18,18 @@ from vfl_node.progress import Silent
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.logistic import decryption
 from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption import (
-    Count,
-    Decryptor,
-    FileDecryptionLog,
-    MemoryDecryptionLog,
-    Service,
-    Tensor,
-    tensors_of,
-)
-from vfl_node.training.logistic.masked_decryption import shapes
+from vfl_node.training.logistic.decryption import DecryptionService, Decryptor
+from vfl_node.training.logistic.decryption_log import DecryptionCount, FileDecryptionLog, MemoryDecryptionLog
+from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 from vfl_node.transport.memory import memory_channels, run_together
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}
-GRADIENT, LOSS = Tensor("gradient", 5, 1, 174), Tensor("loss", 1, 1, 162)
+
+
+GRADIENT, LOSS = MaskedTensor("gradient", 5, 1, 174), MaskedTensor("loss", 1, 1, 162)
 
 
 class Holder:
@@ -42,7 +37,7 @@ class Holder:
 
     def __init__(self, private: Any, train: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         self.private, self.train = private, train
-        self.journal: Any = MemoryDecryptionLog()
+        self.log: Any = MemoryDecryptionLog()
         self.pins = MemoryPins()
         self.decrypted = 0
         decrypt = decryption.decrypt
@@ -63,7 +58,7 @@ class Holder:
             role,
             self.private,
             workers=Inline(),
-            log=self.journal,
+            log=self.log,
             pins=self.pins,
             other=other,
             progress=Silent(),
@@ -89,8 +84,8 @@ class Sender:
         self,
         private: Any,
         *asks: Any,
-        plan: tuple[Tensor, ...] = (GRADIENT,),
-        theirs: tuple[Tensor, ...] = (),
+        plan: tuple[MaskedTensor, ...] = (GRADIENT,),
+        theirs: tuple[MaskedTensor, ...] = (),
         first_step: int = 0,
         number: int = 0,
     ) -> None:
@@ -132,28 +127,15 @@ def loss(step: int) -> tuple[int, str, Any]:
     return step, "loss", None
 
 
-def test_what_each_role_may_have_decrypted(logistic: Any) -> None:
-    both = {role: tensors_of(logistic(), role) for role in ("active", "passive")}
-    assert both == {"active": (), "passive": ("gradient",)}
-    assert tensors_of(logistic(flow="coordinator-clear"), "active") == ()
-    assert tensors_of(logistic(flow="coordinator-clear", tolerance=0.1), "passive") == ("gradient",)
-    blind = {"flow": "coordinator", "loss": "taylor"}
-    assert tensors_of(logistic(**blind), "active") == ("gradient",)
-    assert tensors_of(logistic(**blind, tolerance=0.1), "active") == ("gradient", "loss")
-    assert tensors_of(logistic(**blind, tolerance=0.1), "passive") == ("gradient",)
-    assert tensors_of(logistic(**blind, tolerance=0.1, labels="passive"), "active") == ("gradient",)
-    assert tensors_of(logistic(**blind, tolerance=0.1, labels="passive"), "passive") == ("gradient", "loss")
-
-
 def test_requests_in_order_are_answered_and_counted(holder: Holder, hub: Any) -> None:
     lab = Sender(hub, gradient(0), gradient(1), gradient(2))
     assert holder.serve(lab) == [None, None]
     assert lab.answers == [1, 0, 1, 0, 1, 2, 0, 2, 0, 2, 3, 0, 3, 0, 3]  # five units of 174 bits fill three ciphertexts
-    assert holder.journal.read() == Count(step=2, requests=3, values=15, bits=15 * 109, columns=5)
-    holder.journal, holder.pins = MemoryDecryptionLog(), MemoryPins()
+    assert holder.log.read() == DecryptionCount(step=2, requests=3, values=15, bits=15 * 109, columns=5)
+    holder.log, holder.pins = MemoryDecryptionLog(), MemoryPins()
     clinic = Sender(hub, gradient(0), loss(0), gradient(1), loss(1), plan=(GRADIENT, LOSS))
     assert holder.serve(clinic, "active") == [None, None]
-    assert holder.journal.read() == Count(step=1, requests=4, values=12, bits=10 * 109 + 2 * 97, columns=5)
+    assert holder.log.read() == DecryptionCount(step=1, requests=4, values=12, bits=10 * 109 + 2 * 97, columns=5)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +174,7 @@ def test_with_a_loss_its_turn_is_after_the_gradient(holder: Holder, hub: Any, as
     [
         ("passive", (GRADIENT, LOSS)),
         ("passive", ()),
-        ("passive", (Tensor("residuals", 5, 1, 174),)),
+        ("passive", (MaskedTensor("residuals", 5, 1, 174),)),
         ("passive", (GRADIENT, GRADIENT)),
         ("active", (GRADIENT,)),
         ("active", (LOSS, GRADIENT)),
@@ -211,7 +193,7 @@ def test_who_has_nothing_to_decrypt_gets_nothing(hub: Any, logistic: Any, monkey
     assert "the job gives it none" in holder.refuses(Sender(hub, gradient(0), plan=()), "active").message
     assert "other tensors" in holder.refuses(Sender(hub, gradient(0)), "active").message
     assert holder.decrypted == 0
-    assert holder.serve(Sender(hub, plan=(Tensor("gradient", 5, 1, 127),)), "passive") == [None, None]
+    assert holder.serve(Sender(hub, plan=(MaskedTensor("gradient", 5, 1, 127),)), "passive") == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -219,9 +201,9 @@ def test_who_has_nothing_to_decrypt_gets_nothing(hub: Any, logistic: Any, monkey
 )
 def test_slots_of_another_shape_than_the_jobs_are_refused(holder: Holder, hub: Any, shape: tuple[int, int, int]) -> None:
     """Wider ones would open more than a gradient has."""
-    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", *shape),)))
+    refusal = holder.refuses(Sender(hub, plan=(MaskedTensor("gradient", *shape),)))
     assert "another shape than the job's" in refusal.message
-    refusal = holder.refuses(Sender(hub, plan=(GRADIENT, Tensor("loss", 2, 1, 162))), "active")
+    refusal = holder.refuses(Sender(hub, plan=(GRADIENT, MaskedTensor("loss", 2, 1, 162))), "active")
     assert "another shape than the job's" in refusal.message
 
 
@@ -231,13 +213,13 @@ def test_a_gradient_is_planned_for_all_models(hub: Any, logistic: Any, monkeypat
     train = logistic(**TAYLOR | {"tolerance": 0}, classes=4)
     assert Scales.of(train).groups == (2, 2)
     holder = Holder(hub, train, monkeypatch)
-    refusal = holder.refuses(Sender(hub, plan=(Tensor("gradient", units, 2, 174),)))
+    refusal = holder.refuses(Sender(hub, plan=(MaskedTensor("gradient", units, 2, 174),)))
     assert "another shape than the job's" in refusal.message
 
 
 def test_another_plan_in_a_later_attempt_is_refused(holder: Holder, hub: Any) -> None:
     assert holder.serve(Sender(hub, gradient(0))) == [None, None]
-    wider = Tensor("gradient", 6, 1, 174)
+    wider = MaskedTensor("gradient", 6, 1, 174)
     refusal = holder.refuses(Sender(hub, gradient(1), plan=(wider,), first_step=1), code="E_REPLAY")
     assert isinstance(refusal, StateError)
     assert holder.serve(Sender(hub, gradient(1), first_step=1, number=1)) == [None, None]
@@ -250,8 +232,8 @@ def test_an_attempt_goes_on_where_the_last_one_ended(holder: Holder, hub: Any, f
     again = Sender(hub, gradient(first_step), first_step=first_step, number=1)
     if fine:
         assert holder.serve(again) == [None, None]
-        assert holder.journal.read().requests == 3
-        assert holder.journal.read().step == first_step
+        assert holder.log.read().requests == 3
+        assert holder.log.read().step == first_step
     else:
         refusal = holder.refuses(again)
         assert f"goes on from iteration {first_step}, and the last one answered is 1" in refusal.message
@@ -266,13 +248,13 @@ def test_a_first_attempt_begins_at_the_beginning(holder: Holder, hub: Any) -> No
 @pytest.mark.parametrize("first", ["active", "passive"])
 def test_the_parties_statements_about_a_plan_must_agree(holder: Holder, hub: Any, first: str) -> None:
     """Who was told the other's width says what the other's plan must be."""
-    wider = Tensor("gradient", 40, 1, 174)
+    wider = MaskedTensor("gradient", 40, 1, 174)
     both = (GRADIENT, LOSS)
     fine = {"passive": Sender(hub, gradient(0)), "active": Sender(hub, gradient(0), plan=both, theirs=(GRADIENT,))}
     second = "active" if first == "passive" else "passive"
     assert holder.serve(fine[first], first) == [None, None]
     assert holder.decrypted == 3
-    holder.journal = MemoryDecryptionLog()
+    holder.log = MemoryDecryptionLog()
     bad = {"passive": Sender(hub, gradient(0), plan=(wider,)), "active": Sender(hub, gradient(0), plan=both, theirs=(wider,))}
     refusal = holder.refuses(bad[second], second, code="E_REPLAY")
     assert "another decryption plan of lab" in refusal.message
@@ -285,7 +267,7 @@ def test_another_number_of_ciphertexts_is_refused(holder: Holder, hub: Any, coun
     refusal = holder.refuses(Sender(hub, gradient(0, rows)), code="E_COUNT")
     assert f"{count} elements announced, expected 3" in refusal.message
     assert holder.decrypted == 0
-    assert holder.journal.read() == Count()
+    assert holder.log.read() == DecryptionCount()
 
 
 @pytest.mark.parametrize("kind", ["zero", "square", "largest", "factor", "multiple"])
@@ -295,7 +277,7 @@ def test_what_is_no_ciphertext_is_refused(holder: Holder, hub: Any, kind: str) -
     rows = np.frombuffer(b"".join(value.to_bytes(public.width, "big") for value in (bad, 7, 7)), np.uint8).reshape(3, -1)
     holder.refuses(Sender(hub, gradient(0, rows)), code="E_CIPHERTEXT")
     assert holder.decrypted == 0
-    assert holder.journal.read() == Count()
+    assert holder.log.read() == DecryptionCount()
 
 
 LAST = 2**109 + 2**173
@@ -326,14 +308,14 @@ def test_what_lies_where_no_masked_value_can_is_not_told(
         assert "where no masked value can" in refusal.message
         assert not any(character.isdigit() for character in refusal.message + refusal.for_peer)
         assert lab.answers == []
-    assert holder.journal.read().step == 1  # what was decrypted is counted, told or not
+    assert holder.log.read().step == 1  # what was decrypted is counted, told or not
 
 
 def test_answers_are_given_again_so_often_and_no_more(holder: Holder, hub: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decryption, "REPEATED", 3)
     for number in range(4):
         assert holder.serve(Sender(hub, gradient(0), number=number)) == [None, None]
-    assert holder.journal.read() == Count(step=0, requests=4, repeated=3, values=20, bits=20 * 109, columns=5)
+    assert holder.log.read() == DecryptionCount(step=0, requests=4, repeated=3, values=20, bits=20 * 109, columns=5)
     assert "asks again" in holder.refuses(Sender(hub, gradient(0), number=9)).message
     assert holder.serve(Sender(hub, gradient(1), first_step=1, number=10)) == [None, None]  # the job can go on
 
@@ -342,9 +324,9 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
     train = logistic()
     expected = shapes(("gradient",), 5, Scales.of(train))
 
-    def plan(announced: tuple[Tensor, ...]) -> Any:
+    def plan(announced: tuple[MaskedTensor, ...]) -> Any:
         ours, theirs = memory_channels("clinic", "lab")
-        service = Service(ours, hub, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins())
+        service = DecryptionService(ours, hub, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins())
 
         async def send() -> None:
             await theirs.send(pb.DecryptionPlan(tensors=[pb.MaskedTensor(**vars(of)) for of in announced]))
@@ -354,19 +336,19 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
     assert plan(expected) is None
     (right,) = expected
     for changed in ({"units": 40}, {"slot_bits": 510}, {"slots": 2}, {"units": 40, "slots": 2}):
-        refusal = plan((Tensor(**{**vars(right), **changed}),))
+        refusal = plan((MaskedTensor(**{**vars(right), **changed}),))
         assert isinstance(refusal, ProtocolError)
         assert refusal.code == "E_DECRYPTION"
         assert "other shapes than those of a gradient of its columns" in refusal.message
 
 
-def test_a_journal_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder, hub: Any, tmp_path: Path) -> None:
+def test_a_log_in_a_file_survives_and_a_damaged_one_is_named(holder: Holder, hub: Any, tmp_path: Path) -> None:
     path = tmp_path / "decryptions-lab"
-    holder.journal = FileDecryptionLog(path)
-    assert holder.journal.read() == Count()
+    holder.log = FileDecryptionLog(path)
+    assert holder.log.read() == DecryptionCount()
     assert holder.serve(Sender(hub, gradient(0), gradient(1))) == [None, None]
-    holder.journal = FileDecryptionLog(path)
-    assert holder.journal.read() == Count(step=1, requests=2, values=10, bits=10 * 109, columns=5)
+    holder.log = FileDecryptionLog(path)
+    assert holder.log.read() == DecryptionCount(step=1, requests=2, values=10, bits=10 * 109, columns=5)
     assert "the last one answered is 1" in holder.refuses(Sender(hub, gradient(0), number=1)).message
     whole = path.read_bytes()
     for damage in (b"", whole[:-3], whole[:-1] + bytes([whole[-1] ^ 1]), b'{"step": 1}'):
@@ -381,20 +363,20 @@ def test_an_answer_is_counted_before_it_is_given(holder: Holder, hub: Any, monke
     counted = []
 
     def dies(*_: Any) -> list[int]:
-        counted.append(holder.journal.read())
+        counted.append(holder.log.read())
         raise MemoryError
 
     monkeypatch.setattr(decryption, "decrypt", dies)
     holder.serve(Sender(hub, gradient(0)))
-    assert counted == [Count(step=0, requests=1, values=5, bits=5 * 109, columns=5)]
+    assert counted == [DecryptionCount(step=0, requests=1, values=5, bits=5 * 109, columns=5)]
 
 
-def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], tensor: Tensor = GRADIENT) -> Any:
+def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], tensor: MaskedTensor = GRADIENT) -> Any:
     """What a party makes of a holder's ``answers``."""
     ours, theirs = memory_channels("lab", "hub")
 
     async def holder() -> None:
-        await Service(theirs, private, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins()).send_key()
+        await DecryptionService(theirs, private, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins()).send_key()
         await theirs.receive(pb.DecryptionPlan)
         for step, name, values in answers:
             await theirs.send(pb.Decrypted(step=step, tensor=name))
@@ -461,16 +443,3 @@ def test_a_bad_key_is_refused(hub: Any, logistic: Any, monkeypatch: pytest.Monke
         "other job's proof": "does not hold",
     }
     assert {**words, "prime": "prime number", "square": "power"}[kind] in refused.message
-
-
-def test_a_plaintext_holds_nothing_beyond_its_slots() -> None:
-    """Else the room that is left would open values that nobody counts."""
-    tensor = Tensor("gradient", units=4, slots=2, slot_bits=80)  # of two columns and three models: slots 2, 2, 1, 1
-    assert tensor.layout(3) == [2, 2, 1, 1]
-    assert tensor.values(3) == 6
-    assert tensor.told_bits == 15
-    plaintexts = [packing.join([1, 2, 3, 4, 5], 80), 6]
-    assert tensor.masked(plaintexts, 3, 3, "additive") == [1, 2, 3, 4, 5, 6]
-    for place, bit in [(0, 480), (0, 400), (1, 160), (1, 80)]:
-        more = [value + (1 << bit) * (place == of) for of, value in enumerate(plaintexts)]
-        assert tensor.masked(more, 3, 3, "additive") is None

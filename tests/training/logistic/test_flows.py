@@ -163,7 +163,9 @@ def test_a_division_by_m_would_show(
 ) -> None:
     over = shared()
     genuine = IterationContext.genuine
-    monkeypatch.setattr(IterationContext, "genuine", lambda seat, positions: (genuine(seat, positions)[0], len(positions)))
+    monkeypatch.setattr(
+        IterationContext, "genuine", lambda context, positions: (genuine(context, positions)[0], len(positions))
+    )
     made = attempt(logistic(**given))
     assert difference(made(over), made.reference(over)) > 1e-2
 

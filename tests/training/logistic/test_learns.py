@@ -8,7 +8,7 @@ import pytest
 
 from vfl_node.job import Align, Evaluate, Job, ObfuscatedSet
 from vfl_node.training.logistic.coordinator import result
-from vfl_node.training.logistic.decryption import Count
+from vfl_node.training.logistic.decryption_log import DecryptionCount
 from vfl_node.training.logistic.disclosures import Numbers, learns
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -31,7 +31,7 @@ def run(attempt: Any, shared: Any, train: Any, evaluate: Evaluate = QUARTER, **g
     clinic, lab = made(over)
     told = [clinic, lab]
     if made.parties.coordinator:
-        told.append(result(job(made), {name: made.state.journals[name].read() for name in ("clinic", "lab")}))
+        told.append(result(job(made), {name: made.state.logs[name].read() for name in ("clinic", "lab")}))
     return (made, *told)
 
 
@@ -62,7 +62,7 @@ def test_two_parties(attempt: Any, shared: Any, logistic: Any) -> None:
 def test_what_was_decrypted_again_after_restarts_counts(attempt: Any, logistic: Any) -> None:
     """A sender that departs from the protocol has it told again, of other values."""
     made = job(attempt(logistic(flow="coordinator-clear"), QUARTER))
-    again = Count(step=2, requests=5, repeated=2, values=15, bits=15 * 62, columns=3)
+    again = DecryptionCount(step=2, requests=5, repeated=2, values=15, bits=15 * 62, columns=3)
     (masked,) = (entry.text for entry in result(made, {"lab": again}).disclosures["hub"] if entry.what == "masked gradient")
     assert masked.endswith("62 bits an entry, 930 in all")
 
@@ -142,7 +142,7 @@ def test_several_classes_count_as_often(attempt: Any, shared: Any, logistic: Any
     assert ("gradient", 36) in counts(lab.disclosures, "lab")
     assert clinic.section.decryptions["lab"] == 36
     assert all(told.section.decryptions["lab"] == 36 and told.section.features["lab"] == 3 for told in hub)
-    assert made.state.journals["lab"].read().values == 36
+    assert made.state.logs["lab"].read().values == 36
 
 
 def test_every_kind_of_message_has_an_entry(attempt: Any, shared: Any, logistic: Any) -> None:

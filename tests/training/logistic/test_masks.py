@@ -17,8 +17,8 @@ from sympy import divisors
 from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.logistic import decryption, masks
-from vfl_node.training.logistic.decryption import Tensor
-from vfl_node.training.logistic.masks import LEAST_FACTOR, Mask, masked_range, told_bits
+from vfl_node.training.logistic.masked_tensors import MaskedTensor
+from vfl_node.training.logistic.masks import LEAST_FACTOR, Mask, masked_range, returned_bits
 from vfl_node.training.logistic.scales import Scales
 
 BOUND = 70
@@ -43,7 +43,7 @@ def hide(mask: Mask, values: list[int]) -> list[int]:
 def test_a_mask_comes_off_and_fits_its_slot(kind: Any, values: list[int], number: int) -> None:
     mask = Mask.draw(kind, len(values), BOUND, seed(number))
     hidden = hide(mask, values)
-    assert mask.remove([value % 2 ** told_bits(BOUND) for value in hidden]) == values
+    assert mask.remove([value % 2 ** returned_bits(BOUND) for value in hidden]) == values
     assert all(value in masked_range(kind, BOUND) for value in hidden)
     assert masked_range(kind, BOUND).stop <= 1 << slot_bits(BOUND)
 
@@ -96,7 +96,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
     """What was decrypted since the last call."""
     found: Opened = []
     decrypted: list[list[int]] = []
-    masked_values, remove = Tensor.masked, Mask.remove
+    masked_values, remove = MaskedTensor.masked, Mask.remove
 
     def seeing(*arguments: Any) -> list[int] | None:
         masked = masked_values(*arguments)
@@ -104,13 +104,13 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Opened]:
         return masked
 
     def spying(mask: Mask, masked: Any) -> list[int]:
-        values, last = remove(mask, masked), 1 << told_bits(mask.bound)
+        values, last = remove(mask, masked), 1 << returned_bits(mask.bound)
         (seen,) = (of for of in decrypted if [value % last for value in of] == masked)  # that is all that was told of them
         decrypted.remove(seen)
         found.append((seen, values))
         return values
 
-    monkeypatch.setattr(Tensor, "masked", seeing)
+    monkeypatch.setattr(MaskedTensor, "masked", seeing)
     monkeypatch.setattr(Mask, "remove", spying)
 
     def since() -> Opened:

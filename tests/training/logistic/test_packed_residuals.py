@@ -20,8 +20,9 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.inline import Inline
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.logistic import masks
-from vfl_node.training.logistic.decryption import MemoryDecryptionLog, Service, Tensor
-from vfl_node.training.logistic.masked_decryption import shapes
+from vfl_node.training.logistic.decryption import DecryptionService
+from vfl_node.training.logistic.decryption_log import MemoryDecryptionLog
+from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes
 from vfl_node.training.logistic.scales import RESIDUAL, Scales
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 from vfl_node.transport.memory import memory_channels, run_together
@@ -38,14 +39,14 @@ def residuals() -> list[int]:
     return encode(rng.uniform(-1, 1, ROWS) * (rng.permutation(ROWS) < GENUINE) / GENUINE, RESIDUAL)
 
 
-def places(tensor: Tensor, per: int) -> Iterator[list[int]]:
+def places(tensor: MaskedTensor, per: int) -> Iterator[list[int]]:
     """For each ciphertext, the bits at which a residual can be put so that all of it is told."""
     for start in range(0, tensor.units, per):
         slots = min(per, tensor.units - start)
-        if tensor.told_bits == tensor.slot_bits:  # slots are told whole, so a residual may lie across them
+        if tensor.returned_bits == tensor.slot_bits:  # slots are told whole, so a residual may lie across them
             yield list(range(0, slots * tensor.slot_bits - WIDTH + 1, WIDTH))
         else:
-            in_slot = range(0, tensor.told_bits - WIDTH + 1, WIDTH)
+            in_slot = range(0, tensor.returned_bits - WIDTH + 1, WIDTH)
             yield [slot * tensor.slot_bits + bit for slot in range(slots) for bit in in_slot]
 
 
@@ -53,12 +54,12 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
     """The residuals that one answer to the attacker holds, and what the holder has counted."""
     clinic, lab = memory_channels("clinic", "lab")
     public, workers = private.public, Inline()
-    journal, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.of(train))
+    log, (tensor,) = MemoryDecryptionLog(), shapes(("gradient",), COLUMNS, Scales.of(train))
     per = packing.slots(public, tensor.unit_bits)
     rows = Encryptor(public, Randomness(b"a" * 32), workers).encrypt(residuals, "residuals")
 
     async def holder() -> None:
-        service = Service(clinic, private, train, "passive", workers, journal, MemoryPins())
+        service = DecryptionService(clinic, private, train, "passive", workers, log, MemoryPins())
         await service.take_plan([tensor])
         await service.answer()
 
@@ -77,7 +78,7 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
         await lab.send(pb.DecryptionRequest(step=0, tensor="gradient"))
         await lab.send_rows(blinded, count=len(blinded), width=public.width)
         await lab.receive(pb.Decrypted)
-        told = await lab.receive_rows(width=-(-tensor.told_bits // 8), count=COLUMNS)
+        told = await lab.receive_rows(width=-(-tensor.returned_bits // 8), count=COLUMNS)
         slots = [int.from_bytes(row.tobytes(), "big") for row in told]
         found = []
         for start, bits in zip(range(0, COLUMNS, per), layout, strict=True):
@@ -88,7 +89,7 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
     problem, found = run_together((holder(), clinic), (attacker(), lab))
     assert problem is None
     assert isinstance(found, list), found
-    return found, journal.read()
+    return found, log.read()
 
 
 def test_a_slot_tells_one_residual(hub: Any, logistic: Any, residuals: list[int]) -> None:
@@ -96,13 +97,13 @@ def test_a_slot_tells_one_residual(hub: Any, logistic: Any, residuals: list[int]
     found, count = read(hub, train, residuals)
     assert found == residuals[:COLUMNS]
     assert (count.values, count.bits) == (18, 18 * 62)  # that is what ledger and report say; 31 residuals would fit into it
-    assert Scales.of(train).told == 62
+    assert Scales.of(train).returned_bits == 62
 
 
 def test_told_whole_it_would_tell_three_and_a_half(
     hub: Any, logistic: Any, residuals: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Tensor, "told_bits", property(lambda tensor: tensor.slot_bits))
+    monkeypatch.setattr(MaskedTensor, "returned_bits", property(lambda tensor: tensor.slot_bits))
     monkeypatch.setattr(masks, "masked_range", lambda kind, bound: range(1 << (bound + 66)))
     found, _ = read(hub, logistic(), residuals)
     assert found == residuals[:63]

@@ -14,7 +14,7 @@ import torch
 from vfl_node.errors import StateError
 from vfl_node.job import Evaluate
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.logistic.decryption import FileDecryptionLog
+from vfl_node.training.logistic.decryption_log import FileDecryptionLog
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor"}
@@ -109,7 +109,7 @@ def test_resumed_from_any_checkpoint_it_goes_on(
 
     def on_disk(of: Any) -> Any:
         of.state.checkpoints = {name: FileCheckpoints(tmp_path / name) for name in ("clinic", "lab")}
-        of.state.journals = {name: FileDecryptionLog(tmp_path / f"{name}.json") for name in ("clinic", "lab")}
+        of.state.logs = {name: FileDecryptionLog(tmp_path / f"{name}.json") for name in ("clinic", "lab")}
         return of
 
     def stop(sent: Any) -> None:

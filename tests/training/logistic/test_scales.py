@@ -15,7 +15,7 @@ from vfl_node.data.design import MOST
 from vfl_node.errors import UsageError
 from vfl_node.training.logistic.blind import DITHER
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.masked_decryption import shapes
+from vfl_node.training.logistic.masked_tensors import shapes
 from vfl_node.training.logistic.masks import Mask
 from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
@@ -46,7 +46,7 @@ def test_the_widest_sum_fits_its_bound_and_its_slot_the_key(given: Any, bits: in
             factor = mask.factors[0] if mask.factors else 1
             masked = value * factor + mask.offsets[0]
             assert 0 <= masked < 2**scales.slot
-            assert mask.remove([masked % 2**scales.told]) == [value]
+            assert mask.remove([masked % 2**scales.returned_bits]) == [value]
     if train.flow == "coordinator":
         largest = 0.7 + (2**SCORE_RANGE * 2) / 2 + (2**SCORE_RANGE * 2) ** 2 / 8
         rounding = 2**32 * 2.0 ** (loss_fraction(train) - SCORE)  # of a weight's or a score's last bit, in every row
@@ -81,7 +81,7 @@ def test_products_under_encryption_fit_too(genuine: int) -> None:
 def test_an_overflow_is_told_with_its_numbers() -> None:
     train = job(flow="coordinator", loss="taylor").model_copy(update={"key_bits": 176})
     fits = Scales.of(train)
-    assert (fits.gradient, fits.slot, fits.told) == (108, 174, 109)
+    assert (fits.gradient, fits.slot, fits.returned_bits) == (108, 174, 109)
     with pytest.raises(UsageError) as caught:
         Scales.of(train.model_copy(update={"key_bits": 175}))
     assert caught.value.code == "E_OVERFLOW"

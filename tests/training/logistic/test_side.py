@@ -25,10 +25,10 @@ def design(columns: int = 3, rows: int = 8, seed: int = 0) -> Design:
     return Design(integers, rng.uniform(0.001, 0.01, columns), tuple(f"x{k}" for k in range(columns)))
 
 
-def made(train: Any, *, columns: int = 3, intercept: bool = True, seed: int = 0, kept: Any = None, rows: Any = ROWS) -> Side:
+def made(train: Any, *, columns: int = 3, intercept: bool = True, seed: int = 0, used: Any = None, rows: Any = ROWS) -> Side:
     of = design(columns)
-    kept = np.ones(columns, np.bool_) if kept is None else np.array(kept)
-    return Side(rows, of, kept, train, Randomness(bytes([seed]) * 32), intercept=intercept)
+    used = np.ones(columns, np.bool_) if used is None else np.array(used)
+    return Side(rows, of, used, train, Randomness(bytes([seed]) * 32), intercept=intercept)
 
 
 def test_own_rows_are_its_own_and_the_others_decoys(logistic: Any) -> None:
@@ -114,7 +114,7 @@ def test_a_step_decays_all_but_the_intercept(logistic: Any) -> None:
 
 
 def test_the_model_has_every_column_of_the_design(logistic: Any) -> None:
-    of = made(logistic(classes=4), kept=[True, False, True])
+    of = made(logistic(classes=4), used=[True, False, True])
     model = of.model()
     assert model["weight"].shape == (4, 3)
     assert model["weight"][:, 1].tolist() == [0] * 4
@@ -125,14 +125,14 @@ def test_the_model_has_every_column_of_the_design(logistic: Any) -> None:
 
 def test_a_checkpoint_is_a_copy(logistic: Any) -> None:
     of = made(logistic())
-    kept = of.tensors()
+    saved = of.tensors()
     before = of.weights.copy()
     of.update(np.ones((4, 1)))
     other = made(logistic(), seed=1)
-    other.restore(kept)
+    other.restore(saved)
     np.testing.assert_array_equal(other.weights, before)
     other.update(np.ones((4, 1)))
-    assert torch.equal(kept["weights"], torch.from_numpy(before))
+    assert torch.equal(saved["weights"], torch.from_numpy(before))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

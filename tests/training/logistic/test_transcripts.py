@@ -179,7 +179,7 @@ def test_what_the_passive_party_gets_in_clear_is_the_same_whoever_is_genuine(
     assert clear(made[0], "clinic") != clear(made[1], "clinic") or given.get("flow") == "coordinator"
     wide = made[0].hub[0].public.width
     senders = {column.head.DESCRIPTOR.name: column.rows.shape[1] for column in made[0].columns("lab")}
-    assert senders == {"Encrypted": wide, "Decrypted": -(-Scales.of(made[0].train).told // 8)}
+    assert senders == {"Encrypted": wide, "Decrypted": -(-Scales.of(made[0].train).returned_bits // 8)}
 
 
 def test_figures_that_the_job_shares_would_differ(attempt: Any, shared: Any, logistic: Any) -> None:
@@ -237,8 +237,8 @@ def gradients(monkeypatch: pytest.MonkeyPatch) -> list[Round]:
     found: list[Round] = []
     own_gradient = IterationContext.own_gradient
 
-    async def spying(seat: IterationContext, step: int, positions: Any, residuals: Any, fraction: int) -> Any:
-        gradient = await own_gradient(seat, step, positions, residuals, fraction)
+    async def spying(context: IterationContext, step: int, positions: Any, residuals: Any, fraction: int) -> Any:
+        gradient = await own_gradient(context, step, positions, residuals, fraction)
         found.append(Round(positions, gradient[:, 0]))
         return gradient
 

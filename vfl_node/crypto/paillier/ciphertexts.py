@@ -117,11 +117,11 @@ def inverses(numbers: Sequence[mpz], modulus: mpz) -> list[mpz]:
     for number in numbers:
         before.append(before[-1] * number % modulus)
     inverse = gmpy2.invert(before.pop(), modulus)
-    found = []
+    last_to_first = []
     for number, product in zip(reversed(numbers), reversed(before), strict=True):
-        found.append(inverse * product % modulus)
+        last_to_first.append(inverse * product % modulus)
         inverse = inverse * number % modulus
-    return found[::-1]
+    return last_to_first[::-1]
 
 
 def _by_rows(

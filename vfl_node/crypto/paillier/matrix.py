@@ -220,8 +220,8 @@ def evaluate(matrix: Matrix, ciphertexts: Sequence[mpz], modulus: mpz, chosen: M
     fractions = [(mpz(1), mpz(1))] * matrix.shape[1]
     tabled = np.flatnonzero(chosen.digits == 0)
     if len(tabled):
-        found = _by_subsets(matrix[:, tabled], ciphertexts, modulus, chosen.group)
-        for column, fraction in zip(tabled.tolist(), found, strict=True):
+        tabled_fractions = _by_subsets(matrix[:, tabled], ciphertexts, modulus, chosen.group)
+        for column, fraction in zip(tabled.tolist(), tabled_fractions, strict=True):
             fractions[column] = fraction
     for column in np.flatnonzero(chosen.digits).tolist():
         fractions[column] = _by_buckets(matrix[:, column], ciphertexts, modulus, int(chosen.digits[column]))

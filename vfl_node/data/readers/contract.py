@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class Batch:
+class RowBatch:
     """Some rows, column by column.
 
     Attributes:
@@ -34,7 +34,7 @@ class Reader(Protocol):
     source: str
     names: tuple[str, ...]
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """All rows in their order, at least one; called once. No batch is empty.
 
         Raises:

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vfl_node.data.readers.contract import Batch
+from vfl_node.data.readers.contract import RowBatch
 from vfl_node.errors import DataError, StateError
 from vfl_node.files import fault
 
@@ -46,7 +46,7 @@ class CsvReader:
             self.close()
             raise
 
-    def batches(self) -> Iterator[Batch]:
+    def batches(self) -> Iterator[RowBatch]:
         """As in the contract. A row must have one cell for each column (``E_CSV``)."""
         reader, rows, places, batches = self._reader, [], array("q"), 0
         first = reader.line_num + 1
@@ -93,9 +93,9 @@ class CsvReader:
         raise DataError(f"{self.source}: is empty", code="E_EMPTY")
 
 
-def _taken(rows: list[list[str]], places: array[int]) -> Batch:
+def _taken(rows: list[list[str]], places: array[int]) -> RowBatch:
     """A batch of ``rows``, both emptied for the next one."""
-    batch = Batch([list(map(str.strip, cells)) for cells in zip(*rows, strict=True)], places[:])
+    batch = RowBatch([list(map(str.strip, cells)) for cells in zip(*rows, strict=True)], places[:])
     rows.clear()
     del places[:]
     return batch

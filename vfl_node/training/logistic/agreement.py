@@ -1,12 +1,16 @@
-"""Before the first iteration: how wide the sides are, and refusals where a gradient would tell too much.
+"""Before the first iteration: numbers of columns are exchanged, and a job whose gradients would reveal too much is refused.
 
-A party's gradient is a linear image of what it must not know: residuals, so labels and
-dummies, or the other's scores. With no more rows than columns it can be solved for all of
-them, and somewhat beyond since they are integers of few bits; if fewer rows than columns are
-genuine, the gradients of several iterations span just those rows; with few rows a column it
-tells statistically. And where the label holder's own columns tell its records into a few
-kinds only, their residuals take a few values, and |I| was computed from one gradient. See
-docs/privacy.md.
+A party's gradient is a linear image of values that it must not know: the residuals, which show
+labels and dummies, or the other party's scores. It reveals them
+
+- if an iteration has no more rows than columns, and even with somewhat more rows, because the values are integers of few
+  bits: the equations can be solved for all of them;
+- if fewer rows than columns are genuine: the gradients of several iterations span exactly those rows;
+- if there are few rows for each column: statistically;
+- if the label holder's own columns distinguish only a few kinds of records: the residuals then take only a few values, and
+  |I| was computed from one gradient.
+
+See docs/privacy.md.
 """
 
 from __future__ import annotations
@@ -26,24 +30,29 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 RECOMMENDED_BITS = 3072
 
 LEAST = 2
-"""Rows of an iteration a column of who sees the gradient, and genuine rows among them: fewer are refused. Solving
-was seen to succeed up to 1.5 rows a column, by reducing lattices."""
+"""An iteration needs so many rows, and so many genuine rows, for each column of the party that sees the gradient.
+
+By reducing lattices, gradients were solved for up to 1.5 rows a column.
+"""
 
 AMPLE = 20
-"""Shared rows a column below which gradients are warned about; from there on the published attack on dummies is at
-chance, a stronger one is not where the active party has no columns (docs/privacy.md)."""
+"""There is a warning if an iteration has fewer shared rows for each column.
+
+With as many, the published attack on dummies is at chance. A stronger attack is not, if the active party has no columns
+(docs/privacy.md).
+"""
 
 KINDS = 20
-"""Kinds of records below which the active party's own columns do not hide |I|."""
+"""The active party's own columns hide |I| only if they distinguish at least so many kinds of records."""
 
 
 async def exchange_widths(session: Session, side: Side, public: PublicKey) -> dict[str, int]:
-    """Party → how many columns its side has, of the parties that this one must judge.
+    """Party → how many columns its side has, for the parties whose gradients this one must check.
 
     Raises:
         ProtocolError: the other party was given another key (``E_KEY``).
 
-    Leaks: the number of the passive party's columns; with the labels at it the active party's, too.
+    Leaks: the number of the passive party's columns; if it has the labels, also the number of the active party's columns.
     """
     widths, channel = {session.name: side.width}, session.peer
     both = Logistic.of(session.job).labels == "passive"
@@ -70,13 +79,13 @@ def check(
     training: Positions,
     positions: Callable[[int], Positions],
 ) -> tuple[str, ...]:
-    """Refuse what would tell too much; warnings about what tells more than it needs to.
+    """Refuse a job whose gradients would reveal too much; returns warnings about a job that reveals more than necessary.
 
     Args:
-        session: whom it meets.
-        data: what it trains on.
-        side: its linear model at its start.
-        widths: of :func:`exchange_widths`.
+        session: the attempt at the job.
+        data: what this party trains on.
+        side: its linear model at the start.
+        widths: result of :func:`exchange_widths`.
         size: shared rows of an iteration.
         training: shared positions trained on.
         positions: those of each iteration.
@@ -119,7 +128,7 @@ def _check_genuine(
     training: Positions,
     positions: Callable[[int], Positions],
 ) -> None:
-    """Refuse iterations with too few rows of this party's to hide them, or the other's values in its own gradient."""
+    """Refuse iterations with so few of this party's rows that a gradient would reveal which they are, or the other's values."""
     if not side.owned[training].any():
         raise PolicyError(
             "no record is shared, so there is nothing to train on",
@@ -136,8 +145,8 @@ def _check_genuine(
     needed = max(1, *(LEAST * width for width in seen)) if seen else 1
     if fewest < needed:
         raise PolicyError(
-            f"an iteration has {fewest} rows that are this party's, and needs {needed}, {LEAST} for each column of who sees a "
-            "gradient over them: from fewer it could be told which they are, or what the other party's values are",
+            f"an iteration has {fewest} rows that are this party's, and needs {needed}, {LEAST} for each column of the "
+            "party that sees a gradient over them: fewer would reveal which they are, or what the other party's values are",
             code="E_BATCH",
             hint="train on all rows at once (train.batch_size: null), on more records, or on fewer columns",
             for_peer="its owner does not go on",
@@ -146,7 +155,7 @@ def _check_genuine(
 
 
 def _check_cover(side: Side, training: Positions, passive: str, columns: int) -> None:
-    """Refuse where this party's own scores vary too little to hide |I| and the dummies."""
+    """Refuse a job in which this party's own scores vary too little to hide |I| and the dummies."""
     own = training[side.owned[training]]
     kinds = len(np.unique(side.scores(own)[:, 0].round(12)))
     if kinds < max(KINDS, columns + 1):

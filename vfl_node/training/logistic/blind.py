@@ -8,7 +8,7 @@
                                   ◄── Enc(d_i) ───────
     Enc(G_s + ρ), packed ──► coordinator                 Enc(G_w + ρ), packed ──► coordinator
     G_s = opened − ρ_s                                   G_w = opened − ρ_w
-                                                         if the loss is wanted (tolerance > 0), likewise
+                                                         if the loss is needed (tolerance > 0), likewise
                                                          Σ_I log2 − ½y z + ⅛z², z = u_s + u_w, of Enc(u²) and Enc(u)
                                   ◄── over? ──────────
 
@@ -16,8 +16,8 @@ y ∈ {−1, 1}. The sigmoid cannot be evaluated under encryption, hence the sec
 polynomial at 0: ℓ ≈ log2 − ½y·z + ⅛z², ∂ℓ/∂z ≈ ¼z − ½y.
 
 Source: arXiv 2004.07427 section 4.1, worked out after Hardy et al. 2017 and Yang et al. 2019.
-Deviations: u² is sent row by row, since a total would hold the dummies'; everything the
-coordinator opens is masked.
+Deviations: u² is sent row by row, because a total would contain those of dummies; everything that the
+coordinator decrypts is masked.
 
 Leaks: to the active party ciphertexts, and its own gradient and the loss; to the passive
 party ciphertexts and its own gradient; to the coordinator masked values.
@@ -50,52 +50,52 @@ DITHER = 40
 class ActiveBlind:
     """The label holder's part."""
 
-    def __init__(self, seat: IterationContext) -> None:
-        self._seat = seat
-        one = np.frombuffer((1).to_bytes(seat.public.width, "big"), np.uint8)
-        self._nothing = seat.encryptor.blind(one[None, :], "nothing")  # an Enc(0) as large as any ciphertext
+    def __init__(self, context: IterationContext) -> None:
+        self._context = context
+        one = np.frombuffer((1).to_bytes(context.public.width, "big"), np.uint8)
+        self._zero = context.encryptor.blind(one[None, :], "nothing")  # an Enc(0) as large as any ciphertext
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
-        seat, positions = self._seat, self._seat.positions(step)
-        genuine, count = seat.genuine(positions)
-        assert seat.targets is not None
-        ours, signs = in_range(seat.side.scores(positions)), 2 * seat.targets[positions] - 1
-        groups = len(seat.scales.groups)
-        seat.prepare(step, lambda ahead: _labels(seat, ahead, RESIDUALS))
+        context, positions = self._context, self._context.positions(step)
+        genuine, count = context.genuine(positions)
+        assert context.targets is not None
+        ours, signs = in_range(context.side.scores(positions)), 2 * context.targets[positions] - 1
+        groups = len(context.scales.groups)
+        context.prepare(step, lambda ahead: _labels(context, ahead, RESIDUALS))
         theirs = np.split(
-            await receive_encrypted(seat.channel, step, SCORES, groups * len(positions), seat.public), groups
+            await receive_encrypted(context.channel, step, SCORES, groups * len(positions), context.public), groups
         )  # a column for each group
         squares = None
-        if seat.train.tolerance > 0:
-            squares = await receive_encrypted(seat.channel, step, SQUARES, len(positions), seat.public)
+        if context.train.tolerance > 0:
+            squares = await receive_encrypted(context.channel, step, SQUARES, len(positions), context.public)
         residuals = self._residuals(step, theirs, (0.25 * ours - 0.5 * signs) / count, genuine, count)
-        await send_encrypted(seat.channel, step, RESIDUALS, np.concatenate(residuals))
-        gradient = await seat.own_gradient(step, positions, residuals, seat.scales.fraction)
+        await send_encrypted(context.channel, step, RESIDUALS, np.concatenate(residuals))
+        gradient = await context.own_gradient(step, positions, residuals, context.scales.fraction)
         loss = None
         if squares is not None:
             loss = await self._open_loss(step, theirs[0], squares, ours[:, 0], signs[:, 0], genuine, count)
-        seat.side.update(gradient)
-        last = step + 1 == seat.train.iterations or seat.converged(loss)
-        await send_end(seat.channel, step, last=last)
+        context.side.update(gradient)
+        last = step + 1 == context.train.iterations or context.converged(loss)
+        await send_end(context.channel, step, last=last)
         return Outcome(last, loss)
 
     def _residuals(
         self, step: int, theirs: list[Ciphertexts], own: Floats, genuine: NDArray[np.bool_], count: int
     ) -> list[Ciphertexts]:
-        """Enc(d) of every row, [group][B]; a dummy's u is multiplied too, then left out."""
-        seat = self._seat
+        """Enc(d) of every row, [group][B]; the u of a dummy is multiplied, too, and the product discarded."""
+        context = self._context
         factor = round(0.25 / count * 2**WEIGHT)
-        noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
+        noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         columns = [dithered(encode(column, SCORE + WEIGHT), genuine, noise) for column in own.T]
-        values = packed(list(zip(*columns, strict=True)), seat.scales.groups, seat.scales.slot)
+        values = packed(list(zip(*columns, strict=True)), context.scales.groups, context.scales.slot)
         residuals = []
-        labels = _labels(seat, step, RESIDUALS)
+        labels = _labels(context, step, RESIDUALS)
         for group, column in enumerate(theirs):
-            product = homomorphic.scale(seat.public, column, [factor] * len(column), WEIGHT, seat.workers)
-            product[~genuine] = self._nothing
-            fresh = seat.encryptor.encrypt(values[group], labels[group])
-            residuals.append(homomorphic.add(seat.public, product, fresh, seat.workers))
+            product = homomorphic.scale(context.public, column, [factor] * len(column), WEIGHT, context.workers)
+            product[~genuine] = self._zero
+            fresh = context.encryptor.encrypt(values[group], labels[group])
+            residuals.append(homomorphic.add(context.public, product, fresh, context.workers))
         return residuals
 
     async def _open_loss(
@@ -108,59 +108,59 @@ class ActiveBlind:
         genuine: NDArray[np.bool_],
         count: int,
     ) -> float:
-        """The mean Taylor loss over the genuine rows; dummies do the same work in a column that is thrown away."""
-        seat = self._seat
-        assert seat.opening is not None
+        """The mean Taylor loss over the genuine rows; dummies take the same work, in a column that is discarded."""
+        context = self._context
+        assert context.opening is not None
         linear = encode((0.25 * ours - 0.5 * signs) / count, WEIGHT)
         quadratic = [round(0.125 / count * 2**WEIGHT)] * len(linear)
         coefficients = np.array([*linear, *quadratic], dtype=np.int64)
         real = np.concatenate([genuine, genuine])
         both = np.stack([coefficients * real, coefficients * ~real], axis=1)  # (2B, 2): genuine, decoy
-        sums = matrix.multiply(seat.public, both, np.concatenate([theirs, squares]), seat.workers)
+        sums = matrix.multiply(context.public, both, np.concatenate([theirs, squares]), context.workers)
         plain = LOG2 - 0.5 * signs * ours + 0.125 * ours**2
         constant = sum(encode(plain * genuine / count, SCORE + WEIGHT))
-        encrypted = homomorphic.add_plain(seat.public, sums[:1], [constant], seat.workers)
-        return await seat.opening.loss(step, encrypted) / 2.0 ** loss_fraction(seat.train)
+        encrypted = homomorphic.add_plain(context.public, sums[:1], [constant], context.workers)
+        return await context.opening.loss(step, encrypted) / 2.0 ** loss_fraction(context.train)
 
 
 class PassiveBlind:
     """The part of the party without labels."""
 
-    def __init__(self, seat: IterationContext) -> None:
-        self._seat = seat
+    def __init__(self, context: IterationContext) -> None:
+        self._context = context
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
-        seat, positions = self._seat, self._seat.positions(step)
-        scores = in_range(seat.side.scores(positions))
-        groups = len(seat.scales.groups)
-        seat.prepare(step, self._labels)
-        values = packed([encode(row, SCORE) for row in scores], seat.scales.groups, seat.scales.slot)
-        labels = _labels(seat, step, SCORES)
-        columns = [seat.encryptor.encrypt(of, label) for of, label in zip(values, labels, strict=True)]
-        await send_encrypted(seat.channel, step, SCORES, np.concatenate(columns))
-        if seat.train.tolerance > 0:
+        context, positions = self._context, self._context.positions(step)
+        scores = in_range(context.side.scores(positions))
+        groups = len(context.scales.groups)
+        context.prepare(step, self._labels)
+        values = packed([encode(row, SCORE) for row in scores], context.scales.groups, context.scales.slot)
+        labels = _labels(context, step, SCORES)
+        columns = [context.encryptor.encrypt(of, label) for of, label in zip(values, labels, strict=True)]
+        await send_encrypted(context.channel, step, SCORES, np.concatenate(columns))
+        if context.train.tolerance > 0:
             squares = encode(scores[:, 0] ** 2, SCORE)
-            await send_encrypted(seat.channel, step, SQUARES, seat.encryptor.encrypt(squares, f"{step}/{SQUARES}"))
-        received = await receive_encrypted(seat.channel, step, RESIDUALS, groups * len(positions), seat.public)
-        gradient = await seat.own_gradient(step, positions, np.split(received, groups), seat.scales.fraction)
-        seat.side.update(gradient)
-        return Outcome(await receive_end(seat.channel, step))
+            await send_encrypted(context.channel, step, SQUARES, context.encryptor.encrypt(squares, f"{step}/{SQUARES}"))
+        received = await receive_encrypted(context.channel, step, RESIDUALS, groups * len(positions), context.public)
+        gradient = await context.own_gradient(step, positions, np.split(received, groups), context.scales.fraction)
+        context.side.update(gradient)
+        return Outcome(await receive_end(context.channel, step))
 
     def _labels(self, step: int) -> list[str]:
-        squares = [f"{step}/{SQUARES}"] if self._seat.train.tolerance > 0 else []
-        return _labels(self._seat, step, SCORES) + squares
+        squares = [f"{step}/{SQUARES}"] if self._context.train.tolerance > 0 else []
+        return _labels(self._context, step, SCORES) + squares
 
 
 def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomness) -> list[int]:
     """``values`` with uniform noise of :data:`DITHER` bits where ``genuine``, bool[B], and 0 elsewhere.
 
-    A float has 53 bits, so that what it becomes at 80 fractional bits ends in zeros, and what is a
-    multiple of 1/|I| stays one: sums of such numbers showed I, or |I|, in their last bits.
+    A float has 53 bits, so a number at 80 fractional bits that comes from a float ends in zeros, and a multiple of 1/|I|
+    stays one. Without noise, sums of such numbers showed I, or |I|, in their last bits.
     """
     noise = (randomness.uint64(len(values)) >> np.uint64(64 - DITHER)).astype(np.int64) - (1 << (DITHER - 1))
     return [(value + int(bits)) * int(own) for value, bits, own in zip(values, noise, genuine, strict=True)]
 
 
-def _labels(seat: IterationContext, step: int, tensor: str) -> list[str]:
-    return [f"{step}/{tensor}/{group}" for group in range(len(seat.scales.groups))]
+def _labels(context: IterationContext, step: int, tensor: str) -> list[str]:
+    return [f"{step}/{tensor}/{group}" for group in range(len(context.scales.groups))]

@@ -13,8 +13,7 @@
                                 ◄── over? ──────────   whether the loss still changes
 
 The division by |I| comes before encryption, so the passive party never needs |I|. The sigmoid
-is evaluated in clear by the label holder: no polynomial is needed (the Taylor loss may be
-asked for, to compare).
+is evaluated in clear by the label holder, so no polynomial is needed (a job may still use the Taylor loss, to compare).
 
 Source: arXiv 2004.07427, Algorithm 2 (genuine with dummy), from Yang et al. 2019
 (arXiv 1911.09824). Deviations: additive masks by default, pre-scaled residuals, private start.
@@ -48,58 +47,58 @@ RESIDUALS = "residuals"
 class ActiveClear:
     """The label holder's part."""
 
-    def __init__(self, seat: IterationContext) -> None:
-        self._seat = seat
-        self._loss = LOSSES[seat.train.loss]
+    def __init__(self, context: IterationContext) -> None:
+        self._context = context
+        self._loss = LOSSES[context.train.loss]
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
-        seat, positions = self._seat, self._seat.positions(step)
-        genuine, count = seat.genuine(positions)
-        assert seat.targets is not None
-        seat.prepare(step, self._labels)
-        theirs = await receive_scores(seat.channel, step, len(positions), seat.train.outputs)
-        if seat.train.loss == "taylor":  # of any row, or whether training diverges would tell if the row is genuine
+        context, positions = self._context, self._context.positions(step)
+        genuine, count = context.genuine(positions)
+        assert context.targets is not None
+        context.prepare(step, self._labels)
+        theirs = await receive_scores(context.channel, step, len(positions), context.train.outputs)
+        if context.train.loss == "taylor":  # check every row: a check of the genuine ones alone would reveal which they are
             in_range(theirs)
-        scores, targets = theirs + seat.side.scores(positions), seat.targets[positions]
+        scores, targets = theirs + context.side.scores(positions), context.targets[positions]
         residuals = self._loss.residual(scores, targets) * (genuine / count)[:, None]  # a dummy's is 0
         await self._send(step, residuals)
-        gradient = seat.side.gradient(positions, residuals)
+        gradient = context.side.gradient(positions, residuals)
         loss = self._loss.loss(scores[genuine], targets[genuine])
-        if seat.service:
-            await seat.service.answer()
-        seat.side.update(gradient)
-        last = step + 1 == seat.train.iterations or seat.converged(loss)
-        await send_end(seat.channel, step, last=last)
+        if context.service:
+            await context.service.answer()
+        context.side.update(gradient)
+        last = step + 1 == context.train.iterations or context.converged(loss)
+        await send_end(context.channel, step, last=last)
         return Outcome(last, loss, scores)
 
     async def _send(self, step: int, residuals: Floats) -> None:
         """Encrypt the residuals, those of a few outputs in one ciphertext, and send them."""
-        seat = self._seat
-        largest = 2.0 ** (seat.scales.residual - seat.scales.fraction) * (1 + 1e-9)  # with an ample allowance for rounding
+        context = self._context
+        largest = 2.0 ** (context.scales.residual - context.scales.fraction) * (1 + 1e-9)  # an allowance for rounding
         if not (np.abs(residuals).sum(axis=0) <= largest).all():  # the Taylor loss
             raise diverged()
-        rows = [encode(row, seat.scales.fraction) for row in residuals]
-        values = packed(rows, seat.scales.groups, seat.scales.slot)
-        columns = [seat.encryptor.encrypt(of, label) for of, label in zip(values, self._labels(step), strict=True)]
-        await send_encrypted(seat.channel, step, RESIDUALS, np.concatenate(columns))
+        rows = [encode(row, context.scales.fraction) for row in residuals]
+        values = packed(rows, context.scales.groups, context.scales.slot)
+        columns = [context.encryptor.encrypt(of, label) for of, label in zip(values, self._labels(step), strict=True)]
+        await send_encrypted(context.channel, step, RESIDUALS, np.concatenate(columns))
 
     def _labels(self, step: int) -> list[str]:
-        return [f"{step}/{RESIDUALS}/{group}" for group in range(len(self._seat.scales.groups))]
+        return [f"{step}/{RESIDUALS}/{group}" for group in range(len(self._context.scales.groups))]
 
 
 class PassiveClear:
     """The part of the party without labels."""
 
-    def __init__(self, seat: IterationContext) -> None:
-        self._seat = seat
+    def __init__(self, context: IterationContext) -> None:
+        self._context = context
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
-        seat, positions = self._seat, self._seat.positions(step)
-        await send_scores(seat.channel, step, seat.side.scores(positions))
-        groups = len(seat.scales.groups)
-        received = await receive_encrypted(seat.channel, step, RESIDUALS, groups * len(positions), seat.public)
-        gradient = await seat.own_gradient(step, positions, np.split(received, groups), seat.scales.fraction)
-        seat.side.update(gradient)
-        return Outcome(await receive_end(seat.channel, step))
+        context, positions = self._context, self._context.positions(step)
+        await send_scores(context.channel, step, context.side.scores(positions))
+        groups = len(context.scales.groups)
+        received = await receive_encrypted(context.channel, step, RESIDUALS, groups * len(positions), context.public)
+        gradient = await context.own_gradient(step, positions, np.split(received, groups), context.scales.fraction)
+        context.side.update(gradient)
+        return Outcome(await receive_end(context.channel, step))

@@ -1,9 +1,8 @@
-"""The coordinator's side: it holds the key and answers what the job allows, and nothing else.
+"""The coordinator's side: it holds the key and decrypts what the job allows, and nothing else.
 
 Source: arXiv 2004.07427 section 4.1.
 
-Leaks: to this party masked values, and how many iterations there are; nothing from here to
-the parties but their own plaintexts.
+Leaks: to this party masked values, and how many iterations there are; to each data party its own plaintexts only.
 """
 
 from __future__ import annotations
@@ -20,8 +19,10 @@ from vfl_node.session.pins import Pins
 from vfl_node.session.session import Session
 from vfl_node.settings import role_in
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import Count, DecryptionLog, FileDecryptionLog, Service, tensors_of
+from vfl_node.training.logistic.decryption import DecryptionService
+from vfl_node.training.logistic.decryption_log import DecryptionCount, DecryptionLog, FileDecryptionLog
 from vfl_node.training.logistic.disclosures import Numbers, learns
+from vfl_node.training.logistic.masked_tensors import tensors_of
 from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Channel
@@ -46,18 +47,18 @@ async def coordinate(
         train: the job's section.
         role: that party's.
         private: the key, the same in every attempt of the job.
-        workers: who decrypts.
-        log: what that party has had so far.
+        workers: the engine that decrypts.
+        log: what was decrypted for that party so far.
         pins: where its plan is pinned.
         other: the other data party.
         progress: told of each answer.
 
     Raises:
-        ProtocolError: a request that the rules refuse (``E_DECRYPTION``), or ciphertexts that are none (``E_CIPHERTEXT``).
+        ProtocolError: a request that the rules refuse (``E_DECRYPTION``), or bytes that are no ciphertexts (``E_CIPHERTEXT``).
         StateError: another plan than in an earlier attempt (``E_REPLAY``).
     """
     async with channel.phase("decrypt"):
-        service = Service(channel, private, train, role, workers, log, pins, other)
+        service = DecryptionService(channel, private, train, role, workers, log, pins, other)
         await service.send_key()
         await service.take_plan()
         while await service.answer():
@@ -106,8 +107,8 @@ class Decryptions:
             return self._private
 
 
-def result(job: Job, counts: Mapping[str, Count]) -> Trained:
-    """What a coordinator can tell of a training, from each data party's ``counts``."""
+def result(job: Job, counts: Mapping[str, DecryptionCount]) -> Trained:
+    """What a coordinator can report about a training, from each data party's ``counts``."""
     train = Logistic.of(job)
     rounds = max(count.step + 1 for count in counts.values())
     widths = {name: count.columns for name, count in counts.items() if count.requests}

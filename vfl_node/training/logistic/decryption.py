@@ -1,6 +1,7 @@
-"""Decryption as a service with rules: by the coordinator for both data parties, by the active party for the passive one.
+"""The holder of the key decrypts for the data parties by fixed rules.
 
-::
+In the coordinator flows the coordinator decrypts for both data parties, in the two-party flow the active party for the
+passive one::
 
     party                                       key's holder
                         ◄── n, proof ────────
@@ -8,195 +9,58 @@
     plan: tensors, widths ─────────────────►    pinned: the same in every attempt
     each iteration, each tensor of the plan once and in order:
     step, tensor, packed ciphertexts ──────►    checks place and shape, decrypts, checks ranges
-                        ◄── last bits ───────   of each value as many as a gradient entry has
+                        ◄── last bits ───────   of each value, as many as an entry of a gradient has
     done ──────────────────────────────────►
 
-What is refused: a tensor that the job's flow does not give this sender, another shape than
-planned, slots of another width than the job's, an iteration out of place, one asked twice in an
-attempt, one before the last that was answered in any attempt, and more than :data:`REPEATED` answers
-given again after restarts. Everything sent is masked (:mod:`vfl_node.training.logistic.masks`).
+The service refuses
 
-A masked value that lies where none can is not told, and ends the job. An honest sender's never does, whatever
-it hides. To one that packed something else the refusal tells one bit, for which it has given up the job.
+- a tensor that the job's flow does not give this sender,
+- a shape other than the planned one, and slots of another width than the job's,
+- an iteration out of place: asked for twice in one attempt, or older than the last one answered in any attempt,
+- more than :data:`REPEATED` answers that are given again after restarts.
 
-The active party is told how wide the passive one's side is, and says to the coordinator what
-that one's plan must be; two statements that differ end the job. Its own plan is its own word.
+Everything that is sent to the service is masked (:mod:`vfl_node.training.logistic.masks`).
 
-What cannot be detected: a sender may hide other values than the planned ones, such as
-residuals in place of gradient entries, and several in one slot, for a slot is 65 bits wider than
-an entry, whose mask it need not add. Therefore only the last bits of a slot are told, an entry's.
-The bound on what leaks in this way is in bits: those of an entry, times the entries, times the
-answers; a residual takes about 41 − log₂|I| of them.
+A decrypted value outside the range of masked values is not returned, and ends the job. The values of an honest sender are
+always within this range. A sender that packed something else learns one bit from the refusal, and loses the job.
+
+The passive party tells the active one how many columns it has. So the active party can state to the coordinator what the
+passive party's plan must be. If the two statements differ, the job ends. The active party's own plan cannot be checked.
+
+What cannot be detected: a sender may have other values decrypted than the planned ones, such as residuals in place of
+gradient entries, and several of them in one slot, because a slot is 65 bits wider than an entry and the sender may leave out
+the mask. Therefore only the last bits of a slot are returned, as many as an entry has. This bounds the leak in bits: the bits
+of an entry, times the number of entries, times the number of answers. A residual takes about 41 − log₂|I| bits.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from vfl_node import failpoints
-from vfl_node.crypto.fixed_point import GUARD_BITS, MASK_BITS, slot_bits
+from vfl_node.crypto.fixed_point import slot_bits
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, StateError
-from vfl_node.files import read_checked, write_checked
 from vfl_node.session.pins import Pins
-from vfl_node.training.logistic import masks
 from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.logistic.decryption_log import DecryptionLog
+from vfl_node.training.logistic.masked_tensors import GRADIENT, LOSS, MaskedTensor, tensors_of
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 
-GRADIENT, LOSS = "gradient", "loss"
-
 REPEATED = 100
-"""Answers that a sender may have given again after restarts, at most."""
+"""How many answers a sender may get a second time, after restarts."""
 
 
-@dataclass(frozen=True)
-class Tensor:
-    """One masked tensor of every iteration.
-
-    Attributes:
-        name: ``gradient`` or ``loss``.
-        units: what one ciphertext held before packing: a value, or several side by side.
-        slots: values a unit, at most.
-        slot_bits: bits of each.
-    """
-
-    name: str
-    units: int
-    slots: int
-    slot_bits: int
-
-    @property
-    def unit_bits(self) -> int:
-        """Bits of a unit."""
-        return self.slots * self.slot_bits
-
-    @property
-    def told_bits(self) -> int:
-        """Bits of each value that its owner is told."""
-        return masks.told_bits(self.slot_bits - MASK_BITS - GUARD_BITS)
-
-    def columns(self, outputs: int) -> int:
-        """Of a side whose gradient for ``outputs`` models this is."""
-        return self.units // -(-outputs // self.slots)
-
-    def layout(self, outputs: int) -> list[int]:
-        """How many values each unit has: those of the columns for the first models, then for the next ones."""
-        if self.name == LOSS:
-            return [1] * self.units
-        return [min(self.slots, outputs - low) for low in range(0, outputs, self.slots) for _ in range(self.columns(outputs))]
-
-    def values(self, outputs: int) -> int:
-        """In all units together."""
-        return sum(self.layout(outputs))
-
-    def masked(self, plaintexts: Sequence[int], per: int, outputs: int, kind: masks.MaskKind) -> list[int] | None:
-        """The masked values in ``plaintexts``, ``per`` units in all but the last; None if one lies where none can."""
-        try:
-            units = packing.unpack(plaintexts, self.unit_bits, self.units, per)
-        except ProtocolError:  # beyond its units
-            return None
-        within = masks.masked_range(kind, self.slot_bits - MASK_BITS - GUARD_BITS)
-        found = []
-        for unit, size in zip(units, self.layout(outputs), strict=True):
-            if unit.bit_length() > size * self.slot_bits:
-                return None
-            found += packing.split(unit, self.slot_bits, size)
-        return found if all(value in within for value in found) else None
-
-
-def tensors_of(train: Logistic, role: str) -> tuple[str, ...]:
-    """Which tensors the job lets the data party in ``role`` have decrypted, in their order within an iteration."""
-    if train.flow != "coordinator":
-        return (GRADIENT,) if role == "passive" else ()
-    return (GRADIENT, LOSS) if role == train.labels and train.tolerance > 0 else (GRADIENT,)
-
-
-@dataclass
-class Count:
-    """What one sender has had decrypted, in all attempts.
-
-    Attributes:
-        step: the last iteration answered; −1: none.
-        requests: answers given.
-        repeated: of them, those of an iteration that had been answered before.
-        values: in all of them.
-        bits: that were told of these.
-        columns: of the sender's side, as its plan has them; 0 before the first answer.
-    """
-
-    step: int = -1
-    requests: int = 0
-    repeated: int = 0
-    values: int = 0
-    bits: int = 0
-    columns: int = 0
-
-
-class DecryptionLog(Protocol):
-    """Keeps the count of one sender."""
-
-    def read(self) -> Count:
-        """The newest count."""
-
-    def write(self, count: Count) -> None:
-        """Keep it; when this returns it survives a crash."""
-
-
-class FileDecryptionLog:
-    """A journal in a file.
-
-    Args:
-        path: of the file; its folder exists.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def read(self) -> Count:
-        """As :meth:`DecryptionLog.read`.
-
-        Raises:
-            StateError: the file is damaged (``E_STATE_CORRUPT``).
-        """
-        try:
-            return Count(**json.loads(read_checked(self._path, hint="submit the job again as a new one")))
-        except FileNotFoundError:
-            return Count()
-
-    def write(self, count: Count) -> None:
-        """As :meth:`DecryptionLog.write`."""
-        write_checked(self._path, json.dumps(vars(count)).encode())
-
-
-class MemoryDecryptionLog:
-    """A journal that lives as long as the object."""
-
-    def __init__(self) -> None:
-        self._count = Count()
-
-    def read(self) -> Count:
-        """As :meth:`DecryptionLog.read`."""
-        return Count(**vars(self._count))
-
-    def write(self, count: Count) -> None:
-        """As :meth:`DecryptionLog.write`."""
-        self._count = Count(**vars(count))
-
-
-class Service:
+class DecryptionService:
     """Answers one sender's requests in one attempt.
 
     Args:
@@ -204,10 +68,13 @@ class Service:
         private: the key.
         train: the job's section.
         role: the sender's role.
-        workers: who decrypts.
-        journal: what the sender has had so far.
+        workers: the engine that decrypts.
+        log: what was decrypted for the sender so far.
         pins: where its plan is pinned.
         other: the other data party's name, at a coordinator.
+
+    Attributes:
+        count: what was decrypted for the sender, in all attempts.
     """
 
     def __init__(
@@ -217,15 +84,15 @@ class Service:
         train: Logistic,
         role: str,
         workers: Engine,
-        journal: DecryptionLog,
+        log: DecryptionLog,
         pins: Pins,
         other: str = "",
     ) -> None:
         self._channel, self._private, self._workers = channel, private, workers
         self._train, self._allowed = train, tensors_of(train, role)
-        self._journal, self._pins, self._other = journal, pins, other
-        self.count = journal.read()
-        self._plan: Mapping[str, Tensor] = {}
+        self._log, self._pins, self._other = log, pins, other
+        self.count = log.read()
+        self._plan: Mapping[str, MaskedTensor] = {}
         self._next = self._before = 0
 
     async def send_key(self) -> None:
@@ -234,11 +101,11 @@ class Service:
         failpoints.reach("key")
         await self._channel.send(pb.PaillierKey(n=self._private.public.to_bytes(), proof=proof))
 
-    async def take_plan(self, expected: Sequence[Tensor] | None = None) -> None:
+    async def take_plan(self, expected: Sequence[MaskedTensor] | None = None) -> None:
         """Receive what the sender will ask for.
 
         Args:
-            expected: the whole plan, where this party knows how wide the sender's side is, as the active party does.
+            expected: the whole plan, if this party knows how many columns the sender has, as the active party does.
 
         Raises:
             ProtocolError: tensors the job does not give this sender, or an iteration out of place (``E_DECRYPTION``).
@@ -278,9 +145,10 @@ class Service:
         Cost: a decryption for every ciphertext; the packing puts as many values into one as fit.
 
         Raises:
-            ProtocolError: a request that the rules refuse (``E_DECRYPTION``), or ciphertexts that are none (``E_CIPHERTEXT``).
+            ProtocolError: a request that the rules refuse (``E_DECRYPTION``), or bytes that are no ciphertexts
+                (``E_CIPHERTEXT``).
 
-        Leaks: to the sender the plaintexts; to this party masked values.
+        Leaks: to the sender the last bits of the plaintexts; to this party masked values.
         """
         request = await self._channel.receive(pb.DecryptionRequest)
         if request.done:
@@ -303,23 +171,23 @@ class Service:
         homomorphic.check(public, packed)
         count, values = self.count, tensor.values(outputs)
         count.step, count.requests, count.repeated = step, count.requests + 1, count.repeated + again
-        count.values, count.bits = count.values + values, count.bits + values * tensor.told_bits
+        count.values, count.bits = count.values + values, count.bits + values * tensor.returned_bits
         count.columns = self._plan[GRADIENT].columns(outputs)
-        self._journal.write(count)  # before the answer: what may have been seen is counted
+        self._log.write(count)  # before the answer: what may have been seen is counted
         failpoints.reach("decrypt")
         kind = self._train.mask if due == GRADIENT else "additive"
         masked = tensor.masked(decrypt(self._private, packed, self._workers), per, outputs, kind)
         if masked is None:
             raise self._refused("asks for values that lie where no masked value can")
-        size, last = _width(tensor), (1 << tensor.told_bits) - 1
+        size, last = tensor.returned_bytes, (1 << tensor.returned_bits) - 1
         rows = np.frombuffer(b"".join((value & last).to_bytes(size, "big") for value in masked), np.uint8)
         failpoints.reach("decrypted")
         await self._channel.send(pb.Decrypted(step=step, tensor=due))
         await self._channel.send_rows(rows.reshape(-1, size), count=len(masked), width=size)
         return True
 
-    def _pin(self, sender: str, tensors: tuple[Tensor, ...]) -> None:
-        """Both data parties' statements about the plan of ``sender``, and those of all attempts, are one."""
+    def _pin(self, sender: str, tensors: tuple[MaskedTensor, ...]) -> None:
+        """Check that the plan of ``sender`` is the same in both data parties' statements and in all attempts."""
         try:
             self._pins.check(f"decryption plan of {sender}", hashlib.sha256(repr(tensors).encode()).digest())
         except StateError as error:
@@ -340,32 +208,27 @@ class Service:
         )
 
 
-def _width(tensor: Tensor) -> int:
-    """Bytes of what is told of each value."""
-    return -(-tensor.told_bits // 8)
-
-
-def _read(tensors: Iterable[pb.MaskedTensor]) -> tuple[Tensor, ...]:
-    return tuple(Tensor(tensor.name, tensor.units, tensor.slots, tensor.slot_bits) for tensor in tensors)
+def _read(tensors: Iterable[pb.MaskedTensor]) -> tuple[MaskedTensor, ...]:
+    return tuple(MaskedTensor(tensor.name, tensor.units, tensor.slots, tensor.slot_bits) for tensor in tensors)
 
 
 class Decryptor:
-    """A party's end: has its masked tensors decrypted.
+    """A data party's end of the conversation with the service: it has its masked tensors decrypted.
 
     Args:
         channel: the conversation with the key's holder.
         train: the job's section.
-        workers: who packs and checks.
+        workers: the engine that packs ciphertexts.
     """
 
     def __init__(self, channel: Channel, train: Logistic, workers: Engine) -> None:
         self._channel, self._train, self._workers = channel, train, workers
         self.peer = channel.peer
-        self._tensors: dict[str, Tensor] = {}
+        self._tensors: dict[str, MaskedTensor] = {}
         self.public: PublicKey
 
     async def meet(self) -> PublicKey:
-        """The holder's key, checked.
+        """Receive the holder's key and check it.
 
         Raises:
             ProtocolError: a key of another size, or one that is not well formed (``E_KEY``).
@@ -376,15 +239,15 @@ class Decryptor:
         keys.verify(self.public, message.proof, self._channel.job_id.encode())
         return self.public
 
-    async def plan(self, tensors: Sequence[Tensor], first_step: int, theirs: Sequence[Tensor] = ()) -> None:
-        """Say what will be asked for in each iteration, from ``first_step`` on, and what the other's plan must be."""
+    async def plan(self, tensors: Sequence[MaskedTensor], first_step: int, theirs: Sequence[MaskedTensor] = ()) -> None:
+        """State what will be asked for in each iteration from ``first_step`` on, and what the other party's plan must be."""
         self._tensors = {tensor.name: tensor for tensor in tensors}
         ours, others = ([pb.MaskedTensor(**vars(tensor)) for tensor in of] for of in (tensors, theirs))
         failpoints.reach("plan")
         await self._channel.send(pb.DecryptionPlan(tensors=ours, first_step=first_step, theirs=others))
 
     def pack(self, name: str, ciphertexts: Ciphertexts) -> Ciphertexts:
-        """The units of tensor ``name``, each in its own ciphertext, in as few as hold them."""
+        """Pack the units of tensor ``name``, one in each of ``ciphertexts``, into as few ciphertexts as can hold them."""
         return packing.pack(self.public, ciphertexts, self._tensors[name].unit_bits, self._workers)
 
     def packed_units(self, name: str, units: Sequence[int]) -> list[int]:
@@ -399,7 +262,7 @@ class Decryptor:
         await self._channel.send_rows(packed, count=len(packed), width=self.public.width)
 
     async def opened(self, step: int, name: str) -> list[int]:
-        """What is told of the masked values of tensor ``name``, unit by unit: the last :attr:`Tensor.told_bits` of each.
+        """The last bits of each masked value of tensor ``name``, unit by unit (:attr:`MaskedTensor.returned_bits`).
 
         Raises:
             ProtocolError: not the reply that is due (``E_ORDER``), or values that are wider (``E_DECRYPTION``).
@@ -408,12 +271,12 @@ class Decryptor:
         if (reply.step, reply.tensor) != (step, name):
             raise ProtocolError(f"{self._channel.peer} answered another request than the one asked", code="E_ORDER")
         tensor = self._tensors[name]
-        rows = await self._channel.receive_rows(width=_width(tensor), count=tensor.values(self._train.outputs))
+        rows = await self._channel.receive_rows(width=tensor.returned_bytes, count=tensor.values(self._train.outputs))
         values = [int.from_bytes(row.tobytes(), "big") for row in rows]
-        if any(value >> tensor.told_bits for value in values):
+        if any(value >> tensor.returned_bits for value in values):
             raise ProtocolError(f"{self._channel.peer} returned values wider than they may be", code="E_DECRYPTION")
         return values
 
     async def done(self) -> None:
-        """Nothing more will be asked."""
+        """Say that nothing more will be asked."""
         await self._channel.send(pb.DecryptionRequest(done=True))

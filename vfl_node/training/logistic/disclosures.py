@@ -20,34 +20,35 @@ class Numbers:
         rounds: iterations.
         features: party → columns of its side, where known.
         held_out: shared rows of the evaluation; None at a coordinator.
-        told: sender → bits that were told of what it had decrypted, also again after restarts, where this party counted them.
+        returned_bits: sender → bits of its decrypted values that it got back, repeated answers included; only for senders for
+            which this party counted them.
     """
 
     rows: int | None
     rounds: int
     features: dict[str, int]
     held_out: int | None
-    told: Mapping[str, int] = field(default_factory=dict)
+    returned_bits: Mapping[str, int] = field(default_factory=dict)
 
 
 def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> dict[str, tuple[Disclosure, ...]]:
     """Party → what it learnt, as far as a party with these ``numbers`` can know."""
     active, passive = parties.active, parties.passive[0]
-    found = {
+    disclosures = {
         active: _active(active, passive, train, numbers),
         passive: _passive(active, passive, train, evaluate, numbers),
     }
     if parties.coordinator:
-        found[parties.coordinator] = _coordinator(active, passive, train, numbers)
-    return found
+        disclosures[parties.coordinator] = _coordinator(active, passive, train, numbers)
+    return disclosures
 
 
 def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Disclosure, ...]:
-    told = [_rounds(numbers)]
+    disclosures = [_rounds(numbers)]
     if train.flow != "coordinator":
         width = numbers.features.get(passive)
         enough = f"{width} of them" if width else "as many of them as there are columns"
-        told.append(
+        disclosures.append(
             Disclosure(
                 "scores",
                 _times(numbers),
@@ -58,13 +59,13 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
         )
     elif train.labels == "active":
         squares = " and their squares" if train.tolerance > 0 else ""
-        told.append(
+        disclosures.append(
             Disclosure("encrypted scores", _times(numbers), f"from {passive} its scores{squares} under the coordinator's key")
         )
     if train.flow == "two-party":
-        told.append(_masked(passive, train, numbers))
+        disclosures.append(_masked(passive, train, numbers))
     if train.labels == "passive":
-        told.append(
+        disclosures.append(
             Disclosure(
                 "residuals",
                 _times(numbers),
@@ -72,12 +73,12 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
             )
         )
     else:
-        told.append(
+        disclosures.append(
             Disclosure("held-out scores", numbers.held_out, f"from {passive} its score of each row measured on, once, in clear")
         )
     if train.flow == "coordinator":
         what = "labels" if train.labels == "passive" else "scores"
-        told.append(
+        disclosures.append(
             Disclosure(
                 "gradient",
                 _entries(active, train, numbers),
@@ -85,22 +86,22 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
             )
         )
     if train.labels == "active" and (train.flow != "coordinator" or train.tolerance > 0):
-        told.append(Disclosure("loss", numbers.rounds, "the loss of each iteration, over its own records"))
+        disclosures.append(Disclosure("loss", numbers.rounds, "the loss of each iteration, over its own records"))
     if width := numbers.features.get(passive):
-        told.append(Disclosure("features", width, f"how many columns {passive} has"))
-    return tuple(told)
+        disclosures.append(Disclosure("features", width, f"how many columns {passive} has"))
+    return tuple(disclosures)
 
 
 def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> tuple[Disclosure, ...]:
-    told = [_rounds(numbers)]
+    disclosures = [_rounds(numbers)]
     if train.labels == "active":
         key = "its key" if train.flow == "two-party" else "the coordinator's key"
-        told.append(
+        disclosures.append(
             Disclosure("residuals", _times(numbers), f"from {active} a residual of each shared row under {key}, 0 for a dummy")
         )
     else:
         squares = " and its square" if train.tolerance > 0 else ""
-        told.append(
+        disclosures.append(
             Disclosure(
                 "encrypted weights",
                 _times(numbers),
@@ -110,7 +111,7 @@ def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, num
     width = numbers.features.get(passive)
     few = width is not None and numbers.rows is not None and numbers.rows < 20 * width
     warned = "; there are fewer than 20 shared rows a column, and it tells more (see docs/privacy.md)" if few else ""
-    told.append(
+    disclosures.append(
         Disclosure(
             "gradient",
             _entries(passive, train, numbers),
@@ -119,25 +120,25 @@ def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, num
         )
     )
     if train.labels == "passive" and train.tolerance > 0:
-        told.append(Disclosure("loss", numbers.rounds, f"the loss of each iteration over {active}'s genuine rows"))
+        disclosures.append(Disclosure("loss", numbers.rounds, f"the loss of each iteration over {active}'s genuine rows"))
     if train.labels == "passive" and (theirs := numbers.features.get(active)):
-        told.append(Disclosure("features", theirs, f"how many columns {active} has"))
+        disclosures.append(Disclosure("features", theirs, f"how many columns {active} has"))
     if evaluate.share_with_passive:
-        told.append(
+        disclosures.append(
             Disclosure("figures", numbers.rounds, f"from {active} the loss of each iteration and the metrics, as the job says")
         )
-    return tuple(told)
+    return tuple(disclosures)
 
 
 def _coordinator(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Disclosure, ...]:
-    told = [_rounds(numbers), _masked(passive, train, numbers)]
+    disclosures = [_rounds(numbers), _masked(passive, train, numbers)]
     if train.flow == "coordinator":
-        told.append(_masked(active, train, numbers))
+        disclosures.append(_masked(active, train, numbers))
         if train.tolerance > 0:
-            told.append(
+            disclosures.append(
                 Disclosure("masked loss", numbers.rounds, f"from {_labelled(active, passive, train)} the loss, masked: noise")
             )
-    return tuple(told)
+    return tuple(disclosures)
 
 
 def _labelled(active: str, passive: str, train: Logistic) -> str:
@@ -151,14 +152,14 @@ def _masked(sender: str, train: Logistic, numbers: Numbers) -> Disclosure:
         if train.mask == "additive"
         else "each times a secret factor: an entry that is 0 shows, and factoring a product leaves few values for another"
     )
-    entries, bits = _entries(sender, train, numbers), Scales.of(train).told
-    every = numbers.told.get(sender, bits * (entries or 0))
-    told = f"{bits} bits an entry" + (f", {every} in all" if every else "")
+    entries, bits = _entries(sender, train, numbers), Scales.of(train).returned_bits
+    total = numbers.returned_bits.get(sender, bits * (entries or 0))
+    amount = f"{bits} bits an entry" + (f", {total} in all" if total else "")
     return Disclosure(
         "masked gradient",
         entries,
         f"from {sender} the entries of its gradients, {how}. It cannot tell them from other values that {sender} might have "
-        f"had decrypted instead, such as residuals; of those it would have told {sender} {told}",
+        f"had decrypted instead, such as residuals; of those it would have told {sender} {amount}",
     )
 
 

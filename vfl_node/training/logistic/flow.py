@@ -1,4 +1,4 @@
-"""What every flow is made of: one iteration at one party, and what it showed."""
+"""The parts of every flow: the state that an iteration needs at one party, and its outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import Service
+from vfl_node.training.logistic.decryption import DecryptionService
 from vfl_node.training.logistic.masked_decryption import MaskedDecryption
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.training.logistic.side import Floats, Positions, Side
@@ -48,14 +48,14 @@ class IterationContext:
         scales: widths of the job's tensors.
         public: the key everything is encrypted under.
         encryptor: this party's, under that key.
-        workers: who computes on ciphertexts.
-        opening: how its masked sums are decrypted; None for a party that needs none.
-        service: how it decrypts for the other; None for a party without the key.
+        workers: the engine that computes on ciphertexts.
+        opening: has its masked sums decrypted; None at a party that needs none.
+        service: decrypts for the other party; None at a party without the key.
         targets: float64[m, K] of 0 and 1, zeros where a row is not its own; None at a party without labels.
         lasting: this party's own randomness for the job, the same in every attempt.
         positions: the shared rows of an iteration.
         losses: of the iterations so far.
-        prepared: the last iteration whose noise was begun.
+        prepared: the last iteration for which encryption noise is being prepared.
     """
 
     channel: Channel
@@ -66,7 +66,7 @@ class IterationContext:
     encryptor: Encryptor
     workers: Engine
     opening: MaskedDecryption | None
-    service: Service | None
+    service: DecryptionService | None
     targets: Floats | None
     lasting: Randomness
     positions: Callable[[int], Positions]
@@ -74,14 +74,14 @@ class IterationContext:
     prepared: int = -1
 
     def prepare(self, step: int, labels: Callable[[int], Iterable[str]]) -> None:
-        """Begin with the noise of iterations ``step`` and ``step`` + 1, while this party waits and the other computes."""
+        """Start to compute the noise of iterations ``step`` and ``step`` + 1, while this party waits for the other."""
         for ahead in range(max(step, self.prepared + 1), min(step + 2, self.train.iterations)):
             for label in labels(ahead):
                 self.encryptor.prepare(label, len(self.positions(ahead)))
             self.prepared = ahead
 
     def genuine(self, positions: Positions) -> tuple[NDArray[np.bool_], int]:
-        """Which of ``positions`` are this party's own, bool[B], and how many: one at least, see agreement.py."""
+        """Which of ``positions`` are this party's own, bool[B], and how many; at least one is, see agreement.py."""
         own = self.side.owned[positions]
         return own, int(np.count_nonzero(own))
 

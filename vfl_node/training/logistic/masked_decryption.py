@@ -1,4 +1,4 @@
-"""How a sum under encryption becomes known to the party that computed it, and to nobody else.
+"""A party learns a sum that it computed under encryption, and nobody else learns it.
 
 ::
 
@@ -21,7 +21,8 @@ from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import GRADIENT, LOSS, Decryptor, Tensor
+from vfl_node.training.logistic.decryption import Decryptor
+from vfl_node.training.logistic.masked_tensors import GRADIENT, LOSS, MaskedTensor
 from vfl_node.training.logistic.masks import Mask, MaskKind
 from vfl_node.training.logistic.scales import Scales
 
@@ -30,15 +31,15 @@ class MaskedDecryption:
     """One party's masked tensors in one attempt.
 
     Args:
-        decryptor: who decrypts; already met.
+        decryptor: its end of the conversation with the key's holder; has the key.
         encryptor: of this party, under the holder's key.
         train: the job's section.
         scales: widths of the job's tensors.
         randomness: this party's own for the job.
-        attempt: how often it has begun the job. Additive masks are drawn anew in every attempt. Factors are not: from two
-            products of one gradient entry with different factors their greatest common divisor would give it away, and an
-            iteration that is repeated after a restart has the same entries.
-        workers: who computes.
+        attempt: number of the attempt. Additive masks are drawn anew in every attempt. Factors are not, because an iteration
+            that is repeated after a restart has the same gradient entries, and the greatest common divisor of two products of
+            one entry with different factors would reveal it.
+        workers: the engine that computes on ciphertexts.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class MaskedDecryption:
             "multiplicative": randomness.derive("factors"),
         }
 
-    async def plan(self, tensors: Sequence[Tensor], first_step: int, theirs: Sequence[Tensor] = ()) -> None:
+    async def plan(self, tensors: Sequence[MaskedTensor], first_step: int, theirs: Sequence[MaskedTensor] = ()) -> None:
         """Announce ``tensors``, and what the other party's plan must be."""
         await self._decryptor.plan(tensors, first_step, theirs)
 
@@ -74,7 +75,7 @@ class MaskedDecryption:
         return entries
 
     async def loss(self, step: int, sum_of_losses: Ciphertexts) -> float:
-        """The mean loss from its one ciphertext; its fractional bits are the caller's to divide by."""
+        """The mean loss, from its one ciphertext, as an integer: the caller divides it by 2^(its fractional bits)."""
         return float((await self._open(step, LOSS, sum_of_losses, [1], self._scales.loss, "additive"))[0])
 
     async def _open(
@@ -94,11 +95,3 @@ class MaskedDecryption:
         opened = await self._decryptor.opened(step, name)
         failpoints.reach("unmask")
         return mask.remove(opened)
-
-
-def shapes(tensors: Sequence[str], columns: int, scales: Scales) -> tuple[Tensor, ...]:
-    """What ``tensors`` of a side with ``columns`` columns look like when they are decrypted."""
-    groups = scales.groups
-    gradient = Tensor(GRADIENT, columns * len(groups), groups[0], scales.slot)
-    known = {GRADIENT: gradient, LOSS: Tensor(LOSS, 1, 1, slot_bits(scales.loss))}
-    return tuple(known[name] for name in tensors)

@@ -1,15 +1,15 @@
-"""What keeps a gradient from the party that decrypts it.
+"""Masks: they hide a gradient from the party that decrypts it.
 
 additive (default)
     each entry G has a uniform ρ added to it, 64 bits wider than G's range: what is decrypted
     is within 2⁻⁶⁴ of noise.
 multiplicative (the paper's)
     each entry is multiplied by a secret odd r of either sign, 2²⁴ ≤ |r| < 2⁶⁴. An entry that is 0
-    stays 0. Others are not hidden from who factors the product: 125 bits take a tenth of a second, and a median of 14
-    numbers is left for |G| (25 entries of 57 bits).
+    stays 0. Others are hidden badly: factoring a product of 125 bits takes a tenth of a second, and leaves a median of 14
+    candidates for |G| (25 entries of 57 bits).
 
-Whoever knows the mask needs no more of a masked entry than its last bits, as many as the entry has, the sign
-included: the mask comes off modulo 2^bits. So no more is told (:func:`told_bits`).
+A party that knows the mask needs only the last bits of a masked entry, as many as the entry has with its sign, because it
+removes the mask modulo 2^bits. So only these bits are sent back (:func:`returned_bits`).
 
 An additive mask belongs to one tensor of one iteration of one attempt and is never drawn again.
 Factors are the same when an iteration is repeated after a restart: two products of one entry
@@ -58,8 +58,8 @@ class Mask:
         return cls(bound, factors, (1 << (slot_bits(bound) - 1),) * count)
 
     def remove(self, masked: Sequence[int]) -> list[int]:
-        """The values behind the last :func:`told_bits` bits of each of ``masked``."""
-        modulus, factors = 1 << told_bits(self.bound), self.factors or (1,) * len(self.offsets)
+        """The values behind the last :func:`returned_bits` bits of each of ``masked``."""
+        modulus, factors = 1 << returned_bits(self.bound), self.factors or (1,) * len(self.offsets)
         values = [
             (value - offset) * pow(factor, -1, modulus) % modulus
             for value, offset, factor in zip(masked, self.offsets, factors, strict=True)
@@ -67,7 +67,7 @@ class Mask:
         return [value - modulus if value >> self.bound else value for value in values]
 
 
-def told_bits(bound: int) -> int:
+def returned_bits(bound: int) -> int:
     """How many bits of a masked value its owner needs: those of a value of ``bound`` bits, and the sign."""
     return bound + 1
 

@@ -18,14 +18,14 @@ from vfl_node.training.trainer import TrainingData
 
 @dataclass(frozen=True)
 class Measured:
-    """Results on the rows measured on.
+    """Results on the rows held out for measuring.
 
     Attributes:
-        metrics: of both parties' model.
-        local_metrics: of the active party's own; None without columns.
-        curve: calibration of the first; empty for several classes.
-        local_curve: of the second.
-        rows: how many.
+        metrics: of the model of both parties.
+        local_metrics: of a model of the active party's columns alone; None if it has no columns.
+        curve: calibration curve of the model of both parties; empty for several classes.
+        local_curve: likewise, of the active party's model.
+        rows: how many rows were measured on.
     """
 
     metrics: Values
@@ -41,8 +41,8 @@ def measure(
     """Results on those of ``testing`` that are this party's own.
 
     Args:
-        session: whom it meets.
-        data: what it trains on.
+        session: the attempt at the job.
+        data: what this party trains on.
         own: its side, trained.
         training: shared positions trained on.
         testing: shared positions measured on.
@@ -62,11 +62,11 @@ def measure(
 
 def of_scores(names: tuple[str, ...], targets: Floats, scores: Floats) -> Values:
     """The metrics ``names`` of scores float64[n, K]; of several classes accuracy and the mean AUC only."""
-    found = plain.probabilities(scores)
+    probabilities = plain.probabilities(scores)
     if scores.shape[1] == 1:
-        return metrics.compute(names, targets[:, 0], scores[:, 0], found[:, 0])
+        return metrics.compute(names, targets[:, 0], scores[:, 0], probabilities[:, 0])
     labels = targets.argmax(axis=1)
-    several = {"accuracy": metrics.multiclass_accuracy(labels, found), "auc": metrics.macro_auc(labels, scores)}
+    several = {"accuracy": metrics.multiclass_accuracy(labels, probabilities), "auc": metrics.macro_auc(labels, scores)}
     return {name: several.get(name) for name in names}
 
 

@@ -1,4 +1,4 @@
-"""A party's own side before it has met the other: columns, start, and labels at the shared rows."""
+"""A party's own side before it exchanges anything with the other: columns, initial weights, and labels at the shared rows."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     """Encode this party's table and start its model.
 
     Args:
-        session: whom it meets.
-        data: what it trains on.
+        session: the attempt at the job.
+        data: what this party trains on.
         training: shared positions trained on.
-        randomness: its own, kept with the job.
+        randomness: this party's own for the job.
 
     Raises:
         DataError: nothing to train on (``E_EMPTY``), no columns at the passive party (``E_NO_FEATURES``), no labels
@@ -60,19 +60,19 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     design = encoder.transform(data.table)
     rows = data.alignment.rows
     own = training[rows[training] >= 0]
-    kept = np.ones(len(design.steps), np.bool_)
-    if not (active and labelled):  # its gradient is a linear image of what it must not know
-        kept = common_enough(design.integers[rows[own]], train.least_rows)
-    if not active and not kept.any():
+    used = np.ones(len(design.steps), np.bool_)
+    if not (active and labelled):  # this party's gradient would show it residuals, or the other's scores
+        used = common_enough(design.integers[rows[own]], train.least_rows)
+    if not active and not used.any():
         raise DataError(
             "the passive party's table has no column to train on",
             code="E_NO_FEATURES",
             hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
         )
-    side = Side(rows, design, kept, train, randomness, intercept=active)
+    side = Side(rows, design, used, train, randomness, intercept=active)
     if active and len(own):
         side.spread(own, randomness.derive("spread"))
-    dropped = (*encoder.dropped, *(name for name, stays in zip(design.names, kept, strict=True) if not stays))
+    dropped = (*encoder.dropped, *(name for name, stays in zip(design.names, used, strict=True) if not stays))
     return PreparedInputs(encoder, design, side, _targets(data, train, own) if labelled else None, dropped)
 
 

@@ -35,11 +35,13 @@ from vfl_node.training.logistic.agreement import check, exchange_widths
 from vfl_node.training.logistic.blind import ActiveBlind, PassiveBlind
 from vfl_node.training.logistic.clear import ActiveClear, PassiveClear
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import DecryptionLog, Decryptor, Service, Tensor, tensors_of
+from vfl_node.training.logistic.decryption import DecryptionService, Decryptor
+from vfl_node.training.logistic.decryption_log import DecryptionLog
 from vfl_node.training.logistic.disclosures import Numbers, learns
 from vfl_node.training.logistic.exchange import receive_scores, send_scores
 from vfl_node.training.logistic.flow import Flow, IterationContext, Outcome
-from vfl_node.training.logistic.masked_decryption import MaskedDecryption, shapes
+from vfl_node.training.logistic.masked_decryption import MaskedDecryption
+from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes, tensors_of
 from vfl_node.training.logistic.measuring import Measured, measure, of_scores
 from vfl_node.training.logistic.prepared_inputs import PreparedInputs, prepare
 from vfl_node.training.logistic.scales import Scales
@@ -74,7 +76,7 @@ async def regress(
             ``decrypt``, in all flows but that of two parties.
         data: what this party trains on.
         checkpoints: where its state is kept.
-        log: what this party has decrypted for the other; used where it holds the key.
+        log: what this party has decrypted for the other; used if it holds the key.
         resume_from: name of a checkpoint that both data parties hold, or None to begin.
 
     Raises:
@@ -105,7 +107,7 @@ class _Regression:
     def __init__(self, session: Session, data: TrainingData, checkpoints: Checkpoints, log: DecryptionLog) -> None:
         self._session, self._data, self._checkpoints, self._log = session, data, checkpoints, log
         self._train, self._evaluate = Logistic.of(session.job), session.job.evaluate
-        self._channel, self._helper, self._randomness = session.peer, session.coordinator, session.randomness
+        self._channel, self._coordinator, self._randomness = session.peer, session.coordinator, session.randomness
 
     async def train(self, resume_from: str | None, traffic: Traffic) -> Trained:
         """From the toss to the metrics."""
@@ -132,23 +134,25 @@ class _Regression:
             session.progress.advance(1)
             if outcome.loss is not None:
                 session.progress.note(loss=outcome.loss)
-        if self._helper and self._decryptor:
+        if self._coordinator and self._decryptor:
             await self._decryptor.done()
         return await self._finish(own, place)
 
     async def _context(self, own: PreparedInputs, schedule: Schedule, place: _Place) -> IterationContext:
-        """Meet the key, and agree on widths."""
+        """Send or receive the key, and agree on the numbers of columns."""
         session, train = self._session, self._train
         self._size = min(train.batch_size or len(self._training), len(self._training))
         self._scales = scales = Scales.of(train)
         self._service, self._decryptor = None, None
         if train.flow == "two-party" and session.role == "active":
             private = keys.generate(train.key_bits, self._randomness.derive("paillier key"))
-            self._service = Service(self._channel, private, train, "passive", session.processes, self._log, session.pins)
+            self._service = DecryptionService(
+                self._channel, private, train, "passive", session.processes, self._log, session.pins
+            )
             await self._service.send_key()
             public, encrypting = private.public, private
         else:
-            self._decryptor = Decryptor(self._helper or self._channel, train, session.processes)
+            self._decryptor = Decryptor(self._coordinator or self._channel, train, session.processes)
             public, encrypting = await self._decryptor.meet(), None
         positions = _positions(schedule, self._training, self._size)
         self._widths = await exchange_widths(session, own.side, public)
@@ -166,7 +170,7 @@ class _Regression:
                 self._decryptor, encryptor, train, scales, self._randomness, session.attempt, session.processes
             )
             plans = self._plans(scales)
-            await opening.plan(plans[session.name], place.step, plans.get(self._channel.peer, ()) if self._helper else ())
+            await opening.plan(plans[session.name], place.step, plans.get(self._channel.peer, ()) if self._coordinator else ())
         if self._service:
             await self._service.take_plan(self._plans(scales)[self._channel.peer])
         return IterationContext(
@@ -193,7 +197,7 @@ class _Regression:
         return of_scores(("auc",), context.targets[positions][own], outcome.scores[own])["auc"]
 
     async def _finish(self, own: PreparedInputs, place: _Place) -> Trained:
-        """Measure, and tell this party's owner everything."""
+        """Measure the model, and gather everything that is reported."""
         session, train, evaluate = self._session, self._train, self._evaluate
         measured = await self._measure(own)
         epochs, metrics = place.epochs, measured.metrics if measured else None
@@ -206,7 +210,7 @@ class _Regression:
         each = {name: [tensor.values(train.outputs) for tensor in plan] for name, plan in plans.items()}
         decryptions = {name: place.step * sum(of) for name, of in each.items()}
         bits = {
-            name: place.step * sum(count * tensor.told_bits for count, tensor in zip(of, plans[name], strict=True))
+            name: place.step * sum(count * tensor.returned_bits for count, tensor in zip(of, plans[name], strict=True))
             for name, of in each.items()
         }
         if self._service:  # which knows better: an iteration that was repeated was decrypted again
@@ -250,7 +254,7 @@ class _Regression:
         theirs = await receive_scores(self._channel, train.iterations, len(self._testing), train.outputs)
         return measure(self._session, self._data, own, self._training, self._testing, theirs)
 
-    def _plans(self, scales: Scales) -> dict[str, tuple[Tensor, ...]]:
+    def _plans(self, scales: Scales) -> dict[str, tuple[MaskedTensor, ...]]:
         """Party → what it may have decrypted in an iteration, of the parties whose width this one knows."""
         parties, train = self._session.job.parties, self._train
         return {
@@ -260,7 +264,7 @@ class _Regression:
 
 
 def _positions(schedule: Schedule, training: Positions, size: int) -> Callable[[int], Positions]:
-    """The shared rows of each iteration: all, or a batch of ``size``; what is left of an epoch is left out."""
+    """The shared rows of each iteration: all, or a batch of ``size``. The incomplete last batch of an epoch is left out."""
     if size == len(training):
         return lambda step: training
     per_epoch = len(training) // size
@@ -290,14 +294,14 @@ class _Place:
         self.epochs.append(epoch)
 
     def save(self, checkpoints: Checkpoints, side: Side, fingerprint: str) -> None:
-        """Keep a checkpoint of this place and of ``side``."""
+        """Store a checkpoint of this place and of ``side``."""
         epochs = [asdict(epoch) for epoch in self.epochs]
         meta = {"schedule": fingerprint, "step": self.step, "over": self.over, "epochs": epochs}
         checkpoints.save(f"i{self.step:06d}", side.tensors(), meta)
 
 
 def _resume(checkpoints: Checkpoints, name: str | None, side: Side, fingerprint: str) -> _Place:
-    """The place of checkpoint ``name``, whose weights ``side`` takes back; the beginning for None.
+    """Load checkpoint ``name`` into ``side``, and return its place in training; None: the beginning.
 
     Raises:
         StateError: it is not there or damaged (``E_STATE_CORRUPT``), or of another schedule (``E_REPLAY``).

@@ -7,8 +7,8 @@ coordinator-clear), and at ``SCORE + WEIGHT`` where it is a product under encryp
 (coordinator). A gradient entry is a sum of products of the two; it is hidden by a mask
 64 bits wider than its bound, and shares a ciphertext with as many others as fit.
 
-Since residuals are divided by their number, what bounds one bounds the sum of their magnitudes: an
-entry's bound does not grow with the rows, and the job alone gives it, so that the key's holder knows it, too.
+Residuals are divided by their number, so a bound of one before the division is also a bound of the sum of their
+magnitudes: an entry's bound does not grow with the rows. It follows from the job alone, so the key's holder knows it, too.
 
 Source: Yang et al. 2019 (arXiv 1911.09824); the widths are this product's.
 """
@@ -22,8 +22,8 @@ from itertools import pairwise
 from vfl_node.crypto.fixed_point import RangeBound, slot_bits
 from vfl_node.crypto.paillier.packing import join, slots
 from vfl_node.data.design import MOST
+from vfl_node.training.logistic import masks
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.masks import told_bits
 
 RESIDUAL = 40
 """Fractional bits of a residual computed in clear: an error below 2⁻⁴¹ a row."""
@@ -32,10 +32,10 @@ SCORE, WEIGHT = 32, 48
 """Fractional bits of an encrypted score, and of the private factor it is multiplied by (1/|I| is one)."""
 
 ROWS = 1 << 32
-"""More rows than an iteration has: each adds less than 1 to a sum of magnitudes by rounding."""
+"""More rows than an iteration can have: by rounding, each adds less than 1 to a sum of magnitudes."""
 
 SCORE_RANGE = 8
-"""Scores lie within ±2⁸ (the exact loss is linear far before, the Taylor loss useless); beyond it training has diverged."""
+"""Scores lie within ±2⁸; beyond it training has diverged (the exact loss is linear and the Taylor loss useless long before)."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Scales:
         residual: bits of the sum of the magnitudes of an iteration's residuals, rounding left out.
         gradient: bits of an encrypted gradient entry, sign left out.
         loss: bits of a mean loss; 0 where it is not computed under encryption.
-        groups: how the outputs, one for each model trained side by side, fall into ciphertexts: how many each has.
+        groups: numbers of outputs, one for each model trained side by side, that share a ciphertext.
     """
 
     fraction: int
@@ -62,9 +62,9 @@ class Scales:
         return slot_bits(self.gradient)
 
     @property
-    def told(self) -> int:
-        """Bits of a masked gradient entry that its owner is told."""
-        return told_bits(self.gradient)
+    def returned_bits(self) -> int:
+        """Bits of a masked gradient entry that are sent back to its owner."""
+        return masks.returned_bits(self.gradient)
 
     @classmethod
     def of(cls, train: Logistic) -> Scales:

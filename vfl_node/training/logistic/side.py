@@ -1,4 +1,4 @@
-"""One party's linear model: its columns, its weights, and the rows that stand in for those it lacks."""
+"""One party's linear model: its columns, its weights, and the decoys for shared rows that it does not own."""
 
 from __future__ import annotations
 
@@ -22,12 +22,14 @@ Floats = NDArray[np.float64]
 ROWS_AT_ONCE = 8192
 
 START_SCORES = 0.5
-"""Standard deviation of the label holder's scores over its genuine rows at the start. Started from zero, all
-residuals of the first iteration would be ±½/|I|, and the passive party could read |I| from its first
-gradient; scores that vary less than this still show it where columns are coarse (see docs/privacy.md)."""
+"""Standard deviation of the label holder's scores over its genuine rows at the start.
+
+If all weights started at zero, all residuals of the first iteration would be ±½/|I|, and the passive party could read |I| from
+its first gradient. Scores that vary less than this still show it if columns are coarse (see docs/privacy.md).
+"""
 
 START_WEIGHTS = 0.01
-"""Weights of the other party start uniform in ± this."""
+"""Weights of the other party start uniform between minus and plus this number."""
 
 
 class Side:
@@ -36,9 +38,9 @@ class Side:
     Args:
         rows: int64[m], the local row at each shared position, or −1.
         design: this party's columns, n rows.
-        kept: bool[columns of the design], which of them are used.
+        used: bool[columns of the design], which of them enter the model.
         train: the job's section.
-        randomness: this party's own, kept with the job: decoys and initial weights.
+        randomness: this party's own for the job, for decoys and initial weights.
         intercept: whether a column of ones is added, whose weight does not decay.
 
     Attributes:
@@ -51,21 +53,21 @@ class Side:
         self,
         rows: Positions,
         design: Design,
-        kept: NDArray[np.bool_],
+        used: NDArray[np.bool_],
         train: Logistic,
         randomness: Randomness,
         *,
         intercept: bool,
     ) -> None:
         count = len(design)
-        self._kept, self._intercept = kept, intercept
-        self.integers = np.concatenate([design.integers[:, kept], np.ones((count, int(intercept)), np.int64)], axis=1)
-        self._steps = np.concatenate([design.steps[kept], np.ones(int(intercept))])
+        self._used, self._intercept = used, intercept
+        self.integers = np.concatenate([design.integers[:, used], np.ones((count, int(intercept)), np.int64)], axis=1)
+        self._steps = np.concatenate([design.steps[used], np.ones(int(intercept))])
         self._decay = np.full((self.width, 1), train.l2)
         self._decay[self.width - int(intercept) :] = 0
         self._rate = train.learning_rate
         self.owned = rows >= 0
-        # a row that is not ours takes the columns of one that is: its work, and so its time, is like any other's
+        # a row that is not ours has the columns of one that is, as a decoy: it costs the same work and time as the others
         self._source = np.where(self.owned, rows, randomness.derive("decoys").choices(count, len(rows)))
         start = randomness.derive("start").uniform((self.width, train.outputs))
         self.weights: Floats = START_WEIGHTS * (2 * start - 1)
@@ -78,7 +80,7 @@ class Side:
         self.weights = normal
         scores = self.scores(positions)
         deviation, peak = scores.std(axis=0), np.abs(scores).max(axis=0)
-        varies = deviation > 1e-9 * peak  # else it is rounding
+        varies = deviation > 1e-9 * peak  # smaller deviations are rounding errors
         columns = self.width - int(self._intercept)
         self.weights[:columns] *= np.where(varies, START_SCORES / np.where(varies, deviation, 1), 0)
 
@@ -122,8 +124,8 @@ class Side:
 
     def model(self) -> dict[str, Tensor]:
         """The linear model: ``weight`` float64[K, columns of the design], 0 for those left out, and ``bias`` float64[K]."""
-        weight = np.zeros((len(self._kept), self.weights.shape[1]))
-        weight[self._kept] = self.weights[: self.width - int(self._intercept)]
+        weight = np.zeros((len(self._used), self.weights.shape[1]))
+        weight[self._used] = self.weights[: self.width - int(self._intercept)]
         bias = {"bias": torch.from_numpy(self.weights[-1].copy())} if self._intercept else {}
         return {"weight": torch.from_numpy(weight.T.copy()), **bias}
 
@@ -139,7 +141,7 @@ class Side:
 def common_enough(integers: NDArray[np.int64], least: int) -> NDArray[np.bool_]:
     """bool[d]: columns of int64[m, d] in which at least ``least`` rows differ from the most frequent value.
 
-    A column that sets a few rows apart shows their residuals: its gradient is their sum.
+    The gradient of a column in which only a few rows differ is the sum of their residuals, and so shows them.
     """
     counts = (np.unique(column, return_counts=True)[1] for column in integers.T)
     return np.fromiter((len(integers) - of.max(initial=0) >= least for of in counts), np.bool_, integers.shape[1])
@@ -157,7 +159,7 @@ def check_finite(values: Floats) -> Floats:
 
 
 def in_range(scores: Floats) -> Floats:
-    """``scores`` themselves, if the fixed-point range holds them. Raises DataError (``E_DIVERGED``)."""
+    """``scores`` themselves, if all are within the fixed-point range. Raises DataError (``E_DIVERGED``)."""
     if not (np.abs(scores) < 2.0**SCORE_RANGE).all():
         raise diverged()
     return scores

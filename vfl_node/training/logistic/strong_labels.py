@@ -1,7 +1,7 @@
 """Labels at the passive (strong) party: an extension of the coordinator flow beyond the paper.
 
-The passive party knows u_i and y_i, so the active one cannot set a residual to 0. It sends
-instead what makes a row count or not, encrypted::
+The passive party knows u_i and y_i, so the active one cannot set a residual to 0. Instead it sends
+encrypted weights, which decide whether a row counts::
 
     active (weak)                                        passive (strong, labels)
     b_i = 1/|I| for i ∈ I, 0 for dummies
@@ -9,11 +9,11 @@ instead what makes a row count or not, encrypted::
                                    ◄── Enc(4·b_i·d_i) ─  freshly randomised
     Enc(G_w + ρ), packed ──► coordinator                 Enc(G_s + ρ), packed ──► coordinator
     G_w = (opened − ρ_w)/4                               G_s = (opened − ρ_s)/4
-                                                         if the loss is wanted, also Enc(b_i·u²_w,i), and likewise
+                                                         if the loss is needed, also Enc(b_i·u²_w,i), and likewise
                                                          Σ b_i·(log2 − ½y z + ⅛z²), z = u_s + u_w
                                    ◄── over? ──────────
 
-Only the coordinator may hold the key: the active party would decrypt residuals, which are
+Only the coordinator may hold the key: the active party could decrypt residuals, which show
 labels. y ∈ {−1, 1}; the Taylor loss, as in :mod:`vfl_node.training.logistic.blind`.
 
 Source: this product's, after arXiv 2004.07427 section 4.1; products of two ciphertexts are
@@ -47,73 +47,74 @@ TIMES_FOUR = 2
 class ActiveWithoutLabels:
     """The part of the party whose identifiers are hidden."""
 
-    def __init__(self, seat: IterationContext) -> None:
-        self._seat = seat
+    def __init__(self, context: IterationContext) -> None:
+        self._context = context
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
-        seat, positions = self._seat, self._seat.positions(step)
-        genuine, count = seat.genuine(positions)
+        context, positions = self._context, self._context.positions(step)
+        genuine, count = context.genuine(positions)
         weight = round(2**WEIGHT / count)
-        scores = in_range(seat.side.scores(positions))[:, 0]
-        seat.prepare(step, self._labels)
-        noise = seat.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
+        scores = in_range(context.side.scores(positions))[:, 0]
+        context.prepare(step, self._labels)
+        noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         await self._send(step, WEIGHTS, [weight * int(own) for own in genuine])
         await self._send(step, SCORES, dithered(encode(scores / count, SCORE + WEIGHT), genuine, noise))
-        if seat.train.tolerance > 0:
+        if context.train.tolerance > 0:
             await self._send(step, SQUARES, dithered(encode(scores**2 / count, SCORE + WEIGHT), genuine, noise))
-        residuals = await receive_encrypted(seat.channel, step, RESIDUALS, len(positions), seat.public)
-        gradient = await seat.own_gradient(step, positions, [residuals], seat.scales.fraction + TIMES_FOUR)
-        seat.side.update(gradient)
-        return Outcome(await receive_end(seat.channel, step))
+        residuals = await receive_encrypted(context.channel, step, RESIDUALS, len(positions), context.public)
+        gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + TIMES_FOUR)
+        context.side.update(gradient)
+        return Outcome(await receive_end(context.channel, step))
 
     def _labels(self, step: int) -> list[str]:
-        squares = [SQUARES] if self._seat.train.tolerance > 0 else []
+        squares = [SQUARES] if self._context.train.tolerance > 0 else []
         return [f"{step}/{tensor}" for tensor in (WEIGHTS, SCORES, *squares)]
 
     async def _send(self, step: int, tensor: str, values: list[int]) -> None:
-        await send_encrypted(self._seat.channel, step, tensor, self._seat.encryptor.encrypt(values, f"{step}/{tensor}"))
+        await send_encrypted(self._context.channel, step, tensor, self._context.encryptor.encrypt(values, f"{step}/{tensor}"))
 
 
 class PassiveWithLabels:
     """The part of the party with labels."""
 
-    def __init__(self, seat: IterationContext) -> None:
-        self._seat = seat
+    def __init__(self, context: IterationContext) -> None:
+        self._context = context
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
-        seat, positions = self._seat, self._seat.positions(step)
-        assert seat.targets is not None
-        rows, public = len(positions), seat.public
-        ours, signs = in_range(seat.side.scores(positions))[:, 0], 2 * seat.targets[positions][:, 0] - 1
-        weights = await receive_encrypted(seat.channel, step, WEIGHTS, rows, public)
-        theirs = await receive_encrypted(seat.channel, step, SCORES, rows, public)
-        squares = await receive_encrypted(seat.channel, step, SQUARES, rows, public) if seat.train.tolerance > 0 else None
+        context, positions = self._context, self._context.positions(step)
+        assert context.targets is not None
+        rows, public = len(positions), context.public
+        ours, signs = in_range(context.side.scores(positions))[:, 0], 2 * context.targets[positions][:, 0] - 1
+        weights = await receive_encrypted(context.channel, step, WEIGHTS, rows, public)
+        theirs = await receive_encrypted(context.channel, step, SCORES, rows, public)
+        squares = await receive_encrypted(context.channel, step, SQUARES, rows, public) if context.train.tolerance > 0 else None
         factors = encode(ours - 2 * signs, SCORE)
-        product = homomorphic.scale(public, weights, factors, SCORE + SCORE_RANGE + 1, seat.workers)
-        residuals = homomorphic.add(public, product, theirs, seat.workers)
-        fresh = seat.encryptor.rerandomise(residuals, f"{step}/{RESIDUALS}")
-        await send_encrypted(seat.channel, step, RESIDUALS, fresh)
-        gradient = await seat.own_gradient(step, positions, [residuals], seat.scales.fraction + TIMES_FOUR)
+        product = homomorphic.scale(public, weights, factors, SCORE + SCORE_RANGE + 1, context.workers)
+        residuals = homomorphic.add(public, product, theirs, context.workers)
+        fresh = context.encryptor.rerandomise(residuals, f"{step}/{RESIDUALS}")
+        await send_encrypted(context.channel, step, RESIDUALS, fresh)
+        gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + TIMES_FOUR)
         loss = None if squares is None else await self._open_loss(step, weights, theirs, squares, ours, signs)
-        seat.side.update(gradient)
-        last = step + 1 == seat.train.iterations or seat.converged(loss)
-        await send_end(seat.channel, step, last=last)
+        context.side.update(gradient)
+        last = step + 1 == context.train.iterations or context.converged(loss)
+        await send_end(context.channel, step, last=last)
         return Outcome(last, loss)
 
     async def _open_loss(
         self, step: int, weights: Ciphertexts, theirs: Ciphertexts, squares: Ciphertexts, ours: Floats, signs: Floats
     ) -> float:
         """The mean Taylor loss over the rows that count, which this party cannot tell from the others."""
-        seat = self._seat
-        assert seat.opening is not None
+        context = self._context
+        assert context.opening is not None
         # at SCORE more fractional bits than a residual: b has WEIGHT of them, b·u_w and b·u²_w SCORE more
         constant = encode(math.log(2) - 0.5 * signs * ours + 0.125 * ours**2, 2 * SCORE)
         linear = encode(0.25 * ours - 0.5 * signs, SCORE)
         quadratic = [1 << (SCORE - 3)] * len(ours)
-        alone = homomorphic.scale(seat.public, weights, constant, 2 * (SCORE + SCORE_RANGE), seat.workers)  # wider than 64 bits
+        bits = 2 * (SCORE + SCORE_RANGE)  # of a constant: wider than 64
+        alone = homomorphic.scale(context.public, weights, constant, bits, context.workers)
         products = np.array([*linear, *quadratic], dtype=np.int64)[:, None]
-        paired = matrix.multiply(seat.public, products, np.concatenate([theirs, squares]), seat.workers)
-        total = homomorphic.total(seat.public, np.concatenate([alone, paired]))
-        return await seat.opening.loss(step, total) / 2.0 ** loss_fraction(seat.train)
+        paired = matrix.multiply(context.public, products, np.concatenate([theirs, squares]), context.workers)
+        total = homomorphic.total(context.public, np.concatenate([alone, paired]))
+        return await context.opening.loss(step, total) / 2.0 ** loss_fraction(context.train)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.logistic.coordinator import Decryptions
-from vfl_node.training.logistic.decryption import FileDecryptionLog
+from vfl_node.training.logistic.decryption_log import FileDecryptionLog
 from vfl_node.training.logistic.regression import regress
 from vfl_node.training.trainer import Coordination, Trained, TrainingData
 

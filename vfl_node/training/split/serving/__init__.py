@@ -1,6 +1,6 @@
 """Predictions by the halves of a trained network, which stay where they are.
 
-Known rows (:func:`serve`, long-lived) hide in batches that both parties have agreed on; the
+Known rows (:func:`serve`, which may run for months) are hidden in batches that both parties have agreed on. The
 asker names whole batches and picks its rows from the answer::
 
     to: active      asker                     answers
@@ -9,18 +9,17 @@ asker names whole batches and picks its rows from the answer::
     to: passive     Ask b₁ < b₂ < …, H ────►  p = σ(top(bottom(X_a), H))
                     picks its rows  ◄─── p ─
 
-Where the active party has no columns, a passive asker names nothing. It sends embeddings of any
-rows of its own, in full batches: known rows in the company of their agreed batch, new ones among
-made-up rows.
+If the active party has no columns, a passive asker does not name its rows. It sends embeddings of any
+rows of its own, in full batches: a known row together with its agreed batch, new rows mixed with synthetic ones.
 
-All rows meet the same weights, so they tell more of who owns them than a short training did: what leaves is counted and
-attacked first (:mod:`~vfl_node.training.split.serving.shown`).
+All predictions are computed with the same weights, so they reveal more than a short training about which rows a party owns.
+Therefore everything that is sent is counted and attacked first (:mod:`~vfl_node.training.split.serving.shown`).
 
 New rows (:func:`predict_once`) are all rows of a new intersection, in its order.
 
-A row that a party does not own has the same synthetic columns as in training, and known rows
-are predicted from the columns of training, so that asking twice gives the same bytes: a row
-that changed among others that do not would be the wanted one.
+A row that a party does not own has the same synthetic columns as in training, and known rows are predicted from the columns
+of training. So the same batch gives the same bytes whenever it is asked for. Otherwise a row that changed while the others
+did not would be recognised as the one that was asked for.
 
 Source: Song et al. 2021 (FLORIST), Appendix D. Deviations: batches are cut by the training's
 jointly tossed seed, each filled up to the same size; rows that are not named hide as well.
@@ -31,8 +30,10 @@ What each party learns: :func:`learnt`.
 from __future__ import annotations
 
 from vfl_node.training.split.serving.disclosures import learnt
-from vfl_node.training.split.serving.protocol import Predicted, Request, RequestQueue, Served, Tally, predict_once, serve
+from vfl_node.training.split.serving.new_records import Predicted, predict_once
+from vfl_node.training.split.serving.requests import Request, RequestQueue
 from vfl_node.training.split.serving.served_model import ServedModel, check_allowed, column_kinds
+from vfl_node.training.split.serving.service import Served, ServiceTally, serve
 from vfl_node.training.split.serving.shown import ShownRows
 from vfl_node.training.split.serving.sides import Embedder, Scorer
 
@@ -44,8 +45,8 @@ __all__ = [
     "Scorer",
     "Served",
     "ServedModel",
+    "ServiceTally",
     "ShownRows",
-    "Tally",
     "check_allowed",
     "column_kinds",
     "learnt",

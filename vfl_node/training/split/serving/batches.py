@@ -1,4 +1,4 @@
-"""How the shared rows are cut into the batches in which wanted rows hide: the same at both parties."""
+"""How the shared rows are cut into batches, in which the rows of a request are hidden; the same at both parties."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from vfl_node.crypto.randomness import Randomness
 
 
 class Batches:
-    """A fixed partition of the ``size`` shared rows, in a random order, into as equal parts as can be.
+    """A fixed partition of the ``size`` shared rows, in a random order, into parts that are as equal as possible.
 
-    Each part is filled up to a full batch with the rows of the next. A last batch with the rest
-    instead could hold a single row that is not asked for by another batch.
+    Each part is filled up to a full batch with rows of the next part. If instead the last batch had only the remaining rows,
+    it could have a single one, which would not be hidden.
 
     Args:
         seed: 32 bytes that both parties know.
         size: number of shared rows m, at least 1.
         rows: rows of a batch B.
 
-    Leaks: who asks for a batch wants one of at least ⌊m/⌈m/B⌉⌋ rows, more than B/2 (of all m, where these are fewer than B).
+    Leaks: that the asker needs one of at least ⌊m/⌈m/B⌉⌋ rows, which is more than B/2 (one of all m rows, if m < B).
     """
 
     def __init__(self, seed: bytes, size: int, rows: int) -> None:
@@ -41,11 +41,11 @@ class Batches:
         return self._order[places % len(self._order)]
 
     def find(self, positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where ``positions``, int64[k], are asked for.
+        """The batches in which ``positions``, int64[k], are asked for.
 
         Returns:
-            int64[j], their batches, ascending and distinct, and int64[k], the place of each
-            position in these batches, one behind the other.
+            int64[j], the numbers of these batches, ascending and distinct, and int64[k], the place of each
+            position in all these batches together.
         """
         places = self._place[positions]
         batches = np.searchsorted(self._starts, places, side="right") - 1
@@ -54,7 +54,7 @@ class Batches:
 
     @property
     def fingerprint(self) -> bytes:
-        """Names the partition without telling it."""
+        """A digest that identifies the partition without revealing it."""
         state = hashlib.sha256(b"vfl-node prediction batches" + self.rows.to_bytes(8, "big"))
         state.update(self._order.astype("<i8").tobytes())
         return state.digest()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from vfl_node.job import Predict
 from vfl_node.ledger import Disclosure
-from vfl_node.training.split.serving.protocol import Predicted, Served
+from vfl_node.training.split.serving.new_records import Predicted
+from vfl_node.training.split.serving.service import Served
 
 
 def learnt(predict: Predict, *, active: str, passive: str, made: Served | Predicted) -> dict[str, tuple[Disclosure, ...]]:

@@ -19,7 +19,7 @@ from vfl_node.training.split.config import Train
 from vfl_node.versions import Steps, damaged, parsed
 
 VERSION = 2
-"""Of the form of :attr:`ServedModel.serving`. Version 1 did not say the version of the architecture; there was one only."""
+"""Version of the form of :attr:`ServedModel.serving`. Version 1 does not state the version of the architecture, which was 1."""
 
 STEPS: Steps = {1: lambda document: {**document, "model_version": 1}}
 
@@ -31,12 +31,12 @@ class ServedModel:
     """One party's part of a trained model.
 
     Attributes:
-        train: the training job's section.
-        serve: likewise.
+        train: the ``train`` section of the training job.
+        serve: its ``serve`` section.
         weights: parameter → tensor, as :attr:`~vfl_node.training.trainer.Trained.weights`.
-        encoder: JSON of the encoder that belongs to them.
+        encoder: JSON of the encoder of the party's columns.
         serving: JSON, as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
-        models: of this node's settings: name → ``module:Class`` of an architecture.
+        models: name → ``module:Class`` of an architecture, from this node's settings.
     """
 
     train: Train
@@ -48,11 +48,11 @@ class ServedModel:
 
     @cached_property
     def architecture(self) -> Architecture:
-        """What builds its networks.
+        """Builds the networks.
 
         Raises:
-            StateError: it is of another version than the stored weights (``E_STATE_VERSION``).
-            UsageError: this node has it no longer (``E_EXTENSION``).
+            StateError: the architecture has another version than the stored weights (``E_STATE_VERSION``).
+            UsageError: this node no longer has the architecture (``E_EXTENSION``).
         """
         architecture, stored = architecture_of(self.train.model, self.models), self._serving.model_version
         check_version(self.train.model, architecture.version, stored)
@@ -60,17 +60,17 @@ class ServedModel:
 
     @property
     def draws(self) -> bytes:
-        """32 bytes, secret: what stands in for rows that the party does not own comes from it."""
+        """32 secret bytes: the seed of the synthetic columns of rows that the party does not own."""
         return bytes.fromhex(self._serving.draws)
 
     @property
     def batches(self) -> bytes:
-        """32 bytes that both parties know: how the shared rows are cut into batches comes from it."""
+        """32 bytes that both parties know: the seed by which the shared rows are cut into batches."""
         return bytes.fromhex(self._serving.batches)
 
     @property
     def scoring(self) -> tuple[str, float]:
-        """At the active party: JSON of the calibration, and the rate of positive labels. Raises StateError without them."""
+        """At the active party: JSON of the calibration, and the rate of positive labels. Raises StateError if missing."""
         stored = self._serving
         if stored.calibration is None or stored.positive_rate is None:
             raise damaged(_WHAT, _HINT)
@@ -89,7 +89,7 @@ _Seed = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class _StoredModel(BaseModel, extra="forbid", frozen=True):
-    """What ``serving`` holds, in its newest version."""
+    """The content of ``serving``, in its newest version."""
 
     model_version: int
     draws: _Seed
@@ -99,15 +99,15 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
 
 
 def check_allowed(predict: Predict, serve: Serve | None) -> None:
-    """Refuse predictions that the training did not provide for.
+    """Refuse predictions that the training job does not allow.
 
     Args:
-        predict: the job's section.
-        serve: the training job's; None where it had none.
+        predict: the ``predict`` section of the job.
+        serve: the ``serve`` section of the training job; None if it has none.
 
     Raises:
-        StateError: nothing was kept (``E_NO_MODEL``).
-        PolicyError: the training names another party to ask (``E_PREDICT``).
+        StateError: no model was kept (``E_NO_MODEL``).
+        PolicyError: the training job allows only the other party to ask (``E_PREDICT``).
     """
     if serve is None:
         raise StateError(
@@ -124,7 +124,7 @@ def check_allowed(predict: Predict, serve: Serve | None) -> None:
 
 
 def column_kinds(encoder: str) -> dict[str, Kind]:
-    """Column → kind, of the columns that a model reads: a short file read by itself may look otherwise.
+    """Column → kind, for the columns that a model reads. In a short file, kinds that are inferred may differ from these.
 
     Args:
         encoder: JSON, as :attr:`ServedModel.encoder`.

@@ -1,4 +1,4 @@
-"""What a party tells about a model's rows, counted and attacked before it leaves."""
+"""Which rows of a model the peer is told about: they are counted and attacked before anything of them is sent."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from vfl_node.settings import Protection
 from vfl_node.training.split.serving.sides import Embedder, Positions, Scorer
 
 Names = NDArray[np.int64]
-"""Of rows: shared positions, or numbers below 0 that stand for the embedding of rows that are not named."""
+"""Names of rows: shared positions, or numbers below 0 computed from the embeddings of rows that are not named."""
 
 ROWS_AT_ONCE = 4096
 
 
 class ShownRows(Protocol):
-    """Which rows of one model the peer was told about: in all services and directions, over all restarts.
+    """The rows of one model that the peer was told about: in all services and directions, over all restarts.
 
     Attributes:
-        most: how many different ones this party's owner allows.
+        most: how many different rows this party's owner allows.
     """
 
     most: int
@@ -36,20 +36,20 @@ class ShownRows(Protocol):
         """All of them."""
 
     def check(self, rows: Names) -> None:
-        """Whether ``rows`` may be told, too. Raises PolicyError (``E_BUDGET``)."""
+        """Check that ``rows`` may be shown as well. Raises PolicyError (``E_BUDGET``)."""
 
     def add(self, rows: Names) -> None:
-        """Count ``rows``, of which known ones are free; durable when it returns. Raises PolicyError (``E_BUDGET``)."""
+        """Count those of ``rows`` that are not counted yet; durable when it returns. Raises PolicyError (``E_BUDGET``)."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """One batch that is about to leave.
+class OutgoingBatch:
+    """One batch that is about to be sent.
 
     Attributes:
-        names: int64[B].
-        sent: float[B, …], what leaves.
-        synthetic: bool[B], where something stands in at this party.
+        names: int64[B], of its rows.
+        sent: float[B, …], what is sent of them.
+        synthetic: bool[B], which rows are synthetic at this party.
     """
 
     names: Names
@@ -57,13 +57,13 @@ class Told:
     synthetic: NDArray[np.bool_]
 
 
-class Disclosure:
-    """The one place that all a party tells about a model's rows passes.
+class DisclosureGuard:
+    """Counts and attacks everything that a party is about to send about rows of a model, and refuses too much.
 
     Args:
         side: this party's half.
-        shown: what was told before.
-        protection: which attacks its owner lets run on it, and how well they may do.
+        shown: the rows that the peer was told about before.
+        protection: which attacks the owner lets run on what is sent, and how successful they may be.
     """
 
     def __init__(self, side: Embedder | Scorer, shown: ShownRows, protection: Protection) -> None:
@@ -72,15 +72,15 @@ class Disclosure:
         audited = isinstance(side, Embedder) and side.alignment.missing and protection.membership
         self._embedder = side if audited and isinstance(side, Embedder) else None
         self._known = np.empty(0, dtype=np.int64)
-        self._catch_up()
+        self._add_others()
         self._expected: ServedAudit | None = None
         if self._embedder and limit is not None:
             self._expected = ServedAudit(audit, limit=limit)
             _embed(self._expected, self._embedder, self._embedder.some(shown.most))
 
     @property
-    def told(self) -> int:
-        """Different rows of the model that the peer was told about so far."""
+    def rows_told(self) -> int:
+        """How many different rows of the model the peer was told about so far."""
         return len(self._known)
 
     @property
@@ -89,16 +89,16 @@ class Disclosure:
         return self._audit.judged
 
     def check(self, positions: Positions) -> None:
-        """Whether rows at shared ``positions`` may be told, as far as their number goes. Raises PolicyError (``E_BUDGET``)."""
+        """Check that the number of rows stays allowed with those at ``positions``. Raises PolicyError (``E_BUDGET``)."""
         self._shown.check(positions)
 
-    def leaves(self, batches: Sequence[Told]) -> None:
-        """Count and attack what is about to leave.
+    def admit(self, batches: Sequence[OutgoingBatch]) -> None:
+        """Count and attack what is about to be sent.
 
         Raises:
-            PolicyError: they are more rows than the owner allows (``E_BUDGET``), or tell too much (``E_LEAK``).
+            PolicyError: more rows than the owner allows (``E_BUDGET``), or the attacks are too successful (``E_LEAK``).
         """
-        self._catch_up()
+        self._add_others()
         names = np.concatenate([batch.names for batch in batches])
         names, first = np.unique(names, return_index=True)
         new = ~np.isin(names, self._known, assume_unique=True)
@@ -114,8 +114,8 @@ class Disclosure:
         self._shown.add(names)
         self._known = np.union1d(self._known, names)
 
-    def _catch_up(self) -> None:
-        """Take in what was told by others: earlier services and attempts, and another one that runs meanwhile."""
+    def _add_others(self) -> None:
+        """Add what others have shown: earlier services and attempts, and another service that runs at the same time."""
         others = np.setdiff1d(self._shown.rows(), self._known)
         if self._embedder:
             _embed(self._audit, self._embedder, others[others >= 0])
@@ -123,14 +123,14 @@ class Disclosure:
 
 
 def names_of(embedding: Tensor) -> Names:
-    """What stands for rows that are not named, float32[B, d]: 63 bits of a digest of each embedding, below 0."""
+    """Names for rows that are not named, from their embeddings float32[B, d]: 63 bits of a digest of each, below 0."""
     rows = embedding.detach().cpu().contiguous().numpy()
     digests = b"".join(sha256(row.tobytes()).digest()[:8] for row in rows)
     return np.frombuffer(digests, dtype="<i8").astype(np.int64) | np.int64(-(2**63))
 
 
 def _embed(audit: ServedAudit, side: Embedder, positions: Positions) -> None:
-    """Show ``audit`` the rows at ``positions``, as the peer gets them."""
+    """Show ``audit`` the rows at ``positions`` as the peer receives them."""
     synthetic = ~side.alignment.owned
     for start in range(0, len(positions), ROWS_AT_ONCE):
         part = positions[start : start + ROWS_AT_ONCE]

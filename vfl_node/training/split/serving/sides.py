@@ -1,4 +1,4 @@
-"""The two halves of a trained network, as each party uses its own for predictions."""
+"""The two halves of a trained network; each party predicts with its own."""
 
 from __future__ import annotations
 
@@ -45,27 +45,27 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class ServingSide:
-    """What both parties have: the shared rows, their own columns, and how rows are hidden.
+    """What both parties have: the shared rows, their own columns, and the batches in which rows are hidden.
 
     Args:
-        kept: what the party kept of the training.
-        alignment: that of the training, or a new one.
-        table: the records that ``alignment`` is about.
+        served_model: the party's part of the trained model.
+        alignment: the one of the training, or a new one.
+        table: the party's records that were aligned.
         device: where to compute.
 
     Raises:
         DataError: the table lacks a column of the model (``E_COLUMN``).
-        StateError: what was kept is damaged (``E_STATE_CORRUPT``).
+        StateError: the stored model is damaged (``E_STATE_CORRUPT``).
     """
 
-    def __init__(self, kept: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
-        self.kept, self.alignment, self.device = kept, alignment, device
-        self.encoder = Encoder.from_json(kept.encoder)
-        self.draws = Randomness(kept.draws)
-        features, source = fill_in(alignment, table, self.encoder, kept.train.missing, self.draws)
+    def __init__(self, served_model: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
+        self.served_model, self.alignment, self.device = served_model, alignment, device
+        self.encoder = Encoder.from_json(served_model.encoder)
+        self.draws = Randomness(served_model.draws)
+        features, source = fill_in(alignment, table, self.encoder, served_model.train.missing, self.draws)
         self.inputs = PositionedInput.of(features, source, device)
-        self.architecture = kept.architecture
-        self.cut_width = cut_width(kept.train)
+        self.architecture = served_model.architecture
+        self.cut_width = cut_width(served_model.train)
         self._table = table
         self._position = np.full(len(table), NOT_MINE)
         self._position[alignment.rows[alignment.owned]] = np.flatnonzero(alignment.owned)
@@ -73,15 +73,15 @@ class ServingSide:
     @cached_property
     def batches(self) -> Batches:
         """How the shared rows are cut into batches."""
-        return Batches(self.kept.batches, len(self.alignment), self.kept.serve.batch_size)
+        return Batches(self.served_model.batches, len(self.alignment), self.served_model.serve.batch_size)
 
     @cached_property
     def _keys(self) -> NDArray[np.uint64]:
-        """Of the own ids, ascending."""
+        """Keys of this party's ids, ascending."""
         return _keys(self._table.ids)[self._table.ids.canonical_order]
 
     def rows(self, ids: Identifiers) -> Positions:
-        """The own row of each of ``ids``, int64[k]; :data:`NOT_MINE` where there is none. 1 µs an id."""
+        """The row of each of ``ids`` in this party's table, int64[k]; :data:`NOT_MINE` if it has none. Takes 1 µs an id."""
         own = self._table.ids
         order = own.canonical_order
         near = order[np.minimum(np.searchsorted(self._keys, _keys(ids)), len(order) - 1)]
@@ -89,44 +89,44 @@ class ServingSide:
         return np.where(same, near, NOT_MINE)
 
     def positions(self, ids: Identifiers) -> Positions:
-        """The shared position of each of ``ids``, int64[k]; :data:`NOT_MINE` where it is not an own shared record's."""
+        """The shared position of each of ``ids``, int64[k]; :data:`NOT_MINE` if this party has no shared record of that id."""
         rows = self.rows(ids)
         return np.where(rows == NOT_MINE, NOT_MINE, self._position[rows])
 
 
 class Embedder(ServingSide):
-    """The passive party: a bottom. What it gives is what may be sent: its defences have changed it.
+    """The passive party's half: a bottom network. Its embeddings may be sent as they are: the defences are applied.
 
     Args: as :class:`ServingSide`, and
-        defences: this owner's, as in the settings. A row has the same noise whenever it is asked for.
+        defences: from this party's settings. A row has the same noise whenever it is asked for.
     """
 
     def __init__(
         self,
-        kept: ServedModel,
+        served_model: ServedModel,
         alignment: Alignment,
         table: Table,
         device: torch.device,
         defences: Sequence[DefenceParams] = (),
     ) -> None:
-        super().__init__(kept, alignment, table, device)
-        bottom = build_bottom(self.architecture, kept.train, self.inputs.schema, kept.train.bottom)
-        self._bottom = _loaded(bottom, "bottom", kept, device)
+        super().__init__(served_model, alignment, table, device)
+        bottom = build_bottom(self.architecture, served_model.train, self.inputs.schema, served_model.train.bottom)
+        self._bottom = _loaded(bottom, "bottom", served_model, device)
         self._owned = torch.from_numpy(alignment.owned).to(device)
-        strategy = kept.train.missing.feature_strategy
+        strategy = served_model.train.missing.feature_strategy
         self._substitute = substitute(strategy, self.draws) if alignment.missing else None
         if self._substitute:
-            self._substitute.restore(under("substitute", kept.weights))
+            self._substitute.restore(under("substitute", served_model.weights))
         sender = Sender("embeddings", alignment.owned, self._bottom, self.inputs.at)
         self._exit = Exit(build(defences, sender, defence_draws(self.draws, 0)))
 
     def shared(self, positions: Positions) -> Tensor:
-        """Embedding float32[B, d] at shared ``positions`` of the training; the same bits again on one machine."""
+        """Embedding float32[B, d] at shared ``positions`` of the training; on one machine the same bits every time."""
         leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions))
         return self._exit.protect(self._clean(positions), leaving)
 
     def new(self, positions: Positions) -> Tensor:
-        """As :meth:`shared`, of rows of a new alignment, which have other positions in each and are known by their columns."""
+        """As :meth:`shared`, for rows of a new alignment; noise depends on their columns, since positions change."""
         return self._of_new_rows(self.inputs.at(positions))
 
     def _of_new_rows(self, rows: ModelInput) -> Tensor:
@@ -140,21 +140,22 @@ class Embedder(ServingSide):
         """Embedding float32[B, d] at shared ``positions``, before any defence."""
         if self._substitute is None:
             return self._embedding(positions)
-        # A drawn embedding is that of its own batch in those, too, that it fills up: another one would tell it by the change.
+        # A drawn embedding belongs to one batch. A batch that is filled up with the row sends the same one: if it differed, the
+        # peer would see that it is drawn.
         numbers, places = self.batches.find(positions)
         drawn = [self._with_drawn(number, self._substitute) for number in numbers.tolist()]
-        if len(numbers) == 1:  # not filled up by the next batch: as much work as one that is
+        if len(numbers) == 1:  # the same work as for a batch that is filled up by the next one
             self._with_drawn((int(numbers[0]) + 1) % len(self.batches), self._substitute)
         return torch.cat(drawn)[torch.from_numpy(places)]
 
     def some(self, most: int) -> Positions:
-        """At most ``most`` different shared positions, those of whole batches in a random order."""
-        found = np.empty(0, dtype=np.int64)
+        """At most ``most`` different shared positions: those of whole batches, in a random order."""
+        positions = np.empty(0, dtype=np.int64)
         for number in self.draws.derive("audit of predictions").permutation(len(self.batches)).tolist():
-            if len(found) >= most:
+            if len(positions) >= most:
                 break
-            found = np.union1d(found, self.batches.positions(number))
-        return found[:most]
+            positions = np.union1d(positions, self.batches.positions(number))
+        return positions[:most]
 
     def _with_drawn(self, number: int, substitute: Substitute) -> Tensor:
         """Embedding float32[B, d] of batch ``number``; rows that are not this party's own are drawn."""
@@ -170,10 +171,10 @@ class Embedder(ServingSide):
     def unnamed(self, table: Table) -> Unnamed:
         """The rows of ``table``, whose ids need not be known, hidden in full batches.
 
-        A known row with the columns of training is sent as the whole agreed batch it belongs to:
-        the active party may recognise it from training, but never sees it in other company. The
-        others are mixed with made-up rows (:data:`~vfl_node.job.SERVED_FEATURES`), new ones for each table and the
-        same for the same one: filler that came again would be known by it.
+        For a known row with the same columns as in training the whole agreed batch of the row is sent:
+        the active party may recognise its rows from training, but never sees them in another combination. All other rows are
+        mixed with synthetic ones (:data:`~vfl_node.job.SERVED_FEATURES`). These depend on the table: if
+        the same ones came with another table, they would be recognised as synthetic.
 
         Raises:
             DataError: the table lacks a column of the model (``E_COLUMN``).
@@ -189,7 +190,7 @@ class Embedder(ServingSide):
         randomness = self.draws.derive(f"unnamed/{table.digest().hex()}")
         order = randomness.derive("order").permutation(total)
         places[~known] = len(numbers) * size + np.argsort(order)[: len(new)]
-        made_up = order >= len(new)
+        filler = order >= len(new)
         mixed = PositionedInput.of(self._filled_up(new, total, randomness).take(order), np.arange(total), self.device)
 
         def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
@@ -203,25 +204,24 @@ class Embedder(ServingSide):
             if number < len(numbers):
                 return ~self.alignment.owned[self.batches.positions(int(numbers[number]))]
             start = (number - len(numbers)) * size
-            return np.asarray(made_up[start : start + size])
+            return np.asarray(filler[start : start + size])
 
         return Unnamed(len(numbers) + total // size, embedding, synthetic, places)
 
     @cached_property
     def _own(self) -> Features:
-        """The own rows."""
+        """The columns of all rows of this party."""
         return self.encoder.transform(self._table)
 
     def _filled_up(self, rows: Features, total: int, randomness: Randomness) -> Features:
-        """``rows``, and behind them made-up ones."""
+        """``rows``, followed by synthetic ones up to ``total``."""
         if len(rows) == total:
             return rows
         sources = randomness.derive("sources").choices(len(self._own), total - len(rows))
-        made = self._makes_up(sources, randomness.derive("filler"))
-        return rows.followed_by(made)
+        return rows.followed_by(self._synthesise(sources, randomness.derive("filler")))
 
     @cached_property
-    def _makes_up(self) -> Rows:
+    def _synthesise(self) -> Rows:
         return synthetic_rows(FEATURES[SERVED_FEATURES](), self._own, self.draws.derive("unnamed"))
 
 
@@ -230,10 +230,10 @@ class Unnamed:
     """Full batches of rows that are not named.
 
     Attributes:
-        count: how many.
+        count: how many batches.
         embedding: number of a batch → its embedding, float32[B, d].
-        synthetic: likewise → bool[B], which of its rows are filler.
-        places: int64[n], where each row of the request stands in the batches, one behind the other.
+        synthetic: number of a batch → bool[B], which of its rows are synthetic.
+        places: int64[n], the place of each row of the request in all batches together.
     """
 
     count: int
@@ -243,41 +243,43 @@ class Unnamed:
 
 
 class Scorer(ServingSide):
-    """The active party: an own bottom, if it has columns, the top, and what makes a logit a probability.
+    """The active party's half: its own bottom network, if it has columns, the top network, and the calibration of logits.
 
     Attributes:
-        unnamed: whether it needs no columns of its own, and so no word which row an embedding is of.
+        unnamed: whether it has no columns of its own, and so need not know to which row an embedding belongs.
     """
 
-    def __init__(self, kept: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
-        super().__init__(kept, alignment, table, device)
-        train = kept.train
+    def __init__(self, served_model: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
+        super().__init__(served_model, alignment, table, device)
+        train = served_model.train
         self.unnamed = self.inputs.schema.empty
         joint = build_classifier(self.architecture, train, self.inputs.schema, [self.cut_width])
-        self._model = _loaded(joint, "", kept, device)
-        calibration, self._positive_rate = kept.scoring
+        self._model = _loaded(joint, "", served_model, device)
+        calibration, self._positive_rate = served_model.scoring
         self._calibration = Calibration.from_json(calibration)
         shifted = train.missing.calibration != "none" and not self.unnamed
         self._local: Classifier | None = None
         if shifted:
-            self._local = _loaded(build_classifier(self.architecture, train, self.inputs.schema, []), "local", kept, device)
+            self._local = _loaded(
+                build_classifier(self.architecture, train, self.inputs.schema, []), "local", served_model, device
+            )
 
     def expected(self, positions: Positions, embedding: Tensor) -> Probabilities:
         """Probabilities for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
 
-        But for an intersection it does not know whether the peer's columns are real; with which
-        share they are is taken from training.
+        Unless all rows are shared, this party does not know whether the peer's columns of a row are real. The share of rows in
+        which they are is taken from training.
         """
         logits, base_rate = self._logits(positions, embedding), self._rates(positions)
-        meant = self._calibration.probability if self.alignment.every_row_is_shared else self._calibration.expectation
-        return np.clip(meant(logits, base_rate), 0, 1)
+        predicted = self._calibration.probability if self.alignment.every_row_is_shared else self._calibration.expectation
+        return np.clip(predicted(logits, base_rate), 0, 1)
 
     def probability(self, positions: Positions, embedding: Tensor) -> Probabilities:
-        """As :meth:`expected`, for the passive party, which knows of which rows it owns the columns."""
+        """As :meth:`expected`, for the passive party, which knows in which rows its columns are real."""
         return np.clip(self._calibration.probability(self._logits(positions, embedding), self._rates(positions)), 0, 1)
 
     def probability_unnamed(self, embedding: Tensor) -> Probabilities:
-        """As :meth:`probability`, of rows that are not named: only without own columns."""
+        """As :meth:`probability`, for rows that are not named; possible only if this party has no columns."""
         return self.probability(np.zeros(len(embedding), dtype=np.int64), embedding)
 
     def _logits(self, positions: Positions, embedding: Tensor) -> Tensor:
@@ -291,10 +293,14 @@ class Scorer(ServingSide):
         return local_rate(local_logits(self._local, self.inputs, positions))
 
 
-def _loaded(module: Module, prefix: str, kept: ServedModel, device: torch.device) -> Module:
-    """``module`` with the weights kept under ``prefix``, ready to predict."""
+def _loaded(module: Module, prefix: str, served_model: ServedModel, device: torch.device) -> Module:
+    """``module`` with the stored weights under ``prefix``, ready to predict."""
     apart = ("local.", "substitute.")
-    weights = under(prefix, kept.weights) if prefix else {k: v for k, v in kept.weights.items() if not k.startswith(apart)}
+    weights = (
+        under(prefix, served_model.weights)
+        if prefix
+        else {k: v for k, v in served_model.weights.items() if not k.startswith(apart)}
+    )
     try:
         module.load_state_dict(weights)
     except RuntimeError:
@@ -308,7 +314,7 @@ def _loaded(module: Module, prefix: str, kept: ServedModel, device: torch.device
 
 
 def _keys(ids: Identifiers) -> NDArray[np.uint64]:
-    """The first 64 bits of each id's SHA-256, which :attr:`Identifiers.canonical_order` goes by."""
+    """The first 64 bits of each id's SHA-256, by which :attr:`Identifiers.canonical_order` sorts."""
     return np.frombuffer(b"".join(sha256(id_).digest()[:8] for id_ in ids), dtype=">u8").astype(np.uint64)
 
 

@@ -1,4 +1,4 @@
-"""Certificates: what is signed, what is loaded, who a certificate says its holder is."""
+"""A party's own TLS material: what is loaded, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,48 +11,30 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from cryptography.x509.oid import NameOID
 
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.settings import Tls
-from vfl_node.transport import tls
+from vfl_node.transport.authority import make_authority, make_key_and_request, sign
+from vfl_node.transport.credentials import load_credentials, write_private
+from vfl_node.transport.identity import party_of
 
 NOW = datetime.now(timezone.utc)
 
 
 def load(certificates, *, name: str = "lab", key: bytes | None = None, certificate: bytes | None = None, **changes):
-    """What :func:`tls.load` makes of a good party's files after ``changes``."""
-    good_key, request = tls.make_key_and_request(changes.pop("requested", "lab"), changes.pop("federation", "trial"))
-    signed = tls.sign(certificates.authority, certificates.authority_key, request, days=changes.pop("days", 365))
+    """What :func:`load_credentials` makes of a good party's files after ``changes``."""
+    good_key, request = make_key_and_request(changes.pop("requested", "lab"), changes.pop("federation", "trial"))
+    signed = sign(certificates.authority, certificates.authority_key, request, days=changes.pop("days", 365))
     files = certificates.files(changes.pop("ca", certificates.authority), certificate or signed, key or good_key)
-    return tls.load(files, name=name, federation="trial", **changes)
+    return load_credentials(files, name=name, federation="trial", **changes)
 
 
 def test_a_signed_request_loads_without_warnings(certificates) -> None:
     credentials = load(certificates)
     assert credentials.warnings == ()
     assert "PRIVATE" not in repr(credentials)
-
-
-def test_the_certificate_holds_what_it_should(certificates) -> None:
-    leaf = x509.load_pem_x509_certificate(load(certificates).certificate)
-    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    assert names.get_values_for_type(x509.UniformResourceIdentifier) == ["spiffe://trial/party/lab"]
-    assert names.get_values_for_type(x509.DNSName) == ["lab.trial.vfl"]
-    assert len(list(names)) == 2
-    assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    assert isinstance(leaf.public_key(), ec.EllipticCurvePublicKey)
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here")
-def test_openssl_agrees(certificates, tmp_path: Path) -> None:
-    (tmp_path / "ca.crt").write_bytes(certificates.authority)
-    (tmp_path / "node.crt").write_bytes(load(certificates).certificate)
-    for purpose in ("sslclient", "sslserver"):
-        command = ["openssl", "verify", "-x509_strict", "-purpose", purpose, "-CAfile", "ca.crt", "node.crt"]
-        assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 0
 
 
 RECIPE = """
@@ -74,7 +56,7 @@ def test_certificates_made_with_openssl_are_accepted(tmp_path: Path) -> None:
     """An organisation may use its own tools: the recipe in docs/transport.md."""
     subprocess.run(["sh", "-ec", RECIPE], cwd=tmp_path, check=True, capture_output=True)
     files = Tls(ca=tmp_path / "ca.crt", certificate=tmp_path / "node.crt", key=tmp_path / "node.key")
-    tls.load(files, name="lab", federation="trial")
+    load_credentials(files, name="lab", federation="trial")
     page = (Path(__file__).parents[2] / "docs" / "transport.md").read_text()
     assert RECIPE.strip() in page
 
@@ -92,8 +74,8 @@ def test_a_coming_expiry_is_warned_about(certificates) -> None:
         ({"now": NOW + timedelta(days=366)}, "expired on"),
         ({"now": NOW - timedelta(days=2)}, "is valid only from"),
         ({"name": "clinic"}, "is the certificate of 'lab', and this node is 'clinic'"),
-        ({"key": tls.make_key_and_request("lab", "trial")[0]}, "does not belong to the key"),
-        ({"ca": tls.make_authority("trial")[0]}, "is not vouched for by the authority"),
+        ({"key": make_key_and_request("lab", "trial")[0]}, "does not belong to the key"),
+        ({"ca": make_authority("trial")[0]}, "is not vouched for by the authority"),
         ({"ca": b"nothing"}, "holds no certificate"),
         ({"certificate": b"nothing"}, "holds no certificate"),
         ({"key": b"nothing"}, "is not an unencrypted private key"),
@@ -127,7 +109,7 @@ def test_a_key_open_to_others_is_refused(certificates, mode: int) -> None:
     files = certificates.good("lab").files
     files.key.chmod(mode)
     with pytest.raises(UsageError) as caught:
-        tls.load(files, name="lab", federation="trial")
+        load_credentials(files, name="lab", federation="trial")
     assert caught.value.code == "E_KEY_MODE"
     assert caught.value.hint == f"chmod 600 {files.key}"
 
@@ -136,7 +118,7 @@ def test_a_missing_file_is_named(certificates) -> None:
     files = certificates.good("lab").files
     files.ca.unlink()
     with pytest.raises(UsageError, match=r"ca\.crt: No such file") as caught:
-        tls.load(files, name="lab", federation="trial")
+        load_credentials(files, name="lab", federation="trial")
     assert caught.value.code == "E_FILE"
 
 
@@ -149,84 +131,12 @@ def test_renewed_files_are_taken_and_broken_ones_are_not(certificates) -> None:
     assert held.current().certificate == renewed.certificate
 
 
-@pytest.mark.parametrize(
-    ("uris", "text"),
-    [
-        ([], "0 URI names"),
-        (["spiffe://trial/party/lab", "spiffe://trial/party/clinic"], "2 URI names"),
-        (["spiffe://other/party/lab"], "spiffe://other/party/lab"),
-        (["spiffe://trial/party/"], "expected spiffe://trial/party/NAME"),
-        (["spiffe://trial/party/lab/x"], "expected"),
-        (["spiffe://trial/party/LAB"], "expected"),
-        (["spiffe://trial/lab"], "expected"),
-        (["https://trial/party/lab"], "expected"),
-    ],
-)
-def test_an_identity_of_another_form_is_refused(certificates, uris: list[str], text: str) -> None:
-    with pytest.raises(PolicyError, match=text) as caught:
-        tls.party_of(certificates.named("lab", uris).certificate, "trial")
-    assert caught.value.code == "E_IDENTITY"
-
-
-def test_an_unreadable_certificate_is_refused() -> None:
-    with pytest.raises(PolicyError):
-        tls.party_of(b"", "trial")
-
-
-def request(names: list[x509.GeneralName], key: ec.EllipticCurvePrivateKey | None = None) -> bytes:
-    return (
-        x509.CertificateSigningRequestBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lab")]))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key or ec.generate_private_key(ec.SECP256R1()), hashes.SHA256())
-        .public_bytes(serialization.Encoding.PEM)
-    )
-
-
-URI = x509.UniformResourceIdentifier("spiffe://trial/party/lab")
-DNS = x509.DNSName("lab.trial.vfl")
-
-
-def test_nothing_but_key_and_names_is_taken_from_a_request(certificates) -> None:
-    signed = x509.load_pem_x509_certificate(tls.sign(certificates.authority, certificates.authority_key, request([URI, DNS])))
-    assert not signed.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        [URI],
-        [DNS],
-        [URI, DNS, x509.DNSName("clinic.trial.vfl")],
-        [URI, DNS, x509.UniformResourceIdentifier("spiffe://trial/party/clinic")],
-        [URI, x509.DNSName("clinic.trial.vfl")],
-        [x509.UniformResourceIdentifier("spiffe://other/party/lab"), x509.DNSName("lab.other.vfl")],
-        [x509.UniformResourceIdentifier("spiffe://trial/party/Lab"), x509.DNSName("Lab.trial.vfl")],
-    ],
-)
-def test_a_request_for_other_names_is_not_signed(certificates, names: list[x509.GeneralName]) -> None:
-    with pytest.raises(UsageError) as caught:
-        tls.sign(certificates.authority, certificates.authority_key, request(names))
-    assert caught.value.code == "E_REQUEST"
-
-
-def test_a_request_that_its_key_did_not_sign_is_refused(certificates) -> None:
-    der = bytearray(x509.load_pem_x509_csr(request([URI, DNS])).public_bytes(serialization.Encoding.DER))
-    der[-1] ^= 1
-    forged = x509.load_der_x509_csr(bytes(der)).public_bytes(serialization.Encoding.PEM)
-    for bad in (forged, b"nothing", request([URI, DNS], ec.generate_private_key(ec.SECP384R1()))):
-        with pytest.raises(UsageError) as caught:
-            tls.sign(certificates.authority, certificates.authority_key, bad)
-        assert caught.value.code == "E_REQUEST"
-
-
 def test_a_private_file_is_private_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "node.key"
-    tls.write_private(path, b"secret")
+    write_private(path, b"secret")
     assert path.stat().st_mode & 0o777 == 0o600
     with pytest.raises(UsageError, match="exists already"):
-        tls.write_private(path, b"other")
+        write_private(path, b"other")
     assert path.read_bytes() == b"secret"
 
 
@@ -247,7 +157,7 @@ V3 = bytes.fromhex("a003020102")  # DER of [0] EXPLICIT INTEGER 2, which stands 
 def test_a_certificate_of_a_version_that_is_none_is_a_coded_error(certificates) -> None:
     good = load(certificates).certificate
     with pytest.raises(PolicyError) as peer:
-        tls.party_of(reversioned(good), "trial")
+        party_of(reversioned(good), "trial")
     assert peer.value.code == "E_IDENTITY"
     for changes in ({"certificate": reversioned(good)}, {"certificate": good + reversioned(good)}):
         with pytest.raises(UsageError) as own:
@@ -256,16 +166,16 @@ def test_a_certificate_of_a_version_that_is_none_is_a_coded_error(certificates) 
     with pytest.raises(UsageError) as own:
         load(certificates, ca=reversioned(certificates.authority))
     assert own.value.code == "E_CERTIFICATE"
-    _, request = tls.make_key_and_request("lab", "trial")
+    _, request = make_key_and_request("lab", "trial")
     with pytest.raises(UsageError) as signing:
-        tls.sign(reversioned(certificates.authority), certificates.authority_key, request)
+        sign(reversioned(certificates.authority), certificates.authority_key, request)
     assert signing.value.code == "E_CERTIFICATE"
 
 
 def test_whatever_byte_of_a_certificate_is_another_the_error_is_coded(certificates) -> None:
     """A peer's, its own, its authority's, a request: read, or refused by code; never an error of the library's own."""
-    key, request = tls.make_key_and_request("lab", "trial")
-    good = tls.sign(certificates.authority, certificates.authority_key, request)
+    key, request = make_key_and_request("lab", "trial")
+    good = sign(certificates.authority, certificates.authority_key, request)
     der = x509.load_pem_x509_certificate(good).public_bytes(serialization.Encoding.DER)
     authority = x509.load_pem_x509_certificate(certificates.authority).public_bytes(serialization.Encoding.DER)
     refused = 0
@@ -274,7 +184,7 @@ def test_whatever_byte_of_a_certificate_is_another_the_error_is_coded(certificat
             changed = bytearray(der)
             changed[place] ^= flip
             try:
-                tls.party_of(as_pem(bytes(changed)), "trial")
+                party_of(as_pem(bytes(changed)), "trial")
             except PolicyError:
                 refused += 1
     assert refused > 500
@@ -283,7 +193,7 @@ def test_whatever_byte_of_a_certificate_is_another_the_error_is_coded(certificat
             changed = bytearray(der if whose == "certificate" else authority)
             changed[place] ^= 0x81
             with contextlib.suppress(UsageError):
-                tls.load(
+                load_credentials(
                     certificates.files(
                         as_pem(bytes(changed)) if whose == "ca" else certificates.authority,
                         as_pem(bytes(changed)) if whose == "certificate" else good,

@@ -1,20 +1,12 @@
-"""Conversations and links over gRPC: a server that authorises its callers, and a dialer.
-
-Both ends use the synchronous API with a thread per stream: with messages of megabytes it was
-faster than asyncio in every measured case. Every dialled stream has its own connection. So
-a restarted peer is reached at once, a renewed certificate is used by the next call, and
-a full window of one job never delays another job.
-"""
+"""The server of a node: accepts the links and conversations that its peers open, and authorises their callers."""
 
 from __future__ import annotations
 
 import ipaddress
-import os
 import re
 import socket
 import threading
 import time
-import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -22,18 +14,15 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # the owner gets causes as errors, not as log lines of the library
-
 import grpc
 
-from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, UsageError, VflError
+from vfl_node.errors import PeerLost, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.settings import is_loopback
+from vfl_node.transport import calls
 from vfl_node.transport.connections import Connections, most_connections
-from vfl_node.transport.diagnosis import diagnose
-from vfl_node.transport.streams import PIECE_BYTES, LinkStream, Stream, StreamPipe
-from vfl_node.transport.tls import Credentials, dns_of, party_of, uri_of
-
-SERVICE = "vfl.v1.Node"
+from vfl_node.transport.credentials import Credentials
+from vfl_node.transport.identity import party_of, uri_of
+from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
 
 STREAMS_PER_PARTY = 32
 """Default number of streams that one party may have open at a server: its link and its conversations."""
@@ -48,49 +37,19 @@ so that other parties never wait for it. All callers that are not peers share th
 STOP_S = 10.0
 """How much longer than its streams' time limit a server may take to stop; if a thread could not start it never stops."""
 
-METADATA_BYTES = 4 << 10
-"""Largest size of the headers of a call; this product's have some hundred bytes."""
+STRANGERS = ""
+"""In place of a name: all callers that are not peers."""
 
-LOST_S = 20
-"""A connection is lost if the other machine acknowledges nothing for this time; an idle one is tested every 10 s."""
-
-FROZEN_S = 600
-"""A conversation is lost if the other process answers no ping for this time.
-
-On a slow line the answer waits behind the data. With 5 s, a line of 10 kB/s (50 ms, queue of
-3 s) broke off every conversation of more than 64 KiB. LOST_S depends on progress and did not. A
-link carries few bytes and needs no such limit: it notices a frozen process after LOST_S.
-"""
-
-_OPTIONS = (
-    ("grpc.max_receive_message_length", PIECE_BYTES),
-    ("grpc.max_send_message_length", PIECE_BYTES),
-    ("grpc.max_metadata_size", METADATA_BYTES),
-    ("grpc.absolute_max_metadata_size", METADATA_BYTES),
-    ("grpc.compression_enabled_algorithms_bitset", 1),  # slower than the wire, and allows decompression bombs
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", LOST_S * 1000),  # gRPC uses it as TCP_USER_TIMEOUT: how long the peer's machine may be silent
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-)
-_PING_TIMEOUT = "grpc.http2.ping_timeout_ms"  # how long the peer's process may be silent while its machine answers
 _SERVER_OPTIONS = (
-    *_OPTIONS,
-    (_PING_TIMEOUT, FROZEN_S * 1000),
+    *calls.OPTIONS,
+    (calls.PING_TIMEOUT, calls.FROZEN_S * 1000),
     ("grpc.so_reuseport", 0),  # otherwise two nodes could bind one port without noticing
     ("grpc.max_concurrent_streams", 4),  # per connection; a dialer opens one stream
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),  # must be below the dialer's keepalive time
     ("grpc.server_handshake_timeout_ms", 10_000),
 )
-_DIALER_OPTIONS = (*_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
 
-STRANGERS = ""
-"""In place of a name: all callers that are not peers."""
-
-_JOB, _PARTY, _INSTANCE, _CODE = "vfl-job", "vfl-party", "vfl-instance", "vfl-code"  # metadata
-_INSTANCE_CHARACTERS = 64
 _JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
-_ERROR_CODE = re.compile(r"E_[A-Z0-9_]{1,38}")
 
 S = TypeVar("S", bound=Stream[Any])
 
@@ -150,7 +109,7 @@ class NodeServer:
                 loopback (``E_PLAINTEXT``).
         """
         if self._credentials is None and not is_loopback(self._address):
-            raise _plaintext_error(self._address)
+            raise calls.plaintext_error(self._address)
         handlers = {
             "Converse": grpc.stream_stream_rpc_method_handler(self._converse),
             "Link": grpc.stream_stream_rpc_method_handler(self._link),
@@ -159,7 +118,7 @@ class NodeServer:
         most = most_connections(workers)
         server = grpc.server(
             ThreadPoolExecutor(workers, thread_name_prefix="grpc"),
-            handlers=[grpc.method_handlers_generic_handler(SERVICE, handlers)],
+            handlers=[grpc.method_handlers_generic_handler(calls.SERVICE, handlers)],
             options=(*_SERVER_OPTIONS, ("grpc.max_allowed_incoming_connections", most)),
             maximum_concurrent_rpcs=workers,
         )
@@ -184,7 +143,7 @@ class NodeServer:
             self._connections.stop()
 
     def _converse(self, incoming: Iterator[bytes], context: Any) -> Iterator[bytes]:
-        job_id = _metadata(context.invocation_metadata()).get(_JOB, "")
+        job_id = calls.metadata(context.invocation_metadata()).get(calls.JOB, "")
 
         def hand_over(party: str, pipe: StreamPipe) -> None:
             if not _JOB_ID.fullmatch(job_id):
@@ -205,21 +164,22 @@ class NodeServer:
             assert self._connections is not None
             with self._place(party), self._connections.proven(context.peer()):
                 stream = kind(party)
-                stream.instance = _metadata(context.invocation_metadata()).get(_INSTANCE, "")[:_INSTANCE_CHARACTERS]
+                about = calls.metadata(context.invocation_metadata())
+                stream.instance = about.get(calls.INSTANCE, "")[: calls.INSTANCE_CHARACTERS]
                 stream.attach(context.cancel)
                 if not context.add_callback(stream.hung_up):
                     return
                 threading.Thread(target=_read, args=(stream, incoming), name=f"read-{party}", daemon=True).start()
                 threading.Thread(target=_offer, args=(stream, hand_over), name=f"serve-{party}", daemon=True).start()
                 if stream.wait_accepted():
-                    context.send_initial_metadata(((_PARTY, self._own), (_INSTANCE, self._instance)))
+                    context.send_initial_metadata(((calls.PARTY, self._own), (calls.INSTANCE, self._instance)))
                     yield from stream.outgoing()
                     return
                 self._slow_down(party)
                 refusal = stream.ended or VflError("the stream ended before it was accepted")
         except VflError as error:
             refusal = error.with_traceback(None)  # which would keep the call alive, and a connection has room for few calls
-        context.set_trailing_metadata(((_CODE, refusal.code),))
+        context.set_trailing_metadata(((calls.CODE, refusal.code),))
         denied = refusal.code == "E_IDENTITY"
         context.abort(grpc.StatusCode.PERMISSION_DENIED if denied else grpc.StatusCode.FAILED_PRECONDITION, refusal.for_peer)
 
@@ -247,7 +207,7 @@ class NodeServer:
         if self._credentials is None:
             if not _is_loopback_caller(context.peer()):
                 raise _refused("plaintext is accepted from this machine only")
-            party = _metadata(context.invocation_metadata()).get(_PARTY, "")[:63]
+            party = calls.metadata(context.invocation_metadata()).get(calls.PARTY, "")[:63]
         else:
             proven = context.auth_context()
             version = b",".join(proven.get("ssl_tls_version", [b"unknown"])).decode()
@@ -291,124 +251,6 @@ class NodeServer:
         return grpc.dynamic_ssl_server_credentials(configuration(held), renewed, require_client_authentication=True)
 
 
-class Dialer:
-    """Opens streams to one peer at one address.
-
-    Args:
-        address: ``host:port`` of the peer.
-        own: this party's name.
-        peer: the party that must answer there.
-        federation: the federation of both.
-        credentials: TLS material; None for plaintext, on loopback only.
-        instance: as for :class:`NodeServer`.
-
-    Raises:
-        UsageError: plaintext was configured beyond loopback (``E_PLAINTEXT``).
-    """
-
-    def __init__(
-        self, address: str, *, own: str, peer: str, federation: str, credentials: Credentials | None, instance: str = ""
-    ) -> None:
-        if credentials is None and not is_loopback(address):
-            raise _plaintext_error(address)
-        self._address = address
-        self._own = own
-        self._peer = peer
-        self._federation = federation
-        self._credentials = credentials
-        self._instance = instance
-        self._channels: weakref.WeakSet[Any] = weakref.WeakSet()
-
-    def converse(self, job_id: str, *, timeout_s: float = 10.0) -> StreamPipe:
-        """Open the conversation about a job; returns once the peer has accepted it.
-
-        Raises:
-            PeerError: the peer refused, with its code; or it does not know this node or is
-                another party (``E_IDENTITY``).
-            PeerLost: the peer cannot be reached, with the cause (``E_UNREACHABLE``).
-        """
-        return self._dial("Converse", StreamPipe(self._peer), [(_JOB, job_id)], timeout_s)
-
-    def link(self, *, timeout_s: float = 10.0) -> LinkStream:
-        """Open the standing link. Raises as :meth:`converse`."""
-        return self._dial("Link", LinkStream(self._peer), [], timeout_s)
-
-    def close(self) -> None:
-        """Close everything that is still open."""
-        for channel in list(self._channels):
-            channel.close()
-
-    def _dial(self, method: str, stream: S, metadata: list[tuple[str, str]], timeout_s: float) -> S:
-        channel = self._channel(FROZEN_S if method == "Converse" else LOST_S)
-        self._channels.add(channel)
-        about = [(_PARTY, self._own), (_INSTANCE, self._instance), *metadata]
-        call = channel.stream_stream(f"/{SERVICE}/{method}")(stream.outgoing(), metadata=about)
-
-        def hang_up() -> None:
-            call.cancel()
-            channel.close()
-
-        stream.attach(hang_up)
-        if not call.add_callback(stream.finish):
-            stream.finish()
-        threading.Thread(target=self._follow, args=(stream, call), name=f"read-{self._peer}", daemon=True).start()
-        if stream.wait_accepted(timeout_s):
-            return stream
-        error = stream.ended or self._unreachable(f"no answer within {timeout_s:.0f} s")
-        hang_up()
-        raise error
-
-    def _channel(self, ping_timeout_s: int) -> Any:
-        options: list[tuple[str, Any]] = [*_DIALER_OPTIONS, (_PING_TIMEOUT, ping_timeout_s * 1000)]
-        if is_loopback(self._address):
-            options.append(("grpc.enable_http_proxy", 0))
-        if self._credentials is None:
-            return grpc.insecure_channel(self._address, options=options)
-        own = self._credentials.current()
-        options.append(("grpc.ssl_target_name_override", dns_of(self._peer, self._federation)))
-        return grpc.secure_channel(
-            self._address, grpc.ssl_channel_credentials(own.authority, own.key, own.certificate), options=options
-        )
-
-    def _follow(self, stream: Stream[Any], call: Any) -> None:
-        """Receive what the peer sends until the stream ends."""
-        accepted = False
-        try:
-            answer = _metadata(call.initial_metadata())
-            answering, stream.instance = answer.get(_PARTY), answer.get(_INSTANCE, "")[:_INSTANCE_CHARACTERS]
-            accepted = answering == self._peer
-            if accepted:
-                stream.accept()
-            elif answering is not None:
-                raise PeerError(f"expected {self._peer} at {self._address}, got {answering[:63]!r}", code="E_IDENTITY")
-            stream.arrive(call)
-            error: VflError = PeerLost(f"{self._peer} ended the conversation")
-        except grpc.RpcError as failure:
-            error = self._explain(failure, accepted=accepted)
-        except (PeerError, ProtocolError) as refused:
-            error = refused
-        stream.end(error)
-
-    def _explain(self, failure: Any, *, accepted: bool) -> PeerError:
-        """The status that ended a stream, in plain words."""
-        text = "".join(character for character in failure.details() or "" if character.isprintable())[:300]
-        code = _metadata(failure.trailing_metadata()).get(_CODE, "")
-        if _ERROR_CODE.fullmatch(code) and not accepted:
-            return PeerError(f"{self._peer} at {self._address} turns this node away: {text}", code=code)
-        if accepted:
-            return PeerLost(f"the connection with {self._peer} was lost ({text})")
-        if failure.code() is grpc.StatusCode.UNAVAILABLE:
-            return self._unreachable(self._diagnose() or text)
-        return self._unreachable(f"{text} ({failure.code().name.lower()})")
-
-    def _diagnose(self) -> str:
-        credentials = self._credentials and self._credentials.current()
-        return diagnose(self._address, peer=self._peer, federation=self._federation, credentials=credentials)
-
-    def _unreachable(self, cause: str) -> PeerLost:
-        return PeerLost(f"{self._peer} cannot be reached at {self._address}: {cause}", code="E_UNREACHABLE")
-
-
 def _read(stream: Stream[Any], incoming: Iterable[bytes]) -> None:
     """Receive what a caller sends, after its stream is accepted. Here a killed caller looks like one that ended."""
     if not stream.wait_accepted():
@@ -435,10 +277,6 @@ def _offer(stream: S, hand_over: Callable[[str, S], None]) -> None:
         stream.accept()
 
 
-def _metadata(pairs: Any) -> dict[str, str]:
-    return {key: value for key, value in pairs or () if isinstance(value, str)}
-
-
 def _is_loopback_caller(peer: str) -> bool:
     """Whether gRPC's ``ipv4:host:port`` or ``ipv6:[host]:port`` is on the loopback interface."""
     _, _, address = unquote(peer).partition(":")
@@ -451,10 +289,6 @@ def _is_loopback_caller(peer: str) -> bool:
 
 def _refused(message: str) -> PolicyError:
     return PolicyError(message, code="E_IDENTITY", for_peer=message)
-
-
-def _plaintext_error(address: str) -> UsageError:
-    return UsageError(f"plaintext is for loopback only, and {address} is not", code="E_PLAINTEXT", hint="set tls")
 
 
 def _bind_error(address: str) -> UsageError:

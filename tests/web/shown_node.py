@@ -1,0 +1,128 @@
+"""A node as the HTTP port sees it, and a browser at that port."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from vfl_node.errors import VflError
+from vfl_node.web.app import create_app
+
+HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+
+
+TOKEN = "a-token-of-the-node"
+
+
+AUTHORISED = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
+    base = {
+        "id": job_id,
+        "name": "trial",
+        "state": state,
+        "phase": "",
+        "done": 0,
+        "total": 0,
+        "unit": "",
+        "note": "",
+        "remark": "",
+        "loss": None,
+        "attacks": {},
+        "parties": ["clinic", "lab"],
+        "submitted": "2026-03-01T10:00:00+00:00",
+        "finished": None,
+        "error": None,
+        "report": False,
+    }
+    return base | changes
+
+
+class Asked:
+    """A request that is answered when it was looked at a few times, if at all."""
+
+    def __init__(self, answer: bytes | VflError | None) -> None:
+        self.answer = answer
+        self.looks = 0
+        self.withdrawn = False
+
+    def ready(self) -> bytes | None:
+        self.looks += 1
+        if self.looks < 4:
+            return None
+        if isinstance(self.answer, VflError):
+            raise self.answer
+        return self.answer
+
+    def withdraw(self) -> None:
+        self.withdrawn = True
+
+
+class View:
+    """A node that is only seen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.submitted: list[str] = []
+        self.cancelled: list[str] = []
+        self.error: Exception | None = None
+        self.asked = Asked(b"id,probability\na,0.5\n")
+        self.peers: dict[str, Any] = {"lab": {"online": True, "cause": ""}, "bank": {"online": False, "cause": HOSTILE}}
+        failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
+        self.all = [
+            a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25),
+            a_job("waiting-1", "waiting", phase="waiting", note=f"waiting for {HOSTILE}"),
+            a_job("done-1", "done", report=True, finished="2026-03-01T10:01:00+00:00"),
+            a_job("failed-1", "failed", error=failed, name=HOSTILE, parties=[HOSTILE]),
+        ]
+
+    def health(self) -> dict[str, Any]:
+        return {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers}
+
+    def jobs(self) -> list[dict[str, Any]]:
+        return self.all
+
+    def job(self, job_id: str) -> dict[str, Any] | None:
+        return next((job for job in self.all if job["id"] == job_id), None)
+
+    def submit(self, job_yaml: str) -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        self.submitted.append(job_yaml)
+        return self.all[0]
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        if self.error:
+            raise self.error
+        self.cancelled.append(job_id)
+        return self.all[0]
+
+    def predict(self, model: str, request: bytes) -> Asked:
+        self.submitted.append(f"{model} {request!r}")
+        return self.asked
+
+    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
+        self.submitted.append(f"{model} {request!r} new")
+        return self.all[1]
+
+    def artefact(self, job_id: str, name: str) -> Path | None:
+        path = self.folder / job_id / name
+        return path if path.exists() else None
+
+    def metrics_text(self) -> bytes:
+        return b"# TYPE vfl_jobs gauge\nvfl_jobs 4.0\n"
+
+
+def browser(
+    view: View,
+    *,
+    token: Any = TOKEN,
+    headers: Any = AUTHORISED,
+    base_url: str = "http://127.0.0.1:8080",
+    **options: Any,
+) -> TestClient:
+    app = create_app(view, token=token, **options)
+    return TestClient(app, base_url=base_url, headers=dict(headers), raise_server_exceptions=False)

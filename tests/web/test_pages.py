@@ -1,0 +1,82 @@
+"""The pages of the board: what they show, and what they let a browser run."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from tests.web.shown_node import View, browser
+from vfl_node.report import page
+
+
+class Attributes(HTMLParser):
+    """Gathers the names of all attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names |= {name for name, _ in attrs}
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs/failed-1", "/jobs/running-1", "/login"])
+def test_pages_run_only_their_own_script_and_style(view: View, path: str) -> None:
+    answer = browser(view).get(path)
+    scripts = re.findall(r"<script>(.*?)</script>", answer.text, flags=re.S)
+    styles = re.findall(r"<style>(.*?)</style>", answer.text, flags=re.S)
+    policy = answer.headers["content-security-policy"]
+    assert [len(scripts), len(styles)] == [1, 1]
+    assert f"script-src {page.csp_source(scripts[0])};" in policy
+    assert f"style-src {page.csp_source(styles[0])};" in policy
+    assert "unsafe" not in policy
+    assert "://" not in answer.text.replace(scripts[0], "")
+    found = Attributes()
+    found.feed(answer.text)
+    assert not {name for name in found.names if name.startswith("on") or name in ("style", "src")}
+
+
+def test_the_board_shows_states_progress_peers_and_reports(view: View) -> None:
+    html = browser(view).get("/").text
+    assert 'class="state running">running' in html
+    assert "train: 120 of 400 batches · loss 0.2500" in html
+    assert '<progress max="400" value="120"' in html
+    assert '/jobs/done-1/report.html">Report' in html
+    assert "bank (not connected)" in html
+    assert html.count("<progress") == 1
+
+
+def test_the_page_of_a_job_shows_the_audit_and_what_training_costs_while_it_runs(view: View) -> None:
+    view.all[0] |= {"attacks": {"longitudinal": None, "same_step_twin": 0.514, "spectral": 0.5}, "remark": "on <b>the union"}
+    html = browser(view).get("/jobs/running-1").text
+    assert "AUC of own attacks on what is sent, 0.5 is chance: same-step twin 0.51, spectral 0.50<" in html
+    assert "on &lt;b&gt;the union" in html
+    for changes in ({"attacks": {"longitudinal": None}, "remark": ""}, {"state": "cancelled"}):
+        before = view.all[0]
+        view.all[0] = before | changes
+        html = browser(view).get("/jobs/running-1").text
+        assert "own attacks" not in html
+        assert "the union" not in html
+        view.all[0] = before
+
+
+def test_hostile_names_stay_text(view: View) -> None:
+    for path in ("/", "/jobs/failed-1", "/jobs/waiting-1"):
+        html = browser(view).get(path).text
+        assert "<img" not in html
+        assert "<script>alert" not in html
+        assert "&lt;img src=x" in html
+
+
+def test_a_board_without_jobs_says_what_to_do(view: View) -> None:
+    view.all, view.peers = [], {}
+    assert "vfl-node submit" in browser(view).get("/").text
+
+
+def test_the_page_of_a_failed_job_has_its_error_and_hint(view: View) -> None:
+    view.all[3]["error"] = {"code": "E_CSV", "message": "column age holds text", "hint": "declare it"}
+    html = browser(view).get("/jobs/failed-1").text
+    assert "column age holds text <code>E_CSV</code>" in html
+    assert "Hint: declare it" in html

@@ -1,0 +1,262 @@
+"""A service: predictions of known rows, request by request, until the asker's owner ends it.
+
+The asker sends an ``Ask`` for at most :data:`~vfl_node.training.split.serving.exchange.AT_ONCE` batches and, if it is the
+passive party, an embedding for each. It receives all answers before it goes on, so the parties never send at the same time.
+Sizes and number of the messages depend on the number of batches alone.
+
+Source: Song et al. 2021 (FLORIST), Appendix D.
+
+Leaks: see :func:`~vfl_node.training.split.serving.disclosures.learnt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from vfl_node import failpoints
+from vfl_node.alignment.alignment import NOT_MINE
+from vfl_node.errors import DataError, PolicyError, ProtocolError
+from vfl_node.job import Predict
+from vfl_node.progress import Progress, Silent
+from vfl_node.settings import Protection
+from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
+from vfl_node.training.split.serving.requests import Request, RequestQueue
+from vfl_node.training.split.serving.served_model import check_allowed
+from vfl_node.training.split.serving.shown import DisclosureGuard, ShownRows
+from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import prediction_pb2
+
+
+@dataclass
+class Served:
+    """What a service has exchanged, in all attempts.
+
+    Attributes:
+        rows: number of rows of a batch.
+        requests: number of answered requests; 0 at the party that is asked.
+        batches: number of batches asked for; those of a request that came again after a break count twice.
+        unnamed: whether their rows are not named.
+        told: how many different rows of the model this party has told the peer about, in all services of the model.
+        attacks: attack → AUC of this party's own attacks on the embeddings or probabilities that it has sent; empty if
+            none of its rows is synthetic.
+    """
+
+    rows: int
+    requests: int = 0
+    batches: int = 0
+    unnamed: bool = False
+    told: int = 0
+    attacks: Mapping[str, float | None] = field(default_factory=dict)
+
+
+class ServiceTally(Protocol):
+    """Stores :class:`Served`, so that it outlives an attempt."""
+
+    def read(self) -> Served | None:
+        """What was written last; None if nothing was."""
+
+    def write(self, served: Served) -> None:
+        """Store ``served``; called before the batches that it counts are exchanged."""
+
+
+async def serve(
+    channel: Channel,
+    predict: Predict,
+    side: Embedder | Scorer,
+    requests: RequestQueue | None,
+    progress: Progress | None = None,
+    *,
+    shown: ShownRows,
+    tally: ServiceTally | None = None,
+    protection: Protection | None = None,
+) -> Served:
+    """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
+
+    Args:
+        channel: the conversation; phase ``predict`` is opened and ended here.
+        predict: the job's section.
+        side: this party's half.
+        requests: at the party that asks; None at the other.
+        progress: told of every batch.
+        shown: which rows of the model the peer was told about.
+        tally: stores what is exchanged, and has what earlier attempts exchanged.
+        protection: which attacks this party runs on what it sends, and how successful they may be before the service ends; by
+            default all run, and none ends it.
+
+    Raises:
+        PolicyError: the training does not let this party ask (``E_PREDICT``), or the peer would be told about more rows
+            than this party's owner allows (``E_BUDGET``), or too much (``E_LEAK``).
+        ProtocolError: the peer has other batches, or asks for what it may not have (``E_PREDICT``),
+            or sends another shape or step (``E_SHAPE``, ``E_NAN``, ``E_ORDER``).
+
+    Cost: 4·d·B bytes a batch, and 8·B more to a passive asker (8·K·B with K > 2 classes).
+    """
+    check_allowed(predict, side.served_model.serve)
+    guard = DisclosureGuard(side, shown, protection or Protection())
+    service = _Service(channel, predict, side, guard, progress or Silent(), tally)
+    async with channel.phase("predict"):
+        await (service.answer() if requests is None else service.ask(requests))
+    return service.served
+
+
+class _Service:
+    """One attempt of a service at one party."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        predict: Predict,
+        side: Embedder | Scorer,
+        guard: DisclosureGuard,
+        progress: Progress,
+        tally: ServiceTally | None,
+    ) -> None:
+        self._channel, self._side, self._progress, self._tally = channel, side, progress, tally
+        self._guard, self._exchange = guard, Exchange(channel, predict, side, guard)
+        self.served = (tally.read() if tally else None) or Served(side.served_model.serve.batch_size)
+        progress.phase("predict", 0, "batches")
+
+    async def ask(self, requests: RequestQueue) -> None:
+        """Ask for the rows of all ``requests``, then say that there are no more."""
+        terms = await self._channel.receive(prediction_pb2.PredictionTerms)
+        if terms.batches != self._side.batches.fingerprint:
+            raise _refused(self._channel, "cuts the shared rows into other batches")
+        self.served.unnamed = terms.unnamed and isinstance(self._side, Embedder)
+        async for request in _arriving(self._channel, requests):
+            try:
+                requested = self._requested(request)
+            except (DataError, PolicyError) as error:
+                request.fail(error)
+                continue
+            answers: list[Probabilities] = []
+            for first in range(0, len(requested.batches), AT_ONCE):
+                part = requested.batches[first : first + AT_ONCE]
+                self._count(batches=len(part))
+                await self._channel.send(_ask_for(part))
+                answers += await self._exchanged(part)
+            self._count(requests=1)
+            request.answer(self._exchange.joined(answers)[requested.places])
+        await self._channel.send(prediction_pb2.PredictionAsk(done=True))
+
+    async def answer(self) -> None:
+        """Answer until the peer has no more to ask."""
+        side = self._side
+        self.served.unnamed = isinstance(side, Scorer) and side.unnamed
+        terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.served.unnamed)
+        await self._channel.send(terms)
+        while not (ask := await self._channel.receive(prediction_pb2.PredictionAsk)).done:
+            asked = self._asked(ask)
+            self._count(batches=len(asked))
+            await self._exchanged(asked)
+
+    def _count(self, *, batches: int = 0, requests: int = 0) -> None:
+        self.served.batches += batches
+        self.served.requests += requests
+        if self._tally:
+            self._tally.write(self.served)
+
+    async def _exchanged(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
+        failpoints.reach("predict")
+        try:
+            answers = await self._exchange.run(batches)
+        finally:
+            self._record_audit()
+        self._progress.advance(len(batches))
+        return answers
+
+    def _record_audit(self) -> None:
+        """Record what the peer was told, also if the service ends because of it."""
+        rows, judged = self._guard.rows_told, self._guard.judged
+        if (rows, judged.attacks) != (self.served.told, self.served.attacks):
+            self.served.told, self.served.attacks = rows, judged.attacks
+            self._count()
+            self._progress.note(attacks=judged.attacks, judged=judged.judged)
+
+    def _requested(self, request: Request) -> _RequestedBatches:
+        """The batches to ask for.
+
+        Raises:
+            DataError: the rows cannot be predicted (``E_UNKNOWN_ID``, ``E_COLUMN``).
+            PolicyError: embeddings of more rows would be sent than this party's owner allows (``E_BUDGET``).
+        """
+        side = self._side
+        if self.served.unnamed and isinstance(side, Embedder):
+            unnamed = side.unnamed(request.table)
+            batches = [PredictionBatch(None, number, unnamed) for number in range(unnamed.count)]
+            return _RequestedBatches(batches, unnamed.places)
+        positions = side.positions(request.table.ids)
+        unknown = np.flatnonzero(positions == NOT_MINE)
+        if len(unknown):
+            raise DataError(
+                f"{len(unknown)} of {len(positions)} ids are not among the records that the model's job has aligned; "
+                f"the first is in line {request.line(int(unknown[0]))}",
+                code="E_UNKNOWN_ID",
+                hint="leave them out, or predict new records: vfl-node predict --align",
+            )
+        numbers, places = side.batches.find(positions)
+        requested = _RequestedBatches([self._named(number) for number in numbers.tolist()], places)
+        if isinstance(side, Embedder) and requested.batches:
+            self._guard.check(np.concatenate([batch.positions for batch in requested.batches if batch.positions is not None]))
+        return requested
+
+    def _asked(self, ask: prediction_pb2.PredictionAsk) -> list[PredictionBatch]:
+        """The batches that the peer asks for.
+
+        Raises:
+            ProtocolError: too many batches, in the wrong order or that do not exist, or rows that are not named although they
+                must be (``E_PREDICT``).
+        """
+        numbers = list(ask.batches)
+        if (
+            not 0 < len(numbers) + ask.unnamed <= AT_ONCE
+            or (ask.unnamed > 0) != self.served.unnamed
+            or (numbers and ask.unnamed)
+        ):
+            raise _refused(self._channel, f"asks for {len(numbers)} batches and {ask.unnamed} of rows that are not named")
+        if numbers != sorted(set(numbers)) or any(number >= len(self._side.batches) for number in numbers):
+            raise _refused(self._channel, f"asks for batches out of order, or beyond the {len(self._side.batches)} there are")
+        return [self._named(number) for number in numbers] or [PredictionBatch(None, 0)] * ask.unnamed
+
+    def _named(self, number: int) -> PredictionBatch:
+        return PredictionBatch(self._side.batches.positions(number), number)
+
+
+@dataclass(frozen=True)
+class _RequestedBatches:
+    """The batches that one request needs.
+
+    Attributes:
+        batches: in the order in which they are asked for.
+        places: int64[n], the place of each row of the request in all these batches together.
+    """
+
+    batches: list[PredictionBatch]
+    places: Positions
+
+
+async def _arriving(channel: Channel, requests: RequestQueue) -> AsyncIterator[Request]:
+    """Requests as they arrive, until the owner ends the service."""
+    while True:
+        closed = requests.closed  # read first: a request may arrive in between
+        request = requests.take()
+        if request is not None:
+            yield request
+        elif closed:
+            return
+        else:
+            await channel.pause()
+
+
+def _ask_for(batches: Sequence[PredictionBatch]) -> prediction_pb2.PredictionAsk:
+    if batches[0].positions is None:
+        return prediction_pb2.PredictionAsk(unnamed=len(batches))
+    return prediction_pb2.PredictionAsk(batches=[batch.number for batch in batches])
+
+
+def _refused(channel: Channel, what: str) -> ProtocolError:
+    return ProtocolError(f"{channel.peer} {what}", code="E_PREDICT")

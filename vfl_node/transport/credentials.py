@@ -1,0 +1,157 @@
+"""One party's own TLS material: its certificate and key, checked when they are read."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.verification import PolicyBuilder, Store, VerificationError
+
+from vfl_node.errors import PolicyError, UsageError
+from vfl_node.settings import Tls
+from vfl_node.transport.identity import MALFORMED, alternative_names, dns_of, owner_of
+
+WARN_BEFORE = timedelta(days=14)
+"""There is a warning for a certificate that expires sooner."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """One party's TLS material, checked.
+
+    Attributes:
+        authority: certificates that the federation trusts, PEM.
+        certificate: own certificate (and intermediate ones), PEM.
+        key: own private key, PEM; never shown.
+        warnings: what the owner should know, such as an early expiry.
+    """
+
+    authority: bytes = field(repr=False)
+    certificate: bytes = field(repr=False)
+    key: bytes = field(repr=False)
+    files: Tls
+    name: str
+    federation: str
+    warnings: tuple[str, ...] = ()
+
+    def current(self) -> Credentials:
+        """The material in the files now; if they cannot be used (for example half replaced), the material read before."""
+        with contextlib.suppress(UsageError):
+            return load_credentials(self.files, name=self.name, federation=self.federation)
+        return self
+
+
+def load_credentials(files: Tls, *, name: str, federation: str, now: datetime | None = None) -> Credentials:
+    """Read and check a party's own TLS material.
+
+    Raises:
+        UsageError: a file is missing or unreadable (``E_FILE``), other users can read the key
+            (``E_KEY_MODE``), or the certificate is not this party's, does not match the key or
+            the authority, or is out of date (``E_CERTIFICATE``).
+    """
+    now = now or datetime.now(timezone.utc)
+    authority, certificate, key = (_read(path) for path in (files.ca, files.certificate, files.key))
+    if (mode := stat.S_IMODE(files.key.stat().st_mode)) & 0o077:
+        raise UsageError(
+            f"{files.key} can be read by other users of this machine (mode {mode:04o})",
+            code="E_KEY_MODE",
+            hint=f"chmod 600 {files.key}",
+        )
+    trusted, chain = _certificates(authority, files.ca), _certificates(certificate, files.certificate)
+    secret = private_key(key, str(files.key))
+    try:
+        expiry = _checked(chain, trusted, secret, files, name=name, federation=federation, now=now)
+    except MALFORMED:  # an error in a field that is read only now
+        raise unusable(f"{files.certificate} or {files.ca} holds a certificate that cannot be read") from None
+    warnings = []
+    if expiry - now < WARN_BEFORE:
+        warnings.append(f"{files.certificate} expires on {expiry:%Y-%m-%d %H:%M} UTC, in {(expiry - now).days} days: renew it")
+    return Credentials(authority, certificate, key, files, name, federation, tuple(warnings))
+
+
+def _checked(
+    chain: list[x509.Certificate],
+    trusted: list[x509.Certificate],
+    secret: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
+    files: Tls,
+    *,
+    name: str,
+    federation: str,
+    now: datetime,
+) -> datetime:
+    """When a party's own certificate, the first of ``chain``, expires. Raises UsageError if it cannot be used."""
+    leaf = chain[0]
+    try:
+        owner = owner_of(leaf, federation)
+    except PolicyError as error:
+        raise unusable(f"{files.certificate}: {error.message}") from None
+    if owner != name:
+        raise unusable(f"{files.certificate} is the certificate of {owner!r}, and this node is {name!r}")
+    if dns_of(name, federation) not in alternative_names(leaf).get_values_for_type(x509.DNSName):
+        raise unusable(f"{files.certificate} lacks the DNS name {dns_of(name, federation)}")
+    if leaf.public_key() != secret.public_key():
+        raise unusable(f"{files.certificate} does not belong to the key {files.key}")
+    if now < leaf.not_valid_before_utc:
+        since = f"{leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC"
+        raise unusable(f"{files.certificate} is valid only from {since}", hint="check this machine's clock")
+    expiry = leaf.not_valid_after_utc
+    if now >= expiry:
+        raise unusable(f"{files.certificate} expired on {expiry:%Y-%m-%d %H:%M} UTC", hint="ask the authority for a new one")
+    try:
+        PolicyBuilder().store(Store(trusted)).time(now).build_client_verifier().verify(leaf, chain[1:])
+    except VerificationError as error:
+        raise unusable(f"{files.certificate} is not vouched for by the authority in {files.ca} ({error})") from None
+    return expiry
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a new file that only this user can read (0600).
+
+    Raises:
+        UsageError: it exists already; a key is never overwritten (``E_EXISTS``).
+    """
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageError(f"{path} exists already", code="E_EXISTS", hint="move it away first") from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def private_key(pem: bytes, what: str) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
+    """The private key in ``pem``; ``what`` it is, for the error. Raises UsageError (``E_CERTIFICATE``)."""
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except MALFORMED:
+        raise UsageError(f"{what} is not an unencrypted private key in PEM form", code="E_CERTIFICATE") from None
+    if not isinstance(key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
+        raise UsageError(f"{what} is of a kind that gRPC does not take", code="E_CERTIFICATE", hint="use ECDSA P-256")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {path}: {error.strerror}", code="E_FILE", hint="see tls in this node's configuration"
+        ) from None
+
+
+def _certificates(pem: bytes, path: Path) -> list[x509.Certificate]:
+    try:
+        return x509.load_pem_x509_certificates(pem)
+    except MALFORMED:
+        raise unusable(f"{path} holds no certificate in PEM form, or one that cannot be read") from None
+
+
+def unusable(message: str, *, hint: str = "") -> UsageError:
+    """The error for a certificate that a node cannot use."""
+    return UsageError(message, code="E_CERTIFICATE", hint=hint)

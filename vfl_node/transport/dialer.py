@@ -1,0 +1,142 @@
+"""The dialer of a node: opens links and conversations to one peer."""
+
+from __future__ import annotations
+
+import re
+import threading
+import weakref
+from typing import Any, TypeVar
+
+import grpc
+
+from vfl_node.errors import PeerError, PeerLost, ProtocolError, VflError
+from vfl_node.settings import is_loopback
+from vfl_node.transport import calls
+from vfl_node.transport.credentials import Credentials
+from vfl_node.transport.diagnosis import diagnose
+from vfl_node.transport.identity import dns_of
+from vfl_node.transport.streams import LinkStream, Stream, StreamPipe
+
+_DIALER_OPTIONS = (*calls.OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0))
+
+_ERROR_CODE = re.compile(r"E_[A-Z0-9_]{1,38}")
+
+S = TypeVar("S", bound=Stream[Any])
+
+
+class Dialer:
+    """Opens streams to one peer at one address.
+
+    Args:
+        address: ``host:port`` of the peer.
+        own: this party's name.
+        peer: the party that must answer there.
+        federation: the federation of both.
+        credentials: TLS material; None for plaintext, on loopback only.
+        instance: as for :class:`~vfl_node.transport.server.NodeServer`.
+
+    Raises:
+        UsageError: plaintext was configured beyond loopback (``E_PLAINTEXT``).
+    """
+
+    def __init__(
+        self, address: str, *, own: str, peer: str, federation: str, credentials: Credentials | None, instance: str = ""
+    ) -> None:
+        if credentials is None and not is_loopback(address):
+            raise calls.plaintext_error(address)
+        self._address = address
+        self._own = own
+        self._peer = peer
+        self._federation = federation
+        self._credentials = credentials
+        self._instance = instance
+        self._channels: weakref.WeakSet[Any] = weakref.WeakSet()
+
+    def converse(self, job_id: str, *, timeout_s: float = 10.0) -> StreamPipe:
+        """Open the conversation about a job; returns once the peer has accepted it.
+
+        Raises:
+            PeerError: the peer refused, with its code; or it does not know this node or is
+                another party (``E_IDENTITY``).
+            PeerLost: the peer cannot be reached, with the cause (``E_UNREACHABLE``).
+        """
+        return self._dial("Converse", StreamPipe(self._peer), [(calls.JOB, job_id)], timeout_s)
+
+    def link(self, *, timeout_s: float = 10.0) -> LinkStream:
+        """Open the standing link. Raises as :meth:`converse`."""
+        return self._dial("Link", LinkStream(self._peer), [], timeout_s)
+
+    def close(self) -> None:
+        """Close everything that is still open."""
+        for channel in list(self._channels):
+            channel.close()
+
+    def _dial(self, method: str, stream: S, about: list[tuple[str, str]], timeout_s: float) -> S:
+        channel = self._channel(calls.FROZEN_S if method == "Converse" else calls.LOST_S)
+        self._channels.add(channel)
+        headers = [(calls.PARTY, self._own), (calls.INSTANCE, self._instance), *about]
+        call = channel.stream_stream(f"/{calls.SERVICE}/{method}")(stream.outgoing(), metadata=headers)
+
+        def hang_up() -> None:
+            call.cancel()
+            channel.close()
+
+        stream.attach(hang_up)
+        if not call.add_callback(stream.finish):
+            stream.finish()
+        threading.Thread(target=self._follow, args=(stream, call), name=f"read-{self._peer}", daemon=True).start()
+        if stream.wait_accepted(timeout_s):
+            return stream
+        error = stream.ended or self._unreachable(f"no answer within {timeout_s:.0f} s")
+        hang_up()
+        raise error
+
+    def _channel(self, ping_timeout_s: int) -> Any:
+        options: list[tuple[str, Any]] = [*_DIALER_OPTIONS, (calls.PING_TIMEOUT, ping_timeout_s * 1000)]
+        if is_loopback(self._address):
+            options.append(("grpc.enable_http_proxy", 0))
+        if self._credentials is None:
+            return grpc.insecure_channel(self._address, options=options)
+        own = self._credentials.current()
+        options.append(("grpc.ssl_target_name_override", dns_of(self._peer, self._federation)))
+        return grpc.secure_channel(
+            self._address, grpc.ssl_channel_credentials(own.authority, own.key, own.certificate), options=options
+        )
+
+    def _follow(self, stream: Stream[Any], call: Any) -> None:
+        """Receive what the peer sends until the stream ends."""
+        accepted = False
+        try:
+            answer = calls.metadata(call.initial_metadata())
+            answering, stream.instance = answer.get(calls.PARTY), answer.get(calls.INSTANCE, "")[: calls.INSTANCE_CHARACTERS]
+            accepted = answering == self._peer
+            if accepted:
+                stream.accept()
+            elif answering is not None:
+                raise PeerError(f"expected {self._peer} at {self._address}, got {answering[:63]!r}", code="E_IDENTITY")
+            stream.arrive(call)
+            error: VflError = PeerLost(f"{self._peer} ended the conversation")
+        except grpc.RpcError as failure:
+            error = self._explain(failure, accepted=accepted)
+        except (PeerError, ProtocolError) as refused:
+            error = refused
+        stream.end(error)
+
+    def _explain(self, failure: Any, *, accepted: bool) -> PeerError:
+        """The status that ended a stream, in plain words."""
+        text = "".join(character for character in failure.details() or "" if character.isprintable())[:300]
+        code = calls.metadata(failure.trailing_metadata()).get(calls.CODE, "")
+        if _ERROR_CODE.fullmatch(code) and not accepted:
+            return PeerError(f"{self._peer} at {self._address} turns this node away: {text}", code=code)
+        if accepted:
+            return PeerLost(f"the connection with {self._peer} was lost ({text})")
+        if failure.code() is grpc.StatusCode.UNAVAILABLE:
+            return self._unreachable(self._diagnose() or text)
+        return self._unreachable(f"{text} ({failure.code().name.lower()})")
+
+    def _diagnose(self) -> str:
+        credentials = self._credentials and self._credentials.current()
+        return diagnose(self._address, peer=self._peer, federation=self._federation, credentials=credentials)
+
+    def _unreachable(self, cause: str) -> PeerLost:
+        return PeerLost(f"{self._peer} cannot be reached at {self._address}: {cause}", code="E_UNREACHABLE")

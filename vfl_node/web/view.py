@@ -1,0 +1,58 @@
+"""What the HTTP port needs of a node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class PredictionView(Protocol):
+    """A request for predictions."""
+
+    def ready(self) -> bytes | None:
+        """The predictions as CSV, or None if they are not ready. Raises VflError if there will be none."""
+
+    def withdraw(self) -> None:
+        """Withdraw the request: nobody waits for it any more."""
+
+
+class NodeView(Protocol):
+    """What a node shows; its methods may be called from several threads."""
+
+    def health(self) -> dict[str, Any]:
+        """Status, the node's party, role and version, and peers: name → {online, cause}."""
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """Every job, newest first.
+
+        Each has id, name, state, phase, done, total, unit, loss, attacks (attack → AUC or None), judged (attack → rows),
+        remark and note (lines for people: a permanent one and a current one), parties, submitted, finished, error
+        ({code, message, hint} or None) and report (whether there is one).
+        """
+
+    def job(self, job_id: str) -> dict[str, Any] | None:
+        """One job, or None."""
+
+    def submit(self, job_yaml: str) -> dict[str, Any]:
+        """Register a job. Raises VflError."""
+
+    def cancel(self, job_id: str) -> dict[str, Any]:
+        """Cancel a job. Raises VflError."""
+
+    def resume(self, job_id: str) -> dict[str, Any]:
+        """Continue a job that failed and can be resumed. Raises VflError."""
+
+    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+        """Remove jobs that ended more than ``days`` ago, and all but ``keep`` of them; returns their ids. Raises VflError."""
+
+    def predict(self, model: str, request: bytes) -> PredictionView:
+        """Request predictions of known records (a CSV file) from the model of a job. Raises VflError."""
+
+    def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
+        """Register a job that aligns and predicts new records (a CSV file). Raises VflError."""
+
+    def artefact(self, job_id: str, name: str) -> Path | None:
+        """A file that a job wrote, or None."""
+
+    def metrics_text(self) -> bytes:
+        """Figures in Prometheus' text format."""
