@@ -42,7 +42,7 @@ from vfl_node.privacy.attacks.longitudinal import SMALLEST, Longitudinal
 from vfl_node.privacy.attacks.near_duplicate import NearDuplicate
 from vfl_node.privacy.attacks.row_loss import RowLoss
 from vfl_node.privacy.attacks.same_step_twin import SameStepTwin
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
 EPOCHS = 1, 3, 10
 CLOSE = 0.01  # standard deviations: a row is recovered if every column is found this closely
@@ -121,7 +121,7 @@ def average(repeats: Transcript, attack: type[ScoringAttack], size: int) -> NDAr
 class GradientDirection(EpochAttack):
     """On which side of the main direction of unit gradients each row lies; the rarer side is positive."""
 
-    def _judge(self, epoch: Epoch) -> None:
+    def _judge(self, epoch: TranscriptEpoch) -> None:
         positions, rows = epoch.ordered()
         units = normalize(rows.double(), dim=1, eps=SMALLEST)  # (k, d)
         sides = units @ spectral.main_direction(units)  # (k,)

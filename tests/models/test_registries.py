@@ -11,11 +11,11 @@ PACKAGE = """
 from dataclasses import dataclass
 
 from vfl_node.models import Composed
-from vfl_node.models.bottoms.mlp import MlpKind
+from vfl_node.models.bottoms.mlp import MlpBottomKind
 
 
 @dataclass(frozen=True)
-class Shallow(MlpKind):
+class Shallow(MlpBottomKind):
     "A bottom of the last layer alone."
 
     def weights(self, schema, sizes, settings):

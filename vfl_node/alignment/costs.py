@@ -22,7 +22,7 @@ ROW_BYTES = 128
 """Memory for each element that either party announces (docs/estimate.md)."""
 
 
-class Work(Enum):
+class ListWork(Enum):
     """What a list costs its sender: hashes and powers an element."""
 
     HASHED = (1, 1)
@@ -44,7 +44,7 @@ class ListCost:
 
     sender: Role
     count: int
-    work: Work
+    work: ListWork
     stage: int
     powered: int | None = None
 

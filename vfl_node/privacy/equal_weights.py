@@ -18,7 +18,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.attacks import ATTACKS, distance_ratio
 from vfl_node.privacy.attacks.attack import Attack, Positions, Scores, Subset
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 from vfl_node.privacy.sketches import Floats, Sketch, leaves, nearest, twins
 
 SAMPLE = 1024
@@ -105,11 +105,11 @@ class _OneStep:
         """By sketches."""
         return twins(self._sketches[None])
 
-    def nearest(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def nearest(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """By sketches, in the leaves of a tree."""
         return self.met.positions, nearest(self._sketches, leaves(self._sketches, self._randomness.derive("tree")))
 
-    def ratios(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def ratios(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """Of the sample, beside all rows."""
         which = self.followed.positions
         return which, distance_ratio.scores(self._rows, torch.from_numpy(which)).numpy()

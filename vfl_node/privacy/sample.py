@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.privacy.attacks.attack import Positions, Scores, Subset
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 from vfl_node.privacy.sketches import Floats, Sketch, distance_ratios, leaves, nearest, twins
 
 
@@ -109,16 +109,16 @@ class Sample:
         """By their sketches, sorted."""
         return twins(np.stack([rows.numpy() for rows in steps]))
 
-    def nearest(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def nearest(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """Within the leaves of one tree."""
         return self.met.positions, nearest(*self._tree(epoch))
 
-    def ratios(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def ratios(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """Of the sample, within the same leaves."""
         followed = self.followed.positions
         return followed, distance_ratios(*self._tree(epoch), self.met.places(followed).astype(np.int64))
 
-    def _tree(self, epoch: Epoch) -> tuple[Floats, NDArray[np.int64]]:
+    def _tree(self, epoch: TranscriptEpoch) -> tuple[Floats, NDArray[np.int64]]:
         """The sketches of an epoch in the order of :attr:`met`, and their leaves; made once for all attacks."""
         if self._leaves is None:
             sketches = np.empty((len(self.met), epoch.rows[0].shape[1]), dtype=np.float32)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.apsi.sizes import is_open, obfuscated_size
-from vfl_node.alignment.costs import ListCost, Work
+from vfl_node.alignment.costs import ListCost, ListWork
 from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
 
@@ -29,12 +29,12 @@ class AsymmetricIntersection(AlignmentSpec):
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentSpec.lists`, of the first job over two sets, which draws the obfuscated set."""
         return [
-            ListCost("passive", n_p, Work.HASHED, 1, powered=2),  # 3
-            ListCost("active", n_a, Work.HASHED, 1, powered=2),  # 4
-            ListCost("passive", n_a, Work.STORED, 2),  # 6
-            ListCost("active", m, Work.POWERED, 3, powered=3),  # 8
-            ListCost("passive", m, Work.STORED, 4, powered=4),  # 10
-            ListCost("active", m, Work.POWERED, 5, powered=5),  # 12: sent as it is, its powers are the sender's own
+            ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 3
+            ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 4
+            ListCost("passive", n_a, ListWork.STORED, 2),  # 6
+            ListCost("active", m, ListWork.POWERED, 3, powered=3),  # 8
+            ListCost("passive", m, ListWork.STORED, 4, powered=4),  # 10
+            ListCost("active", m, ListWork.POWERED, 5, powered=5),  # 12: sent as it is, its powers are the sender's own
         ]
 
     def costliest_length(self, n_a: int, n_p: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from vfl_node.alignment.costs import ListCost, Work
+from vfl_node.alignment.costs import ListCost, ListWork
 from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
 
@@ -20,10 +20,10 @@ class PrivateSetIntersection(AlignmentSpec):
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentSpec.lists`; the numbers are the protocol's steps."""
         return [
-            ListCost("active", n_a, Work.HASHED, 1, powered=2),  # 1
-            ListCost("passive", n_p, Work.HASHED, 1, powered=2),  # 2
-            ListCost("passive", n_a, Work.STORED, 2),  # 3
-            ListCost("active", n_p, Work.STORED, 2),  # 4
+            ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 1
+            ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 2
+            ListCost("passive", n_a, ListWork.STORED, 2),  # 3
+            ListCost("active", n_p, ListWork.STORED, 2),  # 4
         ]
 
     def costliest_length(self, n_a: int, n_p: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from vfl_node.alignment.costs import ListCost, Work
+from vfl_node.alignment.costs import ListCost, ListWork
 from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
 
@@ -20,15 +20,15 @@ class PrivateSetUnion(AlignmentSpec):
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentSpec.lists`; the numbers are the paper's steps."""
         return [
-            ListCost("active", n_a, Work.HASHED, 1, powered=2),  # 3
-            ListCost("passive", n_p, Work.HASHED, 1, powered=2),  # 5
-            ListCost("passive", n_a, Work.STORED, 2),  # 4
-            ListCost("active", m, Work.POWERED, 3, powered=3),  # 8
-            ListCost("active", n_a, Work.HASHED, 4, powered=5),  # 11, request
-            ListCost("passive", m, Work.STORED, 4),  # 9
-            ListCost("passive", n_p, Work.HASHED, 4, powered=5),  # 12, request
-            ListCost("passive", n_a, Work.STORED, 5, powered=6),  # 11, reply
-            ListCost("active", n_p, Work.STORED, 5, powered=6),  # 12, reply
+            ListCost("active", n_a, ListWork.HASHED, 1, powered=2),  # 3
+            ListCost("passive", n_p, ListWork.HASHED, 1, powered=2),  # 5
+            ListCost("passive", n_a, ListWork.STORED, 2),  # 4
+            ListCost("active", m, ListWork.POWERED, 3, powered=3),  # 8
+            ListCost("active", n_a, ListWork.HASHED, 4, powered=5),  # 11, request
+            ListCost("passive", m, ListWork.STORED, 4),  # 9
+            ListCost("passive", n_p, ListWork.HASHED, 4, powered=5),  # 12, request
+            ListCost("passive", n_a, ListWork.STORED, 5, powered=6),  # 11, reply
+            ListCost("active", n_p, ListWork.STORED, 5, powered=6),  # 12, reply
         ]
 
     def costliest_length(self, n_a: int, n_p: int) -> int:

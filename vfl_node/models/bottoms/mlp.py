@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MlpKind:
+class MlpBottomKind:
     """A :class:`~vfl_node.models.bottoms.BottomKind` of dense layers.
 
     Attributes:
@@ -46,5 +46,5 @@ class MlpKind:
         return MlpBottom(schema, sizes, embedding_size=settings.embedding_size, wide=wide, options=options)
 
 
-MLP = MlpKind(linear=False)
-WIDE_DEEP = MlpKind(linear=True)
+MLP = MlpBottomKind(linear=False)
+WIDE_DEEP = MlpBottomKind(linear=True)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vfl_node.models.tops.mlp_network import MlpTop
 
 
-class MlpKind:
+class MlpTopKind:
     """A :class:`~vfl_node.models.tops.TopKind` of dense layers."""
 
     def weights(self, width: int, settings: NetworkSettings) -> int:
@@ -26,4 +26,4 @@ class MlpKind:
         return MlpTop(width, settings.top, outputs=settings.outputs, options=LayerOptions.of(settings))
 
 
-MLP = MlpKind()
+MLP = MlpTopKind()

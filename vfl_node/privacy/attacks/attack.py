@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.metrics import auc
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
 Need = Literal["rows", "gradients"]
 """A field of :class:`~vfl_node.privacy.attacks.transcript.Batch`; an attack that needs more adds a field there."""
@@ -75,10 +75,10 @@ class Scope(Protocol):
     def twins(self, steps: Sequence[Tensor]) -> NDArray[np.bool_]:
         """bool[S, B] of S steps of B reduced rows: which rows are equal to another one of their step up to rounding."""
 
-    def nearest(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def nearest(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """Positions of an epoch, and the distance of each reduced row to the nearest other one."""
 
-    def ratios(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def ratios(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """Positions of an epoch that are followed, and minus the ratio of two distances of each reduced row."""
 
 
@@ -245,7 +245,7 @@ class EpochAttack(ScoringAttack):
 
     def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:
         super().__init__(truth, scope)
-        self._epoch = Epoch(0)
+        self._epoch = TranscriptEpoch(0)
         self._number = 0
         """Epochs taken in."""
 
@@ -253,7 +253,7 @@ class EpochAttack(ScoringAttack):
         """As :meth:`Attack.see`."""
         if batch.epoch != self._epoch.number:
             self._settle()
-            self._epoch = Epoch(batch.epoch)
+            self._epoch = TranscriptEpoch(batch.epoch)
         positions, rows = self._of(batch)
         self._epoch.positions.append(positions)
         self._epoch.rows.append(rows)
@@ -268,7 +268,7 @@ class EpochAttack(ScoringAttack):
         self._number = int(state["epochs"])
 
     @abstractmethod
-    def _judge(self, epoch: Epoch) -> None:
+    def _judge(self, epoch: TranscriptEpoch) -> None:
         """Score the rows of ``epoch``."""
 
     def _of(self, batch: Batch) -> tuple[Positions, Tensor]:
@@ -281,9 +281,9 @@ class EpochAttack(ScoringAttack):
 
     def _settle(self) -> None:
         if self._epoch.positions:
-            epoch, self._epoch = self._epoch, Epoch(self._epoch.number)
+            epoch, self._epoch = self._epoch, TranscriptEpoch(self._epoch.number)
             self._judge(epoch)
             self._number += 1
 
     def _forget(self) -> None:
-        self._epoch = Epoch(0)
+        self._epoch = TranscriptEpoch(0)

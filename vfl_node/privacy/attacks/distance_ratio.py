@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.privacy.attacks.attack import EpochAttack
-from vfl_node.privacy.attacks.transcript import Epoch
+from vfl_node.privacy.attacks.transcript import TranscriptEpoch
 
 FURTHER = 16
 """The row whose distance the nearest one's is compared with."""
@@ -59,5 +59,5 @@ def ratios(squares: Tensor) -> Tensor:
 class DistanceRatio(EpochAttack):
     """AUC of the mean over epochs, at positions met in every epoch."""
 
-    def _judge(self, epoch: Epoch) -> None:
+    def _judge(self, epoch: TranscriptEpoch) -> None:
         self._tally.add(*self._scope.ratios(epoch))

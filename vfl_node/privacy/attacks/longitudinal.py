@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from vfl_node.privacy.attacks.attack import EpochAttack, Positions, Scope
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
 SMALLEST = 1e-300
 """Norm below which a row has no direction; gradients of rows that are predicted well are tiny and still have one."""
@@ -62,7 +62,7 @@ class Longitudinal(EpochAttack):
         followed = self._scope.alone(batch)
         return followed.positions, followed.rows
 
-    def _judge(self, epoch: Epoch) -> None:
+    def _judge(self, epoch: TranscriptEpoch) -> None:
         positions, rows = epoch.ordered()
         if self._before:
             common, earlier, now = np.intersect1d(self._before[0], positions, assume_unique=True, return_indices=True)

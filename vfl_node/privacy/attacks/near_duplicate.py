@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.privacy.attacks.attack import EpochAttack, Scope, Subset
-from vfl_node.privacy.attacks.transcript import Epoch
+from vfl_node.privacy.attacks.transcript import TranscriptEpoch
 
 ROWS_AT_ONCE = 1024
 
@@ -67,6 +67,6 @@ class NearDuplicate(EpochAttack):
     def _judging(scope: Scope) -> Subset:
         return scope.met
 
-    def _judge(self, epoch: Epoch) -> None:
+    def _judge(self, epoch: TranscriptEpoch) -> None:
         positions, distances = self._scope.nearest(epoch)
         self._tally.add(positions, -distances)

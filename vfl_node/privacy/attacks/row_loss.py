@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.privacy.attacks.attack import EpochAttack, Positions
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
 
 def scores(gradients: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ class RowLoss(EpochAttack):
         assert followed.gradients is not None
         return followed.positions, followed.gradients * followed.mean_of
 
-    def _judge(self, epoch: Epoch) -> None:
+    def _judge(self, epoch: TranscriptEpoch) -> None:
         self._tally.add(np.concatenate(epoch.positions), scores(torch.cat(epoch.rows)).numpy())
 
     @property

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.privacy.attacks.attack import Scope, ScoringAttack, Subset
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
 EXACT = 1e-5
 """Distance of equal rows relative to their norm, at most: float32 rounds at about 1e-7."""
@@ -50,7 +50,7 @@ class SameStepTwin(ScoringAttack):
 
     def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:
         super().__init__(truth, scope)
-        self._waiting = Epoch(0)
+        self._waiting = TranscriptEpoch(0)
 
     @staticmethod
     def _judging(scope: Scope) -> Subset:
@@ -68,9 +68,9 @@ class SameStepTwin(ScoringAttack):
             self._settle()
 
     def _settle(self) -> None:
-        waiting, self._waiting = self._waiting, Epoch(self._waiting.number)
+        waiting, self._waiting = self._waiting, TranscriptEpoch(self._waiting.number)
         if waiting.rows:
             self._tally.add(np.concatenate(waiting.positions), self._scope.twins(waiting.rows).ravel())
 
     def _forget(self) -> None:
-        self._waiting = Epoch(0)
+        self._waiting = TranscriptEpoch(0)

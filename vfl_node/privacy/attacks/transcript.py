@@ -31,7 +31,7 @@ class Batch:
 
 
 @dataclass(eq=False)
-class Epoch:
+class TranscriptEpoch:
     """The steps of one epoch.
 
     Attributes:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from vfl_node.privacy.attacks import distance_ratio, near_duplicate, same_step_twin
 from vfl_node.privacy.attacks.attack import Positions, Scores, Subset
-from vfl_node.privacy.attacks.transcript import Batch, Epoch
+from vfl_node.privacy.attacks.transcript import Batch, TranscriptEpoch
 
 
 class Whole:
@@ -43,12 +43,12 @@ class Whole:
         """By every pair of a step. Cost: S·B²·d multiplications."""
         return np.stack([same_step_twin.twins(rows) for rows in steps])
 
-    def nearest(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def nearest(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """By every pair. Cost: k²·d multiplications."""
         positions, rows = epoch.ordered()
         return positions, -near_duplicate.scores(rows).numpy()
 
-    def ratios(self, epoch: Epoch) -> tuple[Positions, Scores]:
+    def ratios(self, epoch: TranscriptEpoch) -> tuple[Positions, Scores]:
         """By every pair. Cost: k²·d multiplications."""
         positions, rows = epoch.ordered()
         return positions, distance_ratio.scores(rows).numpy()
