@@ -21,7 +21,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
-from vfl_node.progress import Silent
+from vfl_node.progress import Advanced, PhaseBegan, Silent
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation
@@ -112,12 +112,13 @@ class Counting(Silent):
     def __init__(self):
         self.done = self.total = 0
 
-    def phase(self, name, total, unit):
-        assert (name, unit) == ("align", "group operations")
-        self.total = total
-
-    def advance(self, steps):
-        self.done += steps
+    def emit(self, event):
+        match event:
+            case PhaseBegan(phase, total, unit):
+                assert (phase, unit) == ("align", "group operations")
+                self.total = total
+            case Advanced(steps):
+                self.done += steps
 
 
 class Run:

@@ -30,6 +30,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.job import Align
+from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation
@@ -87,14 +88,12 @@ class Done:
     def __init__(self):
         self.done = self.total = 0
 
-    def phase(self, name, total, unit):
-        self.total = total
-
-    def advance(self, steps):
-        self.done += steps
-
-    def note(self, **values):
-        pass
+    def emit(self, event):
+        match event:
+            case PhaseBegan(total=total):
+                self.total = total
+            case Advanced(steps):
+                self.done += steps
 
 
 @dataclass

@@ -18,7 +18,8 @@ from vfl_node.errors import Cancelled, PeerError, PeerLost, StateError, VflError
 from vfl_node.node.faults import explain, returns
 from vfl_node.node.peers import Peers
 from vfl_node.node.pulse import threads_cpu_s
-from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.progress import PeersAwaited, Progress
+from vfl_node.run.live import Stop
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe
@@ -38,7 +39,7 @@ class Meeting:
         others: its other parties, in the order in which they are met.
         peers: where they are.
         stop: the owner's wish.
-        progress: told whom the job waits for.
+        progress: follows the job.
         lost: how the attempt before ended, for the owner.
         give_way: raises where the job is to wait for another turn instead.
         stall_s: how long all others may get on with nothing while this party waits for one; None: for ever.
@@ -53,7 +54,7 @@ class Meeting:
         others: Sequence[str],
         peers: Peers,
         stop: Stop,
-        progress: LiveProgress,
+        progress: Progress,
         *,
         lost: str = "",
         give_way: Callable[[], None] = lambda: None,
@@ -67,7 +68,7 @@ class Meeting:
         self._peers = peers
         self._stop = stop
         self._progress = progress
-        self._before = f"{lost}; " if lost else ""
+        self._lost = lost
         self._pipes: dict[str, StreamPipe] = {}
 
     def __enter__(self) -> Meeting:
@@ -96,7 +97,7 @@ class Meeting:
             raise self._last_word(peer)
         missing = self._missing()
         absent = [peer for peer in missing if not self._peers.online(peer)]  # whom the next one waits for, too
-        self._progress.say(f"{self._before}waiting for {' and '.join(map(self._peers.describe, absent or missing[:1]))}")
+        self._progress.emit(PeersAwaited(tuple(map(self._peers.describe, absent or missing[:1])), self._lost))
 
     def wait(self, timeout_s: float) -> None:
         """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""

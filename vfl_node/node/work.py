@@ -30,6 +30,7 @@ from vfl_node.node.predictions import account, prepare
 from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Record, Store
 from vfl_node.node.turns import Turn, Turns
+from vfl_node.progress import InputRefused, PeersAwaited, Queued
 from vfl_node.run.conversations import conversations
 from vfl_node.run.inputs import read_input
 from vfl_node.run.live import LiveProgress, Stop
@@ -220,7 +221,7 @@ class Work:
             self.stop.check()
             if self.record.state != "waiting":
                 self.record = self._store.update(self.record, state="waiting")
-            self.progress.queued(turn.place)
+            self.progress.emit(Queued(turn.place))
             absent = [peer for peer in self._others if not self._peers.online(peer)]
             if not absent:
                 self._deadline = time.monotonic() + self._settings.peer_wait_s
@@ -278,7 +279,7 @@ class Work:
                     raise PeerLost(f"{self._lost}; {error.message}", hint=error.hint) from None
                 self._lost = error.message
                 wait_s = self._settings.peer_wait_s
-                self.progress.say(f"{self._lost}; waiting up to {wait_s:.0f} s for {' and '.join(self._others)}")
+                self.progress.emit(PeersAwaited(tuple(self._others), self._lost, most_s=wait_s))
                 lasted = time.monotonic() - started if started else 0.0
                 if lasted > STEADY_S:
                     self._deadline = time.monotonic() + wait_s
@@ -307,7 +308,7 @@ class Work:
             return table, predicting
         except (VflError, OSError) as cause:
             error = explain(cause)
-            self.progress.say(error.message)
+            self.progress.emit(InputRefused(error.message))
             with suppress(VflError), self._meeting() as meeting:
                 with suppress(PeerError):  # as many as come within the time
                     self._meet(meeting, time.monotonic() + TELL_PEER_S)

@@ -50,6 +50,7 @@ from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Disclosure
+from vfl_node.progress import Advanced
 from vfl_node.settings import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
@@ -115,7 +116,7 @@ async def active(lists: Lists) -> Alignment:
     # 12. Ĩ in the clear, in an order that says nothing.
     shared = _elements(lists, stored)
     await lists.send("step 12", lists.given(shared))
-    lists.party.progress.advance(skipped + n_s - len(shared))
+    lists.party.progress.emit(Advanced(skipped + n_s - len(shared)))
     blinded = lists.powers("own", lists.given(shared), k_w).whole()
     places = lists.find(RowIndex(i_w.rows), blinded)
     rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
@@ -150,7 +151,7 @@ async def passive(lists: Lists) -> Alignment:
 
     # 12. Each is one of our own, and no other. It may be another job's set, of whatever size.
     named = await lists.receive_powers("step 12", k_s, at_least=0, at_most=n_s)
-    lists.party.progress.advance(skipped + n_s - len(named))
+    lists.party.progress.emit(Advanced(skipped + n_s - len(named)))
     places = lists.find(RowIndex(i_s.whole().rows), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")

@@ -33,6 +33,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.job import Align
+from vfl_node.progress import Advanced
 from vfl_node.settings import Role
 from vfl_node.transport.channel import Channel
 
@@ -175,7 +176,7 @@ class Lists:
         column, powers = self._columns.column(name), self._columns.column(f"{name} powers")
         if len(powers) > len(column):  # a loss of power took elements and left their powers
             powers.clear()
-        self.party.progress.advance(len(powers))
+        self.party.progress.emit(Advanced(len(powers)))
         started: deque[Iterator[Rows]] = deque()
         with self._elements_of(name):
             for chunk in column.chunks(len(powers)):
@@ -245,7 +246,7 @@ class Lists:
 
     def _computed(self, name: str, count: int, compute: Callable[[int], Iterator[Rows]]) -> Computed:
         column = self._columns.column(name)
-        self.party.progress.advance(len(column))
+        self.party.progress.emit(Advanced(len(column)))
         return Computed(column, count, compute)
 
     def _powers(self, chunks: Iterable[Rows], scalar: Scalar) -> Iterator[Rows]:
@@ -266,7 +267,7 @@ class Lists:
     def _gathered(self, blocks: Iterator[Rows]) -> Rows:
         gathered = [self.group.empty()]
         for block in blocks:
-            self.party.progress.advance(len(block))
+            self.party.progress.emit(Advanced(len(block)))
             gathered.append(block)
         return np.concatenate(gathered)
 

@@ -25,6 +25,7 @@ from vfl_node.data.tables import check_enough
 from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.job import Align
 from vfl_node.machine import free_bytes
+from vfl_node.progress import PhaseBegan
 from vfl_node.settings import Limits, Role
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
@@ -99,7 +100,7 @@ async def meet(
     _need_memory(ours + theirs)
     own = covered(party.ids, sets, terms, role, lasting, memory)
     _check_own_elements(party, channel.peer, own, lasting)
-    party.progress.phase("align", most.powers[role], "group operations")
+    party.progress.emit(PhaseBegan("align", most.powers[role], "group operations"))
     return Meeting(theirs, own, sets, agreed, lasting, {item.list: item.rows for item in answer.held})
 
 

@@ -49,6 +49,7 @@ from vfl_node.alignment.psu.spec import PSU
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
+from vfl_node.progress import Advanced
 
 
 @over_lists
@@ -82,7 +83,7 @@ async def active(lists: Lists) -> Alignment:
     places = np.concatenate([np.arange(n_a), n_a + np.flatnonzero(is_new)])
     m = len(places)
     places = places[lists.secret.derive("step 8").permutation(m)]
-    lists.party.progress.advance(n_a + n_p - m)  # operations that the overlap saves
+    lists.party.progress.emit(Advanced(n_a + n_p - m))  # operations that the overlap saves
 
     # 8. Without the shuffle our part would come first, and Pp could find its own records in it.
     union = lists.chosen([i_a_s1t1, i_p_s1t1], places)
@@ -129,7 +130,7 @@ async def passive(lists: Lists) -> Alignment:
     # 8, 9. Sorted, so that Pa cannot follow an element of L to its UID.
     unsorted = await lists.receive_powers("step 8", times(t2, t3), at_least=max(n_a, n_p), at_most=n_a + n_p)
     ascending = order_rows(unsorted.rows)
-    lists.party.progress.advance(n_a + n_p - len(unsorted))  # operations that the overlap saves
+    lists.party.progress.emit(Advanced(n_a + n_p - len(unsorted)))  # operations that the overlap saves
 
     # 12, request: computed while Pa computes its own of step 11.
     order = lists.order("step 12")

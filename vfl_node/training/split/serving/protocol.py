@@ -27,7 +27,7 @@ from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError, VflError
 from vfl_node.job import Predict
-from vfl_node.progress import Progress, Silent
+from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited, Progress, Silent
 from vfl_node.settings import Protection
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.serving.served_model import check_allowed
@@ -189,13 +189,13 @@ async def predict_once(
         for number, positions in enumerate(cut(np.arange(len(view)), side.kept.serve.batch_size))
     ]
     found: list[Probabilities] = []
-    progress.phase("predict", len(batches), "batches")
+    progress.emit(PhaseBegan("predict", len(batches), "batches"))
     async with channel.phase("predict"):
         for first in range(0, len(batches), AT_ONCE):
             part = batches[first : first + AT_ONCE]
             failpoints.reach("predict")
             found += await wire.exchange(part)
-            progress.advance(len(part))
+            progress.emit(Advanced(len(part)))
     if not wire.asks:
         return None
     own = np.flatnonzero(view.owned)
@@ -219,7 +219,7 @@ class _Service:
         self._disclosure = disclosure
         self._wire = _Wire(channel, predict, side, disclosure)
         self.served = (tally.read() if tally else None) or Served(side.kept.serve.batch_size)
-        progress.phase("predict", 0, "batches")
+        progress.emit(PhaseBegan("predict", 0, "batches"))
 
     async def ask(self, requests: RequestQueue) -> None:
         """Ask for what ``requests`` gives, and say when that was all."""
@@ -266,7 +266,7 @@ class _Service:
             found = await self._wire.exchange(batches)
         finally:
             self._audited()
-        self._progress.advance(len(batches))
+        self._progress.emit(Advanced(len(batches)))
         return found
 
     def _audited(self) -> None:
@@ -275,7 +275,7 @@ class _Service:
         if (told, found.attacks) != (self.served.told, self.served.attacks):
             self.served.told, self.served.attacks = told, found.attacks
             self._count()
-            self._progress.note(attacks=found.attacks, judged=found.judged)
+            self._progress.emit(PredictionsAudited(found.attacks, found.judged))
 
     def _wanted(self, request: Request) -> _Wanted:
         """What to ask for.
