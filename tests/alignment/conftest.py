@@ -13,7 +13,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Party
+from benchmarks.sessions import session
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
@@ -98,9 +99,9 @@ class Unshuffled(Randomness):
 class Kept(Lists):
     """Lists whose secrets stay: those of the job, and those that last."""
 
-    def __init__(self, secrets, terms, role, *rest):
+    def __init__(self, secrets, *rest):
         self.secrets = secrets
-        super().__init__(terms, role, *rest)
+        super().__init__(*rest)
 
     async def meet(self, **how):
         count = await super().meet(**how)
@@ -261,20 +262,21 @@ def run_alignment(toy_group):
         with tempfile.TemporaryDirectory(dir=IN_MEMORY) as scratch:
             sides = []
             for i, role in enumerate(ROLES):
-                party = Party(
-                    name=NAMES[i],
-                    ids=ids[i],
-                    randomness=randomness[role],
-                    workers=_workers,
+                memory = memories[i] if memories else MemoryOfOneRun(Unshuffled(bytes([seed, i, 1, 1]) * 8, unshuffled))
+                own = session(
+                    NAMES[i],
+                    {spies[i].peer: spies[i]},
+                    randomness[role],
+                    align=Align(protocol=protocol, **terms),
+                    folder=folders[i] if folders else Path(scratch, role),
+                    memories={spies[i].peer: memory},
                     pins=pins[i] if pins else MemoryPins(),
                     progress=progress[i],
-                    folder=folders[i] if folders else Path(scratch, role),
-                    memory=memories[i] if memories else MemoryOfOneRun(Unshuffled(bytes([seed, i, 1, 1]) * 8, unshuffled)),
+                    workers=_workers,
                     limits=limits,
                     obfuscation=wish,
                 )
-                side = align(role, Align(protocol=protocol, **terms), spies[i], party, group=groups[i] if groups else group)
-                sides.append((side, spies[i]))
+                sides.append((align(own, OwnRecords(ids[i]), group=groups[i] if groups else group), spies[i]))
             secrets = {}
             with mock.patch("vfl_node.alignment.lists.side.Lists", partial(Kept, secrets)):
                 results = run_together(*sides)
