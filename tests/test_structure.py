@@ -18,10 +18,7 @@ MOST_LINES = 350
 
 LONG = {
     "estimate/estimate.py",
-    "node/jobs.py",
     "node/peers.py",
-    "node/store.py",
-    "node/work.py",
     "report/envelope.py",
     "training/logistic/decryption.py",
     "training/split/serving/protocol.py",

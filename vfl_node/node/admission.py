@@ -53,13 +53,13 @@ def check_allowed(settings: Settings, job: Job) -> None:
         )
 
 
-def check_room(settings: Settings, works: Sequence[Work], kept: int, waiting: int, submitter: str, *, serves: bool) -> None:
+def check_room(settings: Settings, works: Sequence[Work], stored: int, waiting: int, submitter: str, *, serves: bool) -> None:
     """Raises PolicyError (``E_BUSY``) where a job is one too many, here or of its submitter.
 
     Args:
         settings: this node's.
         works: jobs under way.
-        kept: jobs of ``submitter`` in the index, without this one.
+        stored: jobs of ``submitter`` in the index, without this one.
         waiting: how many wait for their turn.
         submitter: of the job.
         serves: whether it is a service of predictions, which needs no place.
@@ -69,7 +69,7 @@ def check_room(settings: Settings, works: Sequence[Work], kept: int, waiting: in
     theirs = sum(work.record.submitter == submitter and work.turn is not None for work in works)
     of = f"jobs of {submitter}"
     for concerns, many, most, what, hint in (
-        (peer, kept, settings.limits.jobs_per_peer, of, "vfl-node prune, or raise limits.jobs_per_peer"),
+        (peer, stored, settings.limits.jobs_per_peer, of, "vfl-node prune, or raise limits.jobs_per_peer"),
         (serves, services, MOST_SERVICES, "services of predictions", WAIT),
         (peer and not serves, theirs, MOST_QUEUED_OF_PEER, of, WAIT),
         (not serves, waiting, MOST_QUEUED, "jobs that wait for their turn", WAIT),

@@ -29,7 +29,7 @@ _NAME = re.compile(r"[a-z0-9-]{1,80}")
 
 
 class Partner:
-    """The memory of one peer (:class:`vfl_node.alignment.alignment.Memory`); safe to use from several threads.
+    """The memory of one peer (:class:`vfl_node.session.memory.Memory`); safe to use from several threads.
 
     A folder has one such object at a time.
     """

@@ -18,7 +18,8 @@ from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.job import Align, Job, Predict, differing_fields
 from vfl_node.machine import now
 from vfl_node.models import storage
-from vfl_node.node.store import Record, Store
+from vfl_node.node.record import Record
+from vfl_node.node.store import Store
 from vfl_node.report import envelope
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.inputs import data_of, read_input, read_records, taking_part

@@ -207,7 +207,7 @@ class JobFolder:
         return read_checked(path, hint=_ANEW)
 
     def check(self, name: str, digest: bytes) -> None:
-        """As :meth:`vfl_node.alignment.alignment.Pins.check`, kept on disk."""
+        """As :meth:`vfl_node.session.pins.Pins.check`, kept on disk."""
         self._pin(
             name, digest, code="E_REPLAY", text="{name} differs from an earlier attempt of this job", hint="submit a new job"
         )
