@@ -18,7 +18,6 @@ MOST_LINES = 350
 
 LONG = {
     "estimate/estimate.py",
-    "node/peers.py",
     "report/envelope.py",
     "training/logistic/decryption.py",
     "training/split/serving/protocol.py",

@@ -107,7 +107,8 @@ class Pair:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job has the same seed at a party and an id of the same length, so that runs can be compared."""
     monkeypatch.setattr("vfl_node.node.works.WATCH_S", 0.05)
-    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (0.02,))
+    for module in ("peers", "calls"):
+        monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
 
 
 @pytest.fixture

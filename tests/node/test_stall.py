@@ -32,7 +32,8 @@ def channel(pipe: Any, peer: str, job_id: str) -> Channel:
 
 @pytest.fixture
 def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (0.02,))
+    for module in ("peers", "calls"):
+        monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
     monkeypatch.setattr("vfl_node.node.peers.BEAT_S", 0.05)
     made = Pair(ram, trial)
     yield made
