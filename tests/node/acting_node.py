@@ -86,7 +86,7 @@ class Act:
 
     async def play(self, part: Any, channels: Mapping[str, Channel]) -> None:
         """A data party: the active one says whether there is another round, the passive one passes it on."""
-        points = ["kept"] if self.own.kept else []
+        points = ["kept"] if self.own.sealed else []
         for channel in channels.values():
             both = await self.agree(part, channel, points, self.inputs.table.digest())
             points = points if both else []

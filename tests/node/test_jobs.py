@@ -184,9 +184,9 @@ def test_what_a_service_has_disclosed_is_reported_however_it_ends(node: Node) ->
         if served:
             FileTally(folder).write(served)
         node.works.start()
-        assert not folder.kept
+        assert not folder.sealed
         assert node.jobs.cancel(record.id).state == "cancelled"
-        assert folder.kept == bool(served)
+        assert folder.sealed == bool(served)
         if served:
             report = json.loads((folder.artefacts / "report.json").read_text())
             assert (report["predictions"]["requests"], report["predictions"]["batches"]) == (3, 7)

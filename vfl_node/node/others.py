@@ -131,7 +131,7 @@ class Others:
     def _refused(self, name: str, reply: OfferReply) -> None:
         """Raise what it means for the job that ``name`` does not take part; nothing if its submitter learns it anyway."""
         cancelled, reason = reply.code == Cancelled.default_code, peer_text(reply.reason)
-        if cancelled and not self._folder.kept:
+        if cancelled and not self._folder.sealed:
             text = f"{reason} ({name} says)"
             raise PeerError(text, code=Cancelled.default_code, for_peer=text)
         if reply.code in NOT_NOW:  # such as a full disk: it may be able to, later

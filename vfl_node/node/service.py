@@ -42,7 +42,7 @@ STOP_S = 5.0
 """Time that running jobs get to pause; the whole node ends within 10 s."""
 
 SIGNALS_S = 0.5
-"""How late a request to stop may be seen: any thread may take the signal, and Python acts on it in the main one."""
+"""How often the main thread wakes up: Python handles signals only there, but the system may deliver them to another thread."""
 
 
 class Node:
@@ -104,7 +104,7 @@ class Node:
         log.info("node down", party=self.settings.name)
 
     def health(self) -> dict[str, Any]:
-        """Alive, and whom it is connected with."""
+        """Which node this is, and which of its peers are connected."""
         return {
             "status": "ok",
             "party": self.settings.name,
@@ -151,7 +151,7 @@ class Node:
         return self._jobs.view(record.id) or {}
 
     def artefact(self, job_id: str, name: str) -> Path | None:
-        """A file that a job left for its owner, or None. Raises StateError where it is not what was written."""
+        """A file that a job left for its owner, or None. Raises StateError if it is damaged."""
         record = self._store.get(job_id)
         if record is None or name not in (*ARTEFACTS, PREDICTIONS) or not self._store.has_report(record):
             return None
@@ -180,7 +180,7 @@ class Node:
         return generate_latest(registry)
 
     def _token(self) -> str:
-        """The secret that lets a program look and act over the HTTP port; an empty file, which lets nobody in, is none."""
+        """The secret of the HTTP port, from its file; drawn if the file is missing or empty."""
         path = self.settings.state_dir / "token"
         if not (path.exists() and path.read_text().strip()):
             write_whole(path, secrets.token_urlsafe(24).encode())

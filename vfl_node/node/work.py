@@ -211,7 +211,7 @@ class Work:
 
     def _give_way(self) -> None:
         """Raise GaveWay if another job could go on in the place of this one, which has not met all parties."""
-        if self.place or not (self.turn and self.turn.wanted):
+        if self.place or not (self.turn and self.turn.contested):
             return
         patient = not self.others.queueing or time.monotonic() - self._since < PATIENCE_S
         if not (patient and self.others.able):
@@ -277,14 +277,14 @@ class Work:
                 raise error from None
             raise error from None
 
-    def _meeting(self, lost: str = "") -> Meeting:
+    def _meeting(self, interruption: str = "") -> Meeting:
         return Meeting(
             self.record.id,
             self.others.names,
             self._peers,
             self.stop,
             self.progress,
-            lost=lost,
+            interruption=interruption,
             give_way=self._give_way,
             stall_s=None if self._job.is_service else self._settings.stall_s,  # a service waits for requests
         )
