@@ -71,7 +71,7 @@ class AlignmentSpec(ABC):
     def every_row_is_shared(self) -> bool:
         """Whether each party owns the record of every row of the shared order.
 
-        Then nothing stands in for a record, in training or in predictions of new records, and both parties know which
+        Then no row is synthetic, in training or in predictions of new records, and both parties know which
         of their records the other one has.
         """
         return not self.synthetic_rows_at

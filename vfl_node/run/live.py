@@ -44,7 +44,7 @@ ALONE = "training the model of this party alone, for comparison"
 
 
 class Stop:
-    """A wish to end a job, heard at its next message or block of work."""
+    """A wish to end a job. It takes effect at the next message, or in the next block of work (:meth:`check`)."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -53,7 +53,7 @@ class Stop:
         self._lock = threading.Lock()
 
     def ask(self, error: VflError) -> None:
-        """Ask for the end with ``error`` (Cancelled, Paused or a peer's word); the first wish counts."""
+        """Ask for the end with ``error`` (Cancelled, Paused or why a peer ended the job); only the first wish counts."""
         with self._lock:
             if self._error is not None:
                 return
@@ -72,7 +72,7 @@ class Stop:
             listener(error)
 
     def forget(self, listener: Callable[[VflError], None]) -> None:
-        """Call ``listener`` no more, nor keep what hangs on it."""
+        """Call ``listener`` no more, and hold no reference to it."""
         with self._lock:
             self._listeners.remove(listener)
 

@@ -106,7 +106,7 @@ def simulate(
 
 
 def side_by_side(run: Run) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
-    """What a party does, each with its channels, for ``run_together``; all end when one fails."""
+    """The coroutines of one party, each with its channels, for ``run_together``; all end when one fails."""
     channels = run.session.peers.values()
 
     async def ending_all(protocol: Coroutine[Any, Any, None]) -> None:
