@@ -37,7 +37,7 @@ from vfl_node.job import Evaluate, Parties
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
-from vfl_node.progress import Silent
+from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, Silent
 from vfl_node.settings import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
@@ -58,9 +58,10 @@ class Ends(Silent):
     def __init__(self) -> None:
         self.times: list[float] = []
 
-    def note(self, **_: Any) -> None:
-        """An epoch of the active party is over; the passive one's ends with it."""
-        self.times.append(time.process_time())
+    def emit(self, event: Event) -> None:
+        """When an epoch of the active party is over, the passive one's is, too."""
+        if isinstance(event, EpochTrained | LocalEpochTrained):
+            self.times.append(time.process_time())
 
 
 def table(rows: int, *, labels: bool, seed: int = 0) -> Table:

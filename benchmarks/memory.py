@@ -15,16 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import Row, Run, check, ladder_us, length, operations, peak_bytes, sets, shared, spelled, terms
-from vfl_node.alignment.alignment import Party
+from benchmarks.sessions import BY_ROLE, session
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import group as group_named
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.threads import Threads
-from vfl_node.progress import Silent
+from vfl_node.job import Align
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation, Role
+from vfl_node.session.session import Session
+from vfl_node.settings import Limits, Role
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES: tuple[Role, Role] = ("active", "passive")
@@ -62,20 +64,19 @@ def group_row(name: str) -> dict[str, Any]:
     return {"group": name, **dict(zip(("hash_us", "power_us", "decode_us"), costs, strict=True)), "ladder_us": ladder}
 
 
-def party(role: Role, ids: Identifiers, folder: Path, *, threads: int) -> Party:
-    """A party that brings ``ids`` and keeps its lists in ``folder``; its secrets are the same in every run."""
+def aligning(role: Role, terms: Align, channel: Channel, folder: Path, *, threads: int) -> Session:
+    """The session of a party that keeps its lists in ``folder``; its secrets are the same in every run."""
     secret = Randomness(role.encode().ljust(32))
-    return Party(
-        name=role,
-        ids=ids,
-        randomness=secret.derive("job"),
-        workers=Threads(threads),
-        pins=MemoryPins(),
-        progress=Silent(),
+    return session(
+        role,
+        {channel.peer: channel},
+        secret.derive("job"),
+        parties=BY_ROLE,
+        align=terms,
         folder=folder,
-        memory=MemoryOfOneRun(secret.derive("peer")),
+        memories={channel.peer: MemoryOfOneRun(secret.derive("peer"))},
+        workers=Threads(threads),
         limits=Limits(min_set_size=1),
-        obfuscation=Obfuscation(),
     )
 
 
@@ -90,8 +91,9 @@ def _aligned(protocol: str, group: str, ids: int, threads: int) -> Run:
     with tempfile.TemporaryDirectory(prefix="vfl-bench-") as scratch:
         sides = []
         for role, numbers, channel in zip(ROLES, sets(ids), channels, strict=True):
-            own = party(role, Identifiers.of(map(str.encode, spelled(numbers))), Path(scratch, role), threads=threads)
-            sides.append((align(role, terms(protocol, group, ids), channel, own), channel))
+            own = aligning(role, terms(protocol, group, ids), channel, Path(scratch, role), threads=threads)
+            records = OwnRecords(Identifiers.of(map(str.encode, spelled(numbers))))
+            sides.append((align(own, records), channel))
         wall, cpu = time.perf_counter(), time.process_time()
         results = run_together(*sides)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from benchmarks.sessions import session
-from vfl_node.alignment.alignment import Alignment, Party
+from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
@@ -27,11 +27,9 @@ from vfl_node.data.tables import Table
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Job, load_job
 from vfl_node.privacy.attacks.transcript import Batch
-from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.pins import MemoryPins
 from vfl_node.session.toss import toss
-from vfl_node.settings import Data, Limits, Obfuscation
+from vfl_node.settings import Data, Limits
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.missing.labels.contract import Known, build
@@ -103,19 +101,17 @@ def overhear(job: Job, tables: Tables, seed: str) -> Overheard:
     recorder = Recorder()
 
     def aligning(channel: Channel, i: int) -> Any:
-        party = Party(
-            name=job.parties.all[i],
-            ids=tables[i].ids,
-            randomness=secrets[i],
-            workers=Threads(1),
-            pins=MemoryPins(),
-            progress=Silent(),
+        own = session(
+            job.parties.all[i],
+            {channel.peer: channel},
+            secrets[i],
+            job=job,
             folder=Path(scratch, str(i)),
-            memory=MemoryOfOneRun(secrets[i].derive("memory of the peer")),
+            memories={channel.peer: MemoryOfOneRun(secrets[i].derive("memory of the peer"))},
+            workers=Threads(1),
             limits=Limits(min_set_size=1),
-            obfuscation=Obfuscation(),
         )
-        return align("passive" if i else "active", job.align, channel, party)
+        return align(own, OwnRecords(tables[i].ids))
 
     def learning(channel: Channel, i: int) -> Any:
         channel = recorder.wrap(job.parties.all[i], channel)

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import Evaluate, Job, Parties
+from vfl_node.job import Align, Evaluate, Job, Parties
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import Channel
 
 TWO = Parties(active="clinic", passive=("lab",))
+BY_ROLE = Parties(active="active", passive=("passive",))
+"""Two parties that are called as what they are."""
 
 
 def session(
@@ -19,6 +21,7 @@ def session(
     peers: Mapping[str, Channel],
     randomness: Randomness,
     *,
+    align: Align | None = None,
     train: Any = None,
     evaluate: Evaluate | None = None,
     parties: Parties = TWO,
@@ -30,7 +33,7 @@ def session(
     job = job or Job.model_construct(
         name="test",
         parties=parties,
-        align=Job.model_fields["align"].default,
+        align=align or Align(),
         train=train,
         evaluate=evaluate or Evaluate(),
         serve=None,

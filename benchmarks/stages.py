@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.measure import alone, check, length, peak_bytes, sets, spelled, terms
-from benchmarks.memory import ROLES, party
+from benchmarks.memory import ROLES, aligning
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.computed import Computed
 from vfl_node.alignment.lists.lists import Lists
@@ -139,4 +140,5 @@ def _identifiers(role: Role, count: int) -> Identifiers:
 
 def _lists(role: Role, ids: Identifiers, folder: Path) -> Lists:
     channel = memory_channels(*ROLES)[ROLES.index(role)]
-    return Lists(terms("psu", "curve25519", len(ids)), role, channel, party(role, ids, folder, threads=1), Unpowered())
+    session = aligning(role, terms("psu", "curve25519", len(ids)), channel, folder, threads=1)
+    return Lists(session, OwnRecords(ids), Unpowered())

@@ -18,10 +18,6 @@ MOST_LINES = 350
 
 LONG = {
     "estimate/estimate.py",
-    "node/jobs.py",
-    "node/peers.py",
-    "node/store.py",
-    "node/work.py",
     "report/envelope.py",
 }
 """Modules that are still longer; entries only leave this list."""
@@ -33,7 +29,7 @@ def test_modules_are_short() -> None:
     assert sorted(LONG - long) == [], "these modules are short enough now: take them off the list"
 
 
-SHARED_NAMES = {"Meeting"}
+SHARED_NAMES: set[str] = set()
 """Names that classes of several modules still have; entries only leave this list."""
 
 

@@ -1,8 +1,13 @@
-"""How far a job is: told by protocols, shown by the node and the command line."""
+"""What happens in a job while it runs, as typed events: protocols and the node emit them, their owner is shown them.
+
+An event is a fact, not a line of text: whoever receives it decides what to show. The set is closed (:data:`Event`), so a
+receiver can match all of it. No event holds an id, a label or a tensor.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 Attacks = Mapping[str, float | None]
@@ -12,54 +17,114 @@ Judged = Mapping[str, int]
 """Attack → number of rows behind its newest AUC."""
 
 
+@dataclass(frozen=True)
+class PhaseBegan:
+    """A phase begins.
+
+    Attributes:
+        phase: its name.
+        total: how many steps it has; 0 where nobody knows.
+        unit: what a step is, in the plural, such as batches.
+    """
+
+    phase: str
+    total: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Advanced:
+    """``steps`` more of the phase are done."""
+
+    steps: int
+
+
+@dataclass(frozen=True)
+class EpochTrained:
+    """An epoch of the federated model is over, or in logistic regression an iteration.
+
+    Attributes:
+        loss: of the federated model; None at a party that does not know it.
+        attacks: of this party's own audit.
+        judged: how many rows are behind each of them.
+    """
+
+    loss: float | None = None
+    attacks: Attacks = field(default_factory=dict)
+    judged: Judged = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LocalEpochTrained:
+    """An epoch of the active party's own model is over, with which the federated one is compared; ``loss`` is that model's."""
+
+    loss: float
+
+
+@dataclass(frozen=True)
+class PredictionsAudited:
+    """This party has attacked the embeddings that it sent for predictions; its fields are those of :class:`EpochTrained`."""
+
+    attacks: Attacks
+    judged: Judged
+
+
+@dataclass(frozen=True)
+class TrainingCostKnown:
+    """The alignment is done, so it is known how many rows training takes; ``text`` says it in one line."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Queued:
+    """The job waits for a place at its node; ``place`` is 1 where it is the next."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class PeersAwaited:
+    """The job waits for other parties.
+
+    Attributes:
+        peers: each as its owner knows it: name and, where it helps, address and since when.
+        interruption: how the attempt before broke off; empty if none did.
+        most_s: how many seconds they are waited for at most, where that is said.
+    """
+
+    peers: tuple[str, ...]
+    interruption: str = ""
+    most_s: float | None = None
+
+
+@dataclass(frozen=True)
+class InputRefused:
+    """This party's own input cannot be used, for ``reason``; the others are told before the job fails."""
+
+    reason: str
+
+
+WorkEvent = PhaseBegan | Advanced | EpochTrained | LocalEpochTrained | PredictionsAudited
+"""What is emitted in the middle of work. Emitting it raises where the owner wants the job to end."""
+
+Event = WorkEvent | TrainingCostKnown | Queued | PeersAwaited | InputRefused
+"""All there is."""
+
+
 class Progress(Protocol):
-    """Receives what a protocol has to tell its owner while it runs."""
+    """Whoever follows a job: a live view, a test."""
 
-    def phase(self, name: str, total: int, unit: str) -> None:
-        """A phase begins: ``total`` steps of ``unit`` (rows, batches)."""
+    def emit(self, event: Event) -> None:
+        """``event`` has happened.
 
-    def advance(self, steps: int) -> None:
-        """``steps`` more of the phase are done."""
-
-    def note(
-        self,
-        *,
-        loss: float | None = None,
-        local_loss: float | None = None,
-        attacks: Attacks | None = None,
-        judged: Judged | None = None,
-    ) -> None:
-        """Figures of an epoch; None or none for what this party does not know.
-
-        Args:
-            loss: of the federated model.
-            local_loss: of the active party's own model.
-            attacks: of this party's own audit.
-            judged: how many rows are behind each of them.
+        Raises:
+            VflError: the owner wants the job to end, and ``event`` is a :data:`WorkEvent`.
         """
-
-    def remark(self, text: str) -> None:
-        """One line that holds for the rest of the job, such as how many rows it trains on."""
 
 
 class Silent:
-    """A progress that tells nobody."""
+    """Follows a job and passes over everything."""
 
-    def phase(self, name: str, total: int, unit: str) -> None:
-        """Ignored."""
-
-    def advance(self, steps: int) -> None:
-        """Ignored."""
-
-    def note(
-        self,
-        *,
-        loss: float | None = None,
-        local_loss: float | None = None,
-        attacks: Attacks | None = None,
-        judged: Judged | None = None,
-    ) -> None:
-        """Ignored."""
-
-    def remark(self, text: str) -> None:
+    def emit(self, event: Event) -> None:
         """Ignored."""

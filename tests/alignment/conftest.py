@@ -13,7 +13,8 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Party
+from benchmarks.sessions import session
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.groups import Curve25519, SafePrimeGroup, Scalar
@@ -21,7 +22,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
-from vfl_node.progress import Silent
+from vfl_node.progress import Advanced, PhaseBegan, Silent
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Obfuscation
@@ -98,9 +99,9 @@ class Unshuffled(Randomness):
 class Kept(Lists):
     """Lists whose secrets stay: those of the job, and those that last."""
 
-    def __init__(self, secrets, terms, role, *rest):
+    def __init__(self, secrets, *rest):
         self.secrets = secrets
-        super().__init__(terms, role, *rest)
+        super().__init__(*rest)
 
     async def meet(self, **how):
         count = await super().meet(**how)
@@ -112,12 +113,13 @@ class Counting(Silent):
     def __init__(self):
         self.done = self.total = 0
 
-    def phase(self, name, total, unit):
-        assert (name, unit) == ("align", "group operations")
-        self.total = total
-
-    def advance(self, steps):
-        self.done += steps
+    def emit(self, event):
+        match event:
+            case PhaseBegan(phase, total, unit):
+                assert (phase, unit) == ("align", "group operations")
+                self.total = total
+            case Advanced(steps):
+                self.done += steps
 
 
 class Run:
@@ -260,20 +262,21 @@ def run_alignment(toy_group):
         with tempfile.TemporaryDirectory(dir=IN_MEMORY) as scratch:
             sides = []
             for i, role in enumerate(ROLES):
-                party = Party(
-                    name=NAMES[i],
-                    ids=ids[i],
-                    randomness=randomness[role],
-                    workers=_workers,
+                memory = memories[i] if memories else MemoryOfOneRun(Unshuffled(bytes([seed, i, 1, 1]) * 8, unshuffled))
+                own = session(
+                    NAMES[i],
+                    {spies[i].peer: spies[i]},
+                    randomness[role],
+                    align=Align(protocol=protocol, **terms),
+                    folder=folders[i] if folders else Path(scratch, role),
+                    memories={spies[i].peer: memory},
                     pins=pins[i] if pins else MemoryPins(),
                     progress=progress[i],
-                    folder=folders[i] if folders else Path(scratch, role),
-                    memory=memories[i] if memories else MemoryOfOneRun(Unshuffled(bytes([seed, i, 1, 1]) * 8, unshuffled)),
+                    workers=_workers,
                     limits=limits,
                     obfuscation=wish,
                 )
-                side = align(role, Align(protocol=protocol, **terms), spies[i], party, group=groups[i] if groups else group)
-                sides.append((side, spies[i]))
+                sides.append((align(own, OwnRecords(ids[i]), group=groups[i] if groups else group), spies[i]))
             secrets = {}
             with mock.patch("vfl_node.alignment.lists.side.Lists", partial(Kept, secrets)):
                 results = run_together(*sides)

@@ -8,16 +8,14 @@ import threading
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Party
+from benchmarks.sessions import BY_ROLE, session
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Align
-from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -53,19 +51,17 @@ TERMS = {
 
 def side(role, protocol, channel, threads, folder):
     seed = Randomness(role.encode().ljust(32))
-    party = Party(
-        name=role,
-        ids=Identifiers.of(IDS[role]),
-        randomness=seed,
-        workers=Threads(threads),
-        pins=MemoryPins(),
-        progress=Silent(),
+    own = session(
+        role,
+        {channel.peer: channel},
+        seed,
+        parties=BY_ROLE,
+        align=TERMS[protocol],
         folder=folder / role,
-        memory=MemoryOfOneRun(seed.derive("memory")),
-        limits=Limits(),
-        obfuscation=Obfuscation(),
+        memories={channel.peer: MemoryOfOneRun(seed.derive("memory"))},
+        workers=Threads(threads),
     )
-    return align(role, TERMS[protocol], channel, party)
+    return align(own, OwnRecords(Identifiers.of(IDS[role])))
 
 
 @pytest.mark.parametrize("protocol", TERMS)

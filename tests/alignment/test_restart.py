@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.alignment.alignment import Party
+from benchmarks.sessions import BY_ROLE, session
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists import columns
 from vfl_node.alignment.lists.columns import Column
 from vfl_node.alignment.lists.lists import Lists
@@ -30,9 +31,10 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, StateError, VflError
 from vfl_node.job import Align
+from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation
+from vfl_node.settings import Limits
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, suspend
 
@@ -87,14 +89,12 @@ class Done:
     def __init__(self):
         self.done = self.total = 0
 
-    def phase(self, name, total, unit):
-        self.total = total
-
-    def advance(self, steps):
-        self.done += steps
-
-    def note(self, **values):
-        pass
+    def emit(self, event):
+        match event:
+            case PhaseBegan(total=total):
+                self.total = total
+            case Advanced(steps):
+                self.done += steps
 
 
 @dataclass
@@ -248,19 +248,20 @@ class World:
 
     def _side(self, role, channel):
         life, self.pins[role].life = self.lives[role], self.lives[role]
-        party = Party(
-            name=role,
-            ids=Identifiers.of(self.ids[role]),
-            randomness=Randomness(f"{self.job_id} {role}".encode().rjust(32)),
-            workers=AtOnce(),
+        own = session(
+            role,
+            {channel.peer: channel},
+            Randomness(f"{self.job_id} {role}".encode().rjust(32)),
+            parties=BY_ROLE,
+            align=ALL[self.protocol],
+            folder=self.lists(role),
+            memories={channel.peer: self.memories[role]},
             pins=self.pins[role],
             progress=life.progress,
-            folder=self.lists(role),
-            memory=self.memories[role],
+            workers=AtOnce(),
             limits=Limits.model_construct(min_set_size=0, max_set_size=100, inputs_per_peer=20, changes_per_peer=20),
-            obfuscation=Obfuscation(),
         )
-        return align(role, ALL[self.protocol], channel, party, group=life.group)
+        return align(own, OwnRecords(Identifiers.of(self.ids[role])), group=life.group)
 
 
 def _append(lives):
@@ -294,7 +295,7 @@ def _sync(lives):
 
 def _send(lives):
     async def send(self, name, source):
-        life = lives[self.party.folder]
+        life = lives[self.session.folder]
         life.sending = name.replace(" ", "-")
         life.sent[life.sending] = [0, 0]
         await original(self, name, source)

@@ -20,16 +20,15 @@ from pathlib import Path
 
 import pytest
 
-from vfl_node.alignment.alignment import Party
+from benchmarks.sessions import session
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers, canonical
 from vfl_node.errors import ProtocolError
 from vfl_node.job import Align
-from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation
+from vfl_node.settings import Limits
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -60,19 +59,18 @@ class Sides:
 
     def side(self, role, number, channel):
         job = self.said["jobs"][number]
-        party = Party(
-            name=NAMES[role],
-            ids=Identifiers.of(canonical(item, "nocase") for item in self.said["ids"][role]),
-            randomness=Randomness(bytes.fromhex(job["seeds"][role])),
-            workers=self.workers,
-            pins=MemoryPins(),
-            progress=Silent(),
+        own = session(
+            NAMES[role],
+            {channel.peer: channel},
+            Randomness(bytes.fromhex(job["seeds"][role])),
+            align=Align(**self.said["align"]),
             folder=self.folder / job["id"] / role,
-            memory=self.memories[role],
+            memories={channel.peer: self.memories[role]},
+            workers=self.workers,
             limits=Limits(min_set_size=1),
-            obfuscation=Obfuscation(),
         )
-        return align(role, Align(**self.said["align"]), channel, party)
+        ids = Identifiers.of(canonical(item, "nocase") for item in self.said["ids"][role])
+        return align(own, OwnRecords(ids))
 
 
 class Script:

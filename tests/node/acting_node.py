@@ -24,6 +24,7 @@ from typing import Any
 from vfl_node.cli import main
 from vfl_node.errors import DataError
 from vfl_node.node import meeting, service, store, work  # noqa: F401 - what a node imports once it runs
+from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.run import folder as job_folder
 from vfl_node.session import preflight
 from vfl_node.transport.channel import Channel
@@ -63,7 +64,7 @@ class Act:
         with (self.folder / f"{self.name}-drawn").open("a") as drawn:
             drawn.write(f"{part.job_id} {self.drawn(part)}\n")
         self.may_die("when all are met")
-        part.progress.phase("act", 0, "rounds")
+        part.progress.emit(PhaseBegan("act", 0, "rounds"))
         if part.role == "coordinator":
             return [self.attend(part, peer, channel) for peer, channel in channels.items()]
         return [self.play(part, channels)]
@@ -85,7 +86,7 @@ class Act:
 
     async def play(self, part: Any, channels: Mapping[str, Channel]) -> None:
         """A data party: the active one says whether there is another round, the passive one passes it on."""
-        points = ["kept"] if self.own.kept else []
+        points = ["kept"] if self.own.sealed else []
         for channel in channels.values():
             both = await self.agree(part, channel, points, self.inputs.table.digest())
             points = points if both else []
@@ -105,7 +106,7 @@ class Act:
                 await helper.receive(SetSize)
             if self.told("fails"):
                 raise DataError("told to fail", code="E_DATA")
-            part.progress.advance(1)
+            part.progress.emit(Advanced(1))
             self.may_die("in a round")
             if not more:
                 self.keep(part)
@@ -123,7 +124,7 @@ class Act:
             async with channel.phase("act"):
                 more = bool((await channel.receive(SetSize)).count)
                 await channel.send(SetSize())
-            part.progress.advance(1)
+            part.progress.emit(Advanced(1))
             self.may_die("in a round")
         self.keep(part)
         async with channel.phase("finish"):

@@ -11,6 +11,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, VflError
+from vfl_node.progress import Event, TrainingCostKnown
 from vfl_node.report.envelope import Report
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.live import LiveProgress, Stop
@@ -96,8 +97,8 @@ def test_one_class_is_told_of_one_part_only(trial: Any, tmp_path: Path) -> None:
 def test_a_job_aligns_trains_and_reports_the_part(
     trial: Any, tmp_path: Path, seeds: dict[str, Randomness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remarks: list[str] = []
-    monkeypatch.setattr(LiveProgress, "remark", lambda self, text: remarks.append(text))
+    events: list[Event] = []
+    monkeypatch.setattr(LiveProgress, "emit", lambda self, event: events.append(event))
     job = trial.job(f"align: {{at_most: 100}}\n{LINES}")
     simulate(job, trial.files, tmp_path, randomness=seeds)
     reports = [Report.model_validate_json((tmp_path / name).read_text()) for name in ("report.json", "lab/report.json")]
@@ -108,6 +109,7 @@ def test_a_job_aligns_trains_and_reports_the_part(
         assert sizes.rows == 200 - sizes.intersection
     union, common = reports[0].alignment.rows, reports[0].alignment.intersection
     trained, less = union - -(-3 * union // 10), common - -(-3 * common // 10)
+    remarks = [event.text for event in events if isinstance(event, TrainingCostKnown)]
     assert len(remarks) == 2  # each party's
     for remark in remarks:
         assert remark.startswith(f"training on the union: {trained} rows an epoch")

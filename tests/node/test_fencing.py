@@ -14,7 +14,8 @@ from vfl_node.node.service import Node
 
 @pytest.fixture
 def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (0.02,))
+    for module in ("peers", "calls"):
+        monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
     made = Pair(ram, trial)
     yield made
     made.stop()

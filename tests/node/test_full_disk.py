@@ -106,8 +106,9 @@ class Pair:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every job has the same seed at a party and an id of the same length, so that runs can be compared."""
-    monkeypatch.setattr("vfl_node.node.jobs.WATCH_S", 0.05)
-    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (0.02,))
+    monkeypatch.setattr("vfl_node.node.works.WATCH_S", 0.05)
+    for module in ("peers", "calls"):
+        monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
 
 
 @pytest.fixture

@@ -19,7 +19,10 @@ from vfl_node.errors import Paused, PeerLost, StateError, VflError
 from vfl_node.job import Job
 from vfl_node.node import predictions, work
 from vfl_node.node.jobs import Jobs
-from vfl_node.node.store import Record, Store
+from vfl_node.node.offers import Offers
+from vfl_node.node.record import Record
+from vfl_node.node.store import Store
+from vfl_node.node.works import Works
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.serving import FileTally
 from vfl_node.settings import Data, Limits, Settings
@@ -68,12 +71,13 @@ class Node:
         )
         self.store = Store(folder / "state")
         self.peers = Absent()
-        self.jobs = self.restarted()
+        self.restart()
 
-    def restarted(self) -> Jobs:
-        jobs = Jobs(self.settings, self.store)
-        jobs.attach(self.peers)  # type: ignore[arg-type]
-        return jobs
+    def restart(self) -> None:
+        self.works = Works(self.settings, self.store)
+        self.works.attach(self.peers)  # type: ignore[arg-type]
+        self.jobs = Jobs(self.settings, self.store, self.works)
+        self.offers = Offers(self.settings, self.store, self.works)
 
     def job(self, text: str = ALIGN) -> Job:
         return parse(text, Job, source="test")
@@ -104,7 +108,7 @@ class Node:
 
 def offered(node: Node, record: Record) -> OfferReply:
     """What the node answers to the lab that offers it the job."""
-    reply = node.jobs.hear("lab", Notice(offer=Offer(job_id=record.id, submitter="lab", job_json=record.spec)))
+    reply = node.offers.hear("lab", Notice(offer=Offer(job_id=record.id, submitter="lab", job_json=record.spec)))
     assert reply is not None
     return reply.offer_reply
 
@@ -128,7 +132,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def node(tmp_path: Path) -> Iterator[Node]:
     made = Node(tmp_path)
     yield made
-    made.jobs.stop(10)
+    made.works.stop(10)
     made.store.close()
 
 
@@ -153,7 +157,7 @@ def test_a_job_that_is_resumed_while_it_ends_goes_on(node: Node, monkeypatch: py
     monkeypatch.setattr(work, "log", slow)
     job_id = node.jobs.submit(node.job()).id
     node.wait_until(lambda: node.state(job_id) == "failed")
-    resumes = threading.Thread(target=node.jobs.resume, args=[job_id])
+    resumes = threading.Thread(target=node.works.resume, args=[job_id])
     resumes.start()
     resumes.join(0.3)
     may_end.set()
@@ -164,7 +168,7 @@ def test_a_job_that_is_resumed_while_it_ends_goes_on(node: Node, monkeypatch: py
 def test_a_job_that_was_cancelled_before_its_node_was_killed_does_not_go_on(node: Node) -> None:
     record = node.store.add(node.job(), submitter="clinic")
     node.store.job_folder(record).cancel()
-    node.jobs.start()
+    node.works.start()
     node.wait_until(lambda: node.state(record.id) == "cancelled")
     node.wait_until(lambda: not node.store.job_folder(record).cancelled)
     assert node.peers.asked == 0
@@ -179,10 +183,10 @@ def test_what_a_service_has_disclosed_is_reported_however_it_ends(node: Node) ->
         folder = node.store.job_folder(record)
         if served:
             FileTally(folder).write(served)
-        node.jobs.start()
-        assert not folder.kept
+        node.works.start()
+        assert not folder.sealed
         assert node.jobs.cancel(record.id).state == "cancelled"
-        assert folder.kept == bool(served)
+        assert folder.sealed == bool(served)
         if served:
             report = json.loads((folder.artefacts / "report.json").read_text())
             assert (report["predictions"]["requests"], report["predictions"]["batches"]) == (3, 7)
@@ -204,26 +208,26 @@ def test_a_job_ends_though_its_report_cannot_be_written(node: Node) -> None:
 
 def test_a_job_in_which_the_process_died_twice_waits_for_its_owner(node: Node) -> None:
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="running", attempt=1)
-    node.jobs.start()
+    node.works.start()
     node.wait_until(lambda: node.peers.asked == 1)  # once is not enough
     node.wait_until(lambda: node.state(record.id) == "failed")
     assert node.stored(record.id).deaths == 1
     node.store.update(node.stored(record.id), state="running")
-    node.jobs = node.restarted()
-    node.jobs.start()
+    node.restart()
+    node.works.start()
     aside = node.stored(record.id)
     assert (aside.state, aside.code, aside.resumable, aside.deaths) == ("failed", "E_QUARANTINED", True, 2)
     reply = offered(node, record)
     assert (reply.accepted, reply.code) == (False, "E_QUARANTINED")  # a peer does not begin it either
     assert node.peers.asked == 1
-    node.jobs.resume(record.id)
+    node.works.resume(record.id)
     node.wait_until(lambda: node.peers.asked == 2)
     assert node.stored(record.id).deaths == 0
 
 
 def test_a_pause_is_no_death(node: Node) -> None:
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1, deaths=1)
-    node.jobs.start()
+    node.works.start()
     node.wait_until(lambda: node.peers.asked == 1)
     assert node.stored(record.id).deaths == 1
 
@@ -231,11 +235,11 @@ def test_a_pause_is_no_death(node: Node) -> None:
 def test_a_job_that_a_peer_has_had_go_on_is_left_to_run_when_the_node_starts(node: Node, runs: list[str]) -> None:
     """Links are up before the node looks at what was unfinished."""
     node.settings = node.settings.model_copy(update={"quarantine_after": 1})
-    node.jobs = node.restarted()
+    node.restart()
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1)
     assert offered(node, record).accepted
     node.wait_until(lambda: runs == [record.id])
-    starts = threading.Thread(target=node.jobs.start, daemon=True)
+    starts = threading.Thread(target=node.works.start, daemon=True)
     starts.start()
     starts.join(20)
     assert not starts.is_alive()
@@ -251,8 +255,8 @@ def test_a_job_that_ends_while_the_node_starts_is_not_begun_again(
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="paused", attempt=1)
     node.store.update(record, state="done")
     monkeypatch.setattr(node.store, "unfinished", lambda: [record])
-    node.jobs.start()
-    assert (node.state(record.id), node.jobs._works, runs) == ("done", {}, [])
+    node.works.start()
+    assert (node.state(record.id), node.works._works, runs) == ("done", {}, [])
 
 
 def test_a_stop_that_does_not_wait_for_long_work_is_no_death(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,26 +271,26 @@ def test_a_stop_that_does_not_wait_for_long_work_is_no_death(node: Node, monkeyp
     monkeypatch.setattr(work.Work, "_run", compute)
     job_id = node.jobs.submit(node.job()).id
     works.wait(240)
-    node.jobs.stop(0.05)
+    node.works.stop(0.05)
     assert (node.state(job_id), node.stored(job_id).deaths) == ("paused", 0)
     may_end.set()
     node.wait_until(lambda: node.state(job_id) == "done")
-    node.jobs.stop(0.05)
+    node.works.stop(0.05)
     assert node.state(job_id) == "done"
 
 
 def test_a_node_that_stops_begins_nothing_and_says_that_it_comes_back(node: Node, runs: list[str]) -> None:
     node.settings = node.settings.model_copy(update={"accept_jobs_from": ["lab"]})
-    node.jobs = node.restarted()
+    node.restart()
     job_id = node.jobs.submit(node.job()).id
     node.wait_until(lambda: runs == [job_id])
     known = node.stored(job_id)
-    node.jobs.stop(10)
+    node.works.stop(10)
     for record in (known, replace(known, id="new")):
         reply = offered(node, record)
         assert (reply.accepted, reply.code) == (False, "E_PAUSED")
         assert reply.reason == "its node is stopping and will come back"
-    for act in (lambda: node.jobs.resume(job_id), lambda: node.jobs.submit(node.job())):
+    for act in (lambda: node.works.resume(job_id), lambda: node.jobs.submit(node.job())):
         with pytest.raises(Paused):
             act()
     assert {record.id: record.state for record in node.store.all()} == {job_id: "paused"}
@@ -317,7 +321,7 @@ def test_a_job_that_cannot_be_begun_takes_no_turn(node: Node, monkeypatch: pytes
     monkeypatch.setattr(JobFolder, "cancelled", property(fail))
     with pytest.raises(StateError):
         node.jobs.submit(node.job())
-    assert node.jobs._turns.waiting == 0
+    assert node.works._turns.waiting == 0
 
 
 @pytest.mark.parametrize("online", [True, False])
@@ -334,7 +338,7 @@ def test_a_party_that_has_kept_its_report_is_done_where_another_is(
     (folder.artefacts / "report.json").write_text("{}")
     folder.seal()
     folder.serve(Serving(input="00" * 32, encoder="", serving=""))
-    node.jobs.start()
+    node.works.start()
     node.wait_until(lambda: node.stored(record.id).over)
     assert (node.state(record.id), node.stored(record.id).message) == ("done", None)
     assert folder.serves(folder.path)
@@ -346,16 +350,16 @@ def test_a_damaged_row_is_listed_and_the_others_can_be_used(node: Node) -> None:
     views = {view["id"]: view for view in node.jobs.views()}
     assert views[damaged.id]["error"]["code"] == "E_STATE_CORRUPT"
     assert views[sound.id]["state"] == "waiting"
-    for act in (node.jobs.resume, node.jobs.cancel):
+    for act in (node.works.resume, node.jobs.cancel):
         with pytest.raises(VflError):
             act(damaged.id)
-    node.jobs.start()
+    node.works.start()
     node.wait_until(lambda: node.peers.asked == 1)
 
 
 def test_a_pruned_job_is_not_begun_anew_by_a_peer(node: Node) -> None:
     record = node.store.update(node.store.add(node.job(), submitter="clinic"), state="done")
-    assert node.jobs.prune(days=None, keep=0, models=False, dry=False) == [record.id]
+    assert node.works.prune(days=None, keep=0, models=False, dry=False) == [record.id]
     assert node.jobs.views() == []
     reply = offered(node, record)
     assert (reply.accepted, reply.code) == (False, "E_JOB_ENDED")

@@ -96,7 +96,7 @@ def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch:
     node = Node(tmp_path)
     try:
         node.settings = node.settings.model_copy(update={"jobs_at_once": 1})
-        node.jobs = node.restarted()
+        node.restart()
         node.peers.wait = threading.Event()  # type: ignore[attr-defined]
 
         def ask(*_: Any, waiting: Any, **__: Any) -> Any:
@@ -117,5 +117,5 @@ def test_the_queue_is_bounded_for_a_peer_and_in_all(tmp_path: Path, monkeypatch:
         node.jobs.submit(node.job())
         node.peers.wait.set()  # type: ignore[attr-defined]
     finally:
-        node.jobs.stop(10)
+        node.works.stop(10)
         node.store.close()

@@ -16,7 +16,7 @@ import pytest
 from tests.node.test_full_disk import NAMES, Pair
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
-from vfl_node.node import meeting, work
+from vfl_node.node import meeting, retries
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.pulse import Pulse, threads_cpu_s
 from vfl_node.run import train
@@ -32,7 +32,8 @@ def channel(pipe: Any, peer: str, job_id: str) -> Channel:
 
 @pytest.fixture
 def pair(ram: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
-    monkeypatch.setattr("vfl_node.node.peers.RETRY_S", (0.02,))
+    for module in ("peers", "calls"):
+        monkeypatch.setattr(f"vfl_node.node.{module}.RETRY_S", (0.02,))
     monkeypatch.setattr("vfl_node.node.peers.BEAT_S", 0.05)
     made = Pair(ram, trial)
     yield made
@@ -56,7 +57,7 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 def of_the_clinic(monkeypatch: pytest.MonkeyPatch, pair: Pair, stall_s: float) -> None:
     node = pair.nodes["clinic"]
-    node._jobs._settings = node._jobs._settings.model_copy(update={"stall_s": stall_s})
+    node._works._settings = node._works._settings.model_copy(update={"stall_s": stall_s})
 
 
 def test_a_thread_that_hangs_is_noticed_and_the_job_ends_well_once_it_goes_on(
@@ -184,9 +185,9 @@ def test_a_job_that_breaks_off_at_one_place_for_ever_waits_for_its_owner(
 ) -> None:
     """Both nodes live and meet, and yet it gets no further; where each attempt keeps something it goes on."""
     for name, value in (("STEADY_S", 0), ("MOST_FRUITLESS", 2), ("MOST_PAUSE_S", 0.05)):
-        monkeypatch.setattr(work, name, value)
+        monkeypatch.setattr(retries, name, value)
     clinic = pair.nodes["clinic"]
-    clinic._jobs._settings = clinic._jobs._settings.model_copy(update={"peer_wait_s": 0.3})
+    clinic._works._settings = clinic._works._settings.model_copy(update={"peer_wait_s": 0.3})
     trained, attempts, mended = train._trained, count(1), threading.Event()
 
     async def lost(part: Any, *rest: Any) -> Any:

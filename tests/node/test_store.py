@@ -22,7 +22,8 @@ from vfl_node.ledger import Disclosure
 from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.node import index
-from vfl_node.node.store import Record, Store
+from vfl_node.node.record import Record
+from vfl_node.node.store import Store
 from vfl_node.run.folder import SUMS, JobFolder, Serving
 from vfl_node.run.serving import FileTally
 from vfl_node.session.memory import Memory

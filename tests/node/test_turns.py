@@ -56,9 +56,9 @@ def test_where_none_can_go_on_the_first_has_the_place_and_gives_it_to_one_that_c
     can = False
     holder, other = turns.enter(no), turns.enter(lambda: can)
     assert holder.take(0)
-    assert not holder.wanted
+    assert not holder.contested
     can = True
-    assert holder.wanted
+    assert holder.contested
     holder.give_back(rest_s=1000)
     assert other.take(0)
     third = turns.enter(no)
@@ -107,7 +107,7 @@ def test_forty_jobs_in_opposite_orders_all_end(places: Any) -> None:
             for job, turn in node.entered.items():
                 if turn.place and turn.take(0):
                     node.ready.add(job)
-                elif job in node.ready and node is passive and job not in active.ready and turn.wanted:
+                elif job in node.ready and node is passive and job not in active.ready and turn.contested:
                     node.ready.discard(job)
                     turn.give_back(0)
         for job in active.ready & passive.ready - ended:

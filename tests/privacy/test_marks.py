@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Alignment, Party
+from benchmarks.sessions import session
+from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.protocols import align
@@ -24,10 +25,8 @@ from vfl_node.engines.threads import Threads
 from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.job import Align
 from vfl_node.node.partners import Partner
-from vfl_node.progress import Silent
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation
+from vfl_node.settings import Limits
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 from vfl_node.transport.memory import memory_channels, run_together
@@ -78,27 +77,23 @@ class Attack:
             ends = (ends[0], SameMark(ends[1]._pipe, peer="clinic", job_id=ends[1].job_id))
         sides = []
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
-            for role, channel, memory, ids in (
-                ("active", ends[0], self.victim, VICTIMS),
-                ("passive", ends[1], self.attacker, OWN + guesses),
+            lenient = Limits(min_set_size=1, inputs_per_peer=1000, changes_per_peer=1000)
+            for name, channel, memory, limits, ids in (
+                ("clinic", ends[0], self.victim, self.limits, VICTIMS),
+                ("lab", ends[1], self.attacker, lenient, OWN + guesses),
             ):
-                party = Party(
-                    name=role,
-                    ids=Identifiers.of(ids),
-                    randomness=Randomness(f"{role} {self.jobs}".encode().ljust(32)),
+                own = session(
+                    name,
+                    {channel.peer: channel},
+                    Randomness(f"{name} {self.jobs}".encode().ljust(32)),
+                    align=Align.model_validate({"dummies": DUMMIES, "group": named}),
+                    folder=Path(scratch, name),
+                    memories={channel.peer: memory},
                     workers=WORKERS,
-                    pins=MemoryPins(),
-                    progress=Silent(),
-                    folder=Path(scratch, role),
-                    memory=memory,
-                    limits=self.limits
-                    if role == "active"
-                    else Limits(min_set_size=1, inputs_per_peer=1000, changes_per_peer=1000),
-                    obfuscation=Obfuscation(),
+                    limits=limits,
                 )
-                terms = Align.model_validate({"dummies": DUMMIES, "group": named})
                 group = SafePrimeGroup(named, PRIME)
-                sides.append((align(role, terms, channel, party, group=group), channel))  # type: ignore[arg-type]
+                sides.append((align(own, OwnRecords(Identifiers.of(ids)), group=group), channel))
             active, passive = run_together(*sides)
         return active, passive
 

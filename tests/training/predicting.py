@@ -16,7 +16,7 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Evaluate, Predict, Serve
-from vfl_node.progress import Silent
+from vfl_node.progress import Event, PredictionsAudited, Silent
 from vfl_node.settings import Protection
 from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
@@ -99,10 +99,9 @@ class Noted(Silent):
     def __init__(self) -> None:
         self.attacks: list[Any] = []
 
-    def note(
-        self, *, loss: float | None = None, local_loss: float | None = None, attacks: Any = None, judged: Any = None
-    ) -> None:
-        self.attacks.append(attacks)
+    def emit(self, event: Event) -> None:
+        if isinstance(event, PredictionsAudited):
+            self.attacks.append(event.attacks)
 
 
 @dataclasses.dataclass

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vfl_node.alignment.alignment import Alignment, Party
+from benchmarks.sessions import session
+from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.engines.threads import Threads
 from vfl_node.job import Align, Evaluate, Job
-from vfl_node.progress import Silent
 from vfl_node.report import envelope
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.pins import MemoryPins
-from vfl_node.settings import Limits, Obfuscation, Protection, Role
+from vfl_node.settings import Limits, Protection
 from vfl_node.training.split.config import Missing, Train
 from vfl_node.transport.channel import Channel, Traffic
 from vfl_node.transport.memory import memory_channels, run_together
@@ -43,24 +42,22 @@ def aligned(tmp_path: Path) -> Callable[[str, Table, Table], tuple[Alignment, Al
     """Runs an alignment protocol on two tables: what each party has then."""
 
     def run(protocol: str, clinic: Table, lab: Table) -> tuple[Alignment, Alignment]:
-        def side(role: Role, channel: Channel, name: str, table: Table) -> tuple[Coroutine[Any, Any, Alignment], Channel]:
+        def side(channel: Channel, name: str, table: Table) -> tuple[Coroutine[Any, Any, Alignment], Channel]:
             seed = Randomness(name.encode().ljust(32))
-            party = Party(
-                name=name,
-                ids=table.ids,
-                randomness=seed,
-                workers=Threads(1),
-                pins=MemoryPins(),
-                progress=Silent(),
+            own = session(
+                name,
+                {channel.peer: channel},
+                seed,
+                align=Align.model_validate({"protocol": protocol}),
                 folder=tmp_path / name,
-                memory=MemoryOfOneRun(seed.derive("memory")),
+                memories={channel.peer: MemoryOfOneRun(seed.derive("memory"))},
+                workers=Threads(1),
                 limits=Limits(min_set_size=1),
-                obfuscation=Obfuscation(),
             )
-            return align(role, Align(protocol=protocol), channel, party), channel  # type: ignore[arg-type]
+            return align(own, OwnRecords(table.ids)), channel
 
         a, b = memory_channels("clinic", "lab")
-        ours, theirs = run_together(side("active", a, "clinic", clinic), side("passive", b, "lab", lab))
+        ours, theirs = run_together(side(a, "clinic", clinic), side(b, "lab", lab))
         return ours, theirs
 
     return run

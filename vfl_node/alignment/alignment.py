@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.engines.contract import Engine
 from vfl_node.ledger import Disclosure
-from vfl_node.progress import Progress
-from vfl_node.session.memory import Memory
-from vfl_node.session.pins import Pins
-from vfl_node.settings import Limits, Obfuscation
 
 NOT_MINE = -1
 """Marks a shared row that this party does not own."""
@@ -125,31 +118,16 @@ class Alignment:
 
 
 @dataclass(frozen=True)
-class Party:
-    """What one party brings to an alignment.
+class OwnRecords:
+    """A party's own input to an alignment; everything else is in its session.
 
     Attributes:
-        name: what others call it.
         ids: its distinct canonical identifiers; row i of its table has ``ids[i]``.
         identity: stands for all records of its table, in whatever form and of whatever part ``ids`` are; empty: for ``ids``.
-        randomness: its own for this job; the same again on a resumed attempt.
-        workers: who computes group operations.
-        pins: digests of what the peer sent in earlier attempts.
-        progress: told of every group operation.
-        folder: private; lists lie there until the job no longer needs them.
-        memory: what this node remembers of the peer beyond the job.
-        limits: how small and how large sets may be.
-        obfuscation: this owner's own wishes for an obfuscated set.
     """
 
-    name: str
     ids: Identifiers
-    randomness: Randomness
-    workers: Engine
-    pins: Pins
-    progress: Progress
-    folder: Path
-    memory: Memory
-    limits: Limits
-    obfuscation: Obfuscation
     identity: bytes = b""
+
+    def __len__(self) -> int:
+        return len(self.ids)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from vfl_node.alignment.alignment import Alignment, Party
+from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.crypto.groups import Group
-from vfl_node.job import Align
-from vfl_node.settings import Role
-from vfl_node.transport.channel import Channel
+from vfl_node.session.session import Session
 
 
-async def align(role: Role, terms: Align, channel: Channel, party: Party, *, group: Group | None = None) -> Alignment:
+async def align(session: Session, records: OwnRecords, *, group: Group | None = None) -> Alignment:
     """Run this party's side of the protocol that the job names.
 
     Args:
-        role: the side.
-        terms: the job's alignment section.
-        channel: the conversation with the peer; everything happens in its phase ``align``.
-        party: what this party brings; the same again on a resumed attempt.
-        group: instead of the one that ``terms`` names.
+        session: this party's; everything happens in phase ``align`` of the conversation with its peer, and lists lie in its
+            folder until the job no longer needs them.
+        records: of this party; the same again on a resumed attempt.
+        group: instead of the one that the job names.
 
     Raises:
         UsageError: the protocol cannot be loaded (``E_EXTENSION``).
@@ -29,5 +26,6 @@ async def align(role: Role, terms: Align, channel: Channel, party: Party, *, gro
 
     Leaks: as the protocol's own file says; the result's ``learnt`` puts it in words.
     """
-    async with channel.phase("align"):
-        return await terms.spec.side(role)(terms, role, channel, party, group)
+    side = session.job.align.spec.side(session.role)
+    async with session.peer.phase("align"):
+        return await side(session, records, group)

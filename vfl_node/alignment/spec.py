@@ -18,16 +18,16 @@ from vfl_node.alignment import costs
 from vfl_node.registry import load
 
 if TYPE_CHECKING:
-    from vfl_node.alignment.alignment import Alignment, Party
+    from vfl_node.alignment.alignment import Alignment, OwnRecords
     from vfl_node.crypto.groups import Group
     from vfl_node.job import Align
+    from vfl_node.session.session import Session
     from vfl_node.settings import Obfuscation, Role
-    from vfl_node.transport.channel import Channel
 
-Side: TypeAlias = "Callable[[Align, Role, Channel, Party, Group | None], Awaitable[Alignment]]"
-"""One party's side of a protocol: from the job's section, the party's role, the conversation with the peer, what the party
-brings, and a group in place of the job's. :func:`vfl_node.alignment.lists.side.over_lists` makes one of a coroutine over lists,
-such as :func:`vfl_node.alignment.psu.protocol.active`."""
+Side: TypeAlias = "Callable[[Session, OwnRecords, Group | None], Awaitable[Alignment]]"
+"""One party's side of a protocol: from its session, its records, and a group in place of the job's.
+:func:`vfl_node.alignment.lists.side.over_lists` makes one of a coroutine over lists, such as
+:func:`vfl_node.alignment.psu.protocol.active`."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which jobs a node takes on: those that its settings allow, and not too many."""
+"""Which jobs a node accepts: those that its settings allow, and only so many."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from vfl_node.node.work import Work
 from vfl_node.settings import MOST_SERVICES, Settings, role_in
 
 MOST_QUEUED = 256
-"""Jobs that wait for their turn; a peer that may submit jobs must not be able to exhaust the node."""
+"""So many jobs may wait for their turn; a peer that may submit jobs must not be able to exhaust the node."""
 
 MOST_QUEUED_OF_PEER = 64
-"""Jobs under way or waiting that one peer has submitted."""
+"""So many jobs of one peer may be under way or wait."""
 
 WAIT = "wait or cancel one"
 
 
 def check_allowed(settings: Settings, job: Job) -> None:
-    """Raises UsageError or PolicyError where this node has no part in ``job``, or its settings do not allow it."""
+    """Raise UsageError or PolicyError if this node does not take part in ``job``, or its settings do not allow the job."""
     own, role = settings.name, settings.role
     if role_in(job.parties, own) != role:
         raise UsageError(
@@ -53,13 +53,13 @@ def check_allowed(settings: Settings, job: Job) -> None:
         )
 
 
-def check_room(settings: Settings, works: Sequence[Work], kept: int, waiting: int, submitter: str, *, serves: bool) -> None:
-    """Raises PolicyError (``E_BUSY``) where a job is one too many, here or of its submitter.
+def check_room(settings: Settings, works: Sequence[Work], stored: int, waiting: int, submitter: str, *, serves: bool) -> None:
+    """Raise PolicyError (``E_BUSY``) if this node, or the submitter of the job, has too many jobs already.
 
     Args:
         settings: this node's.
         works: jobs under way.
-        kept: jobs of ``submitter`` in the index, without this one.
+        stored: jobs of ``submitter`` in the index, without this one.
         waiting: how many wait for their turn.
         submitter: of the job.
         serves: whether it is a service of predictions, which needs no place.
@@ -69,7 +69,7 @@ def check_room(settings: Settings, works: Sequence[Work], kept: int, waiting: in
     theirs = sum(work.record.submitter == submitter and work.turn is not None for work in works)
     of = f"jobs of {submitter}"
     for concerns, many, most, what, hint in (
-        (peer, kept, settings.limits.jobs_per_peer, of, "vfl-node prune, or raise limits.jobs_per_peer"),
+        (peer, stored, settings.limits.jobs_per_peer, of, "vfl-node prune, or raise limits.jobs_per_peer"),
         (serves, services, MOST_SERVICES, "services of predictions", WAIT),
         (peer and not serves, theirs, MOST_QUEUED_OF_PEER, of, WAIT),
         (not serves, waiting, MOST_QUEUED, "jobs that wait for their turn", WAIT),

@@ -19,10 +19,10 @@ from vfl_node.node.states import UNFINISHED
 from vfl_node.settings import Settings
 
 ANSWER_S = 10.0
-"""How long a node may take to answer, but for requests to predict."""
+"""How long a node may take to answer anything but a request to predict."""
 
 LOOK_S = 0.5
-"""How often it is looked meanwhile what they wait for."""
+"""How often it is checked meanwhile what such a request waits for."""
 
 
 class Client:

@@ -1,7 +1,7 @@
-"""What it means for a job that the machine refuses: no room, no files, no thread, no memory.
+"""What it means for a job that its machine has no room, files, threads or memory left.
 
-None of it is for good. The job ends in a state from which it goes on, with the same bytes, once the owner has seen to the
-cause; the peers are told that this party comes back.
+None of this is final. The job ends in a state from which it goes on, with the same bytes, once the owner has removed the cause;
+the peers are told that this party comes back.
 """
 
 from __future__ import annotations
@@ -32,20 +32,19 @@ RESUMABLE = frozenset(
         "E_DEVICE",
     }
 )
-"""Codes with which a job ends that may go on: what it needs is kept."""
-
+"""Codes of errors after which a job may go on: everything it needs stays stored."""
 
 NOT_NOW = RESUMABLE | {Paused.default_code, GaveWay.default_code}
-"""Codes with which a peer says that it takes part in a job, though not now."""
+"""Codes with which a peer says that it takes part in a job, but cannot at the moment."""
 
 
 def returns(error: VflError) -> bool:
-    """Whether the party in which ``error`` rose comes back to the job, so that the others wait for it."""
+    """Whether the party where ``error`` occurred comes back to the job, so that the others wait for it."""
     return isinstance(error, PeerLost | Paused) or error.code in RESUMABLE
 
 
 def explain(error: BaseException) -> VflError:
-    """``error`` as one with a code; ``E_INTERNAL`` where it is a defect of ours."""
+    """``error`` as a VflError with a code; ``E_INTERNAL`` if it is a defect of this program."""
     match error:
         case VflError():
             return error
@@ -64,7 +63,7 @@ def explain(error: BaseException) -> VflError:
 
 
 def _of_index(text: str) -> StateError:
-    """What it means that SQLite refused to read or write the index of jobs."""
+    """The error of a node whose index of jobs SQLite could not read or write, for SQLite's message."""
     text = text.lower()
     stuck = "it cannot store its state"
     if "full" in text:

@@ -1,7 +1,7 @@
-"""A whole federation on this machine, to try a job on one's own files.
+"""A whole federation on one machine, to try a job on one's own files.
 
-Each party is a separate process of the ordinary service, over mutual TLS with certificates
-made for this one run; what is exercised is what two organisations would run.
+Each party is a separate process of the ordinary node, connected by mutual TLS with certificates made for this one run. So a
+trial exercises the same code that several organisations would run.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class LocalFederation:
         view = self._follow(active, submitted, on_view)
         if view["state"] != "done":
             error = view["error"] or {"code": "E_JOB", "message": f"the job ended as {view['state']}", "hint": ""}
-            raise VflError(self._story(error["message"], view["id"]), code=error["code"], hint=error["hint"] or "")
+            raise VflError(self._error_text(error["message"], view["id"]), code=error["code"], hint=error["hint"] or "")
         for name in others:
             self._follow(name, view, lambda _: None)
         for name in self._job.parties.all:
@@ -159,8 +159,8 @@ class LocalFederation:
             )
 
     def _columns_of(self, name: str) -> dict[str, str]:
-        wanted = ("id", "label") if role_in(self._job.parties, name) in (self._job.label_holder, "active") else ("id",)
-        return {key: value for key, value in self._columns.items() if key in wanted}
+        keys = ("id", "label") if role_in(self._job.parties, name) in (self._job.label_holder, "active") else ("id",)
+        return {key: value for key, value in self._columns.items() if key in keys}
 
     def _await_up(self, name: str) -> dict[str, Any]:
         path = self._folder / name / "state" / "running.json"
@@ -176,13 +176,13 @@ class LocalFederation:
         return running
 
     def _follow(self, name: str, view: dict[str, Any], on_view: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """The job's last view at ``name``; every party's process is looked after meanwhile."""
+        """Follow the job at ``name`` to its end, while every party's process is watched; the last view."""
         try:
             for newest in self._clients[name].watch(view["id"]):
                 view = newest
                 on_view(view)
                 self._check_processes(view)
-        except UsageError:  # it does not answer: dead, or is it the job that is unknown?
+        except UsageError:  # the node does not answer, perhaps because its process has died
             self._check_processes(view)
             raise
         return view
@@ -198,8 +198,8 @@ class LocalFederation:
                     hint=f"its log is {self._logs / (name + '.log')}",
                 )
 
-    def _story(self, message: str, job_id: str) -> str:
-        """The active party's account, and the cause where it lies with another party of this machine."""
+    def _error_text(self, message: str, job_id: str) -> str:
+        """The error of the active party, and after it those of other parties on this machine that say something else."""
         for name in self._job.parties.all[1:]:
             try:
                 error = self._clients[name].job(job_id)["error"]
@@ -217,14 +217,14 @@ class LocalFederation:
 
 
 def _end_with_parent() -> None:
-    """Ask the kernel to end this child when the process that started it dies, however it dies."""
+    """Ask the kernel to end this child process when its parent dies, in whatever way."""
     with contextlib.suppress(OSError, AttributeError):
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """No second Ctrl-C while processes are ended and keys removed."""
+    """Ignore a second Ctrl-C while processes are ended and keys are removed."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

@@ -1,6 +1,6 @@
-"""The table of a node's jobs in SQLite: of which release it is, whether it is whole, and a checksum in every row.
+"""The table of a node's jobs in SQLite, with a version and a checksum in every row.
 
-SQLite notices a page that is out of joint, not a bit that has flipped inside a cell: each row carries a SHA-256.
+SQLite notices a damaged page, but not a bit that has flipped inside a cell; so each row carries its SHA-256.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MIGRATIONS = (
     ),
     ("CREATE TABLE pruned (id TEXT PRIMARY KEY)",),
 )
-"""What makes a table of version k one of version k + 1; an empty file is of version 0."""
+"""Statements number k turn a table of version k into one of version k + 1; an empty file has version 0."""
 
 VERSION = len(MIGRATIONS)
 
@@ -50,7 +50,7 @@ Value = str | int | None
 
 
 class Index:
-    """The table; whoever calls sees to it that one thread does at a time. Errors are SQLite's own after it is open."""
+    """The table. Not safe to use from several threads at once. Once it is open, its errors are SQLite's own."""
 
     def __init__(self, path: Path) -> None:
         """Open or begin the table in ``path``.
@@ -64,10 +64,10 @@ class Index:
         self._db.create_function("digest", -1, lambda *values: _digest(values).decode(), deterministic=True)
         hint = "stop the node, and restore it from a backup or move it away to begin with an empty index"
         try:
-            found = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0].decode(errors="replace")
+            verdict = self._db.execute("PRAGMA integrity_check(1)").fetchone()[0].decode(errors="replace")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if found != "ok":
-                raise StateError(f"the job index {path} is damaged: {found}", code="E_STATE_CORRUPT", hint=hint)
+            if verdict != "ok":
+                raise StateError(f"the job index {path} is damaged: {verdict}", code="E_STATE_CORRUPT", hint=hint)
             if version > VERSION:
                 raise StateError(
                     f"the job index {path} is of version {version}, and this vfl-node reads up to {VERSION}",
@@ -96,7 +96,7 @@ class Index:
         self._db.close()
 
     def put(self, row: Mapping[str, Value], *, anew: bool) -> None:
-        """Add a row, or change the one with its id, which keeps its place among the others."""
+        """Add a row, or replace the one with the same id, which keeps its place among the others."""
         names = (*COLUMNS, "sha256")
         values = [row[name] for name in COLUMNS]
         stated = ", ".join(f"{name} = excluded.{name}" for name in names)
@@ -119,17 +119,17 @@ class Index:
         return self._db.execute("SELECT count(*) FROM jobs WHERE submitter = ?", [submitter]).fetchone()[0]
 
     def rows(self, job_id: str | None = None) -> list[tuple[str, dict[str, Value] | None]]:
-        """Id and values of every row, newest first, or of that of ``job_id``; None for the values of one that is damaged."""
+        """Id and values of every row, newest first, or of the row of ``job_id``; values are None if the row is damaged."""
         where, given = ("WHERE id = ? ", [job_id]) if job_id else ("", [])
         select = f"SELECT rowid, sha256, {', '.join(COLUMNS)} FROM jobs {where}ORDER BY submitted DESC, rowid DESC"  # noqa: S608
-        found = []
+        rows: list[tuple[str, dict[str, Value] | None]] = []
         for number, digest, *cells in self._db.execute(select, given):
             whole = digest == _digest(cells)
             values = [cell.decode() if isinstance(cell, bytes) and whole else cell for cell in cells]
             name = cells[0].decode("ascii", "replace") if isinstance(cells[0], bytes) else ""
-            known = name if name.replace("-", "").isalnum() else f"damaged-{number}"
-            found.append((known, dict(zip(COLUMNS, values, strict=True)) if whole else None))
-        return found
+            row_id = name if name.replace("-", "").isalnum() else f"damaged-{number}"
+            rows.append((row_id, dict(zip(COLUMNS, values, strict=True)) if whole else None))
+        return rows
 
 
 def _digest(values: Sequence[object]) -> bytes:

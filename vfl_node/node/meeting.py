@@ -1,7 +1,7 @@
 """The conversations of one attempt at a job: with every other party, begun one by one, ended together.
 
-A party that was met is held while the next is waited for. Where one leaves, and be it while
-nobody listens to it, all conversations end, and whoever is left is told why.
+The conversation with a party that was met stays open while the next party is waited for. When one party leaves, even while
+nobody listens to it, all conversations end, and the remaining parties are told why.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from vfl_node.errors import Cancelled, PeerError, PeerLost, StateError, VflError
 from vfl_node.node.faults import explain, returns
 from vfl_node.node.peers import Peers
 from vfl_node.node.pulse import threads_cpu_s
-from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.progress import PeersAwaited, Progress
+from vfl_node.run.live import Stop
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe
 
 NOTICE_S = 0.2
-"""How soon it is noticed that a party has left to which nobody listens just then."""
+"""How often it is checked whether a party has left to which nobody listens at the moment."""
 
 LAST_PHASE = "finish"
 """A party that leaves in this phase has had all it needs."""
 
 
 class Meeting:
-    """The parties met so far. A context manager: it tells them what is raised, and ends the conversations.
+    """The parties met so far. A context manager: at its end it closes the conversations, and tells the parties of any error.
 
     Args:
         job_id: of the job.
         others: its other parties, in the order in which they are met.
         peers: where they are.
         stop: the owner's wish.
-        progress: told whom the job waits for.
-        lost: how the attempt before ended, for the owner.
-        give_way: raises where the job is to wait for another turn instead.
-        stall_s: how long all others may get on with nothing while this party waits for one; None: for ever.
+        progress: follows the job.
+        interruption: how the attempt before broke off, for the owner; empty if none did.
+        give_way: raises if the job should give its place to another one instead of waiting.
+        stall_s: how long this party waits for another while none of the others makes progress; None: for ever.
 
     Attributes:
         channels: peer → the conversation with it, in the order in which they were met.
@@ -53,9 +54,9 @@ class Meeting:
         others: Sequence[str],
         peers: Peers,
         stop: Stop,
-        progress: LiveProgress,
+        progress: Progress,
         *,
-        lost: str = "",
+        interruption: str = "",
         give_way: Callable[[], None] = lambda: None,
         stall_s: float | None = None,
     ) -> None:
@@ -67,7 +68,7 @@ class Meeting:
         self._peers = peers
         self._stop = stop
         self._progress = progress
-        self._before = f"{lost}; " if lost else ""
+        self._previous = interruption
         self._pipes: dict[str, StreamPipe] = {}
 
     def __enter__(self) -> Meeting:
@@ -89,30 +90,30 @@ class Meeting:
         self._stop.listen(pipe.cancel)
 
     def check(self) -> None:
-        """Raise the owner's wish to stop, or why a party that was met has left; say who is waited for otherwise."""
+        """Raise the owner's wish to stop, or why a party that was met has left; otherwise show who is waited for."""
         self._stop.check()
         self._give_way()
         for peer in self._left():
             raise self._last_word(peer)
         missing = self._missing()
         absent = [peer for peer in missing if not self._peers.online(peer)]  # whom the next one waits for, too
-        self._progress.say(f"{self._before}waiting for {' and '.join(map(self._peers.describe, absent or missing[:1]))}")
+        self._progress.emit(PeersAwaited(tuple(map(self._peers.describe, absent or missing[:1])), self._previous))
 
     def wait(self, timeout_s: float) -> None:
         """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
         self._stop.wait(timeout_s)
 
     def play(self, protocols: Sequence[Coroutine[Any, Any, None]], processes: Engine) -> None:
-        """Run what this party does in its conversations, side by side, each on a thread of its own.
+        """Run what this party does in its conversations side by side, each on a thread of its own.
 
-        The first that fails ends the others, and so does a party that leaves while this one listens to another or computes.
+        All end when the first of them fails, or when a party leaves while this one listens to another or computes.
 
         Args:
             protocols: one for each conversation, in their order, or one for all of them.
             processes: where they compute; closed here.
 
         Raises:
-            Exception: the first failure; a loss only if nothing worse is known, since it may be an echo of that.
+            Exception: the first failure; the loss of a party only if there was no other failure, which may have caused it.
         """
         ended: SimpleQueue[tuple[int, BaseException | None]] = SimpleQueue()
 
@@ -154,7 +155,7 @@ class Meeting:
             raise min(failures, key=lambda error: isinstance(error, PeerLost))
 
     def _wind_up(self, threads: Sequence[threading.Thread]) -> bool:
-        """Wait for threads whose conversations are over, for as long as they compute; False where they hang."""
+        """Wait for threads whose conversations are over, for as long as they compute; False if they hang."""
         moved, spent = time.monotonic(), 0.0
         while alive := [thread for thread in threads if thread.is_alive()]:
             alive[0].join(NOTICE_S)
@@ -173,7 +174,7 @@ class Meeting:
         return [peer for peer, pipe in self._pipes.items() if pipe.ended]
 
     def _interruption(self) -> VflError | None:
-        """What ends the conversations from outside: the owner's wish, or a party that has left before the last phase."""
+        """Why all conversations must end, if they must: the owner's wish, a party that left too early, or a stall."""
         try:
             self._stop.check()
         except VflError as wish:
@@ -182,7 +183,7 @@ class Meeting:
         return next((self._pipes[peer].ended for peer in left), None) or self._stalled()
 
     def _stalled(self) -> PeerLost | None:
-        """The loss of a party for which this one waits while no other gets on with anything, though their links are up."""
+        """The loss of a party for which this one waits while no other makes progress, though their links are up."""
         if self._stall_s is None:
             return None
         moved = max([*(pipe.moved for pipe in self._pipes.values()), *map(self._peers.moved, self._pipes)])
@@ -195,7 +196,7 @@ class Meeting:
         return None
 
     def _last_word(self, peer: str) -> VflError:
-        """Why ``peer`` has left: to speak to one that has raises what it said last."""
+        """Why ``peer`` has left: sending to it raises what it said last."""
         try:
             run(self.channels[peer].send(Beat()))
         except VflError as error:
@@ -203,7 +204,7 @@ class Meeting:
         return PeerLost(f"{peer} has left")
 
     def _tell(self, error: VflError) -> None:
-        """Tell the others why this party leaves, and whether it comes back."""
+        """Tell the other parties why this one leaves, and whether it comes back."""
         comes_back = returns(error) or error.code == "E_JOB_ENDED"
         if isinstance(error, PeerLost):
             lost = " and ".join(self._left() or self._missing()) or "another party"

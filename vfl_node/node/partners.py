@@ -1,11 +1,14 @@
 """What a node remembers of one partner for as long as they work together, beyond any job.
 
-A folder (0700) for each partner: a secret, from which is drawn whatever hides something and has
-to be the same in every job with this partner; things kept by name; which sets of ids were
-aligned with it, and how often one was trained on. It outlives jobs: without it, a new draw over
-the same ids could be compared with the old one. So both nodes count the alignments that they have begun with each other and
-what they have heard of the other's count: a node whose memory is older than what its partner has seen, as after a
-restored backup, notices, and its owner decides. Every file has a checksum.
+Each partner has a folder (0700) with
+
+- a secret, from which everything is drawn that hides something and must be the same in every job with this partner;
+- data stored by name;
+- which sets of ids were aligned with the partner, and how often one of them was trained on.
+
+It outlives jobs, because a partner could compare a second draw over the same ids with the first. Therefore both nodes count
+the alignments that they have begun with each other, and remember the other's count. A node whose memory is older than what its
+partner has seen, for example after a backup was restored, notices it, and its owner decides. Every file has a checksum.
 """
 
 from __future__ import annotations
@@ -29,13 +32,13 @@ _NAME = re.compile(r"[a-z0-9-]{1,80}")
 
 
 class Partner:
-    """The memory of one peer (:class:`vfl_node.alignment.alignment.Memory`); safe to use from several threads.
+    """The memory of one peer (:class:`vfl_node.session.memory.Memory`). Safe to use from several threads.
 
-    A folder has one such object at a time.
+    There must be only one such object for a folder.
     """
 
     def __init__(self, folder: Path, peer: str) -> None:
-        """Open the memory of ``peer`` in ``folder``, or begin one: its secret is drawn once, from the operating system.
+        """Open the memory of ``peer`` in ``folder``, or begin one, whose secret is drawn from the operating system.
 
         Raises:
             ValueError: ``peer`` is not a party's name.
@@ -71,11 +74,11 @@ class Partner:
 
     @property
     def secret(self) -> Randomness:
-        """Randomness of this node for this peer, at its beginning: the same in every job."""
+        """A new stream of this node's randomness for this peer; the same in every job."""
         return Randomness(self._secret)
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept under ``name``, if anything.
+        """The data stored under ``name``, if any.
 
         Raises:
             ValueError: ``name`` is not 1 to 80 of ``a-z``, ``0-9`` and ``-``.
@@ -83,28 +86,28 @@ class Partner:
         return self._read(self._path(name))
 
     def keep(self, name: str, data: bytes) -> bytes:
-        """Keep ``data`` under ``name``, unless something is kept there already; what is kept from now on.
+        """Store ``data`` under ``name`` unless something is stored there already; returns what is stored now.
 
         Raises:
             ValueError: as :meth:`recall`.
         """
         with self._lock:
-            kept = self.recall(name)
-            if kept is None:
+            stored = self.recall(name)
+            if stored is None:
                 write_checked(self._path(name), data)
-            return data if kept is None else kept
+            return data if stored is None else stored
 
     @property
     def seen(self) -> int:
-        """How many alignments the peer has begun with this node, by its own count, as far as it was heard."""
+        """How many alignments the peer has begun with this node, by the last count that it sent."""
         with self._lock:
             return self._met()[1]
 
     def check_not_older(self, peer_has_seen: int) -> None:
-        """Refuse to go on with less memory than the peer has seen of this node, unless the owner has accepted the loss.
+        """Refuse to go on if the peer has seen alignments that this node does not remember, unless the owner accepted the loss.
 
-        What is lost stays lost; that it is accepted counts as a changed set. Nothing else follows from what a peer
-        claims, so one that lies keeps nobody but itself from working with this node.
+        What is lost stays lost, and accepting it counts as a changed set. A peer that claims too much only keeps itself
+        from working with this node.
 
         Raises:
             StateError: the peer has seen alignments that are not remembered (``E_STATE_OLDER``).
@@ -124,7 +127,7 @@ class Partner:
             remove(self._folder / "accepted")  # this loss, and no other
 
     def begin(self) -> int:
-        """Count an alignment that begins with this peer; how many there were, this one included."""
+        """Count an alignment that begins with this peer; returns how many there were, this one included."""
         with self._lock:
             begun, seen = self._met()
             write_checked(self._folder / "met", b"%d %d" % (begun + 1, seen))
@@ -138,13 +141,13 @@ class Partner:
                 write_checked(self._folder / "met", b"%d %d" % (own, begun))
 
     def count_inputs(self, digest: bytes, limit: int) -> None:
-        """Count two sets of ids, ours and the peer's, that are to be aligned, before any list leaves; the same again are free.
+        """Count a pair of sets of ids, ours and the peer's, before any list of an alignment leaves; a known pair is free.
 
-        Running again when either set differs in one id is a differencing attack on that id.
+        A second alignment in which either set differs by one id is a differencing attack on that id.
 
         Args:
-            digest: of both sets; the peer's by its own word.
-            limit: how many different ones this node's owner allows.
+            digest: of both sets, of which the peer's is only claimed.
+            limit: how many different pairs this node's owner allows.
 
         Raises:
             PolicyError: it would be one too many (``E_BUDGET``).
@@ -161,10 +164,10 @@ class Partner:
                 )
 
     def count_changes(self, digest: bytes, limit: int) -> None:
-        """Count two sets that are to be aligned while it is hidden how many of them are shared; the same again are free.
+        """Count a pair of sets for an alignment that hides how many ids are shared; a known pair is free.
 
-        What hides it (the number of dummies, the obfuscated set) is drawn anew when either set changes, by the peer's own
-        word if it is the peer's; each draw over sets that hardly differ narrows what it can be.
+        What hides it (the number of dummies, the obfuscated set) is drawn anew whenever either set changes, or the peer claims
+        that its set has changed. Each draw over almost the same sets narrows the number down.
 
         Args:
             digest: of both sets.
@@ -185,18 +188,19 @@ class Partner:
                 )
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
-        """Count a training with synthetic rows over a set of our own, before anything of it leaves; the same job again is free.
+        """Count a training with synthetic rows over a set of our own, before anything of it leaves; a job is counted once.
 
-        What stands in for a row is drawn anew in each: it could only stay as it was if the position of a foreign
-        record did, and that is blinded anew. Real rows stay, so whoever compares trainings tells them apart.
+        Synthetic rows are drawn anew in each training: they could only stay the same if the shared positions of the other
+        party's records did, and these are blinded anew. Real rows stay the same, so a peer that compares trainings can tell
+        synthetic rows from real ones.
 
         Args:
-            digest: of our own set: a peer that changes its set begins no new count.
+            digest: of our own set, so that a peer cannot begin a new count by changing its set.
             job_id: of the training.
             limit: how many of them this node's owner allows over one set.
 
         Returns:
-            Which one it is over these records with this partner, from 1.
+            The number of this training over these records with this partner, from 1.
 
         Raises:
             PolicyError: it would be one too many (``E_BUDGET``).
@@ -221,7 +225,7 @@ class Partner:
             return len(over) + 1
 
     def _count(self, name: str, digest: bytes, limit: int) -> int | None:
-        """Add ``digest`` to those counted under ``name``, unless it is there; how many there are, if no more may be."""
+        """Add ``digest`` to those counted under ``name``, unless it is there; returns their number if it is at the limit."""
         counted, line = self._lines(name), digest.hex().encode()
         if line in counted:
             return None
@@ -234,7 +238,7 @@ class Partner:
         return (self._read(self._folder / name) or b"").splitlines()
 
     def _met(self) -> tuple[int, int]:
-        """How many alignments this node has begun with the peer, and how many the peer, as far as it was heard."""
+        """How many alignments this node has begun with the peer, and how many the peer says that it has begun."""
         begun, seen = map(int, (self._read(self._folder / "met") or b"0 0").split())
         return begun, seen
 
@@ -251,14 +255,14 @@ class Partner:
 
 
 def accept_loss(folder: Path, peer: str) -> int:
-    """Let the node work with ``peer`` again, which has seen more of it than it remembers; also while it runs.
+    """Let a node work again with ``peer``, which has seen more alignments than the node remembers; the node may be running.
 
     Args:
-        folder: as :class:`Partner`.
-        peer: whose name is known to be one.
+        folder: as for :class:`Partner`.
+        peer: a party's name.
 
     Returns:
-        How many alignments the peer says it has seen. Should it say more later, that is another loss.
+        How many alignments the peer says that it has seen. If it later says more, that is another loss.
 
     Raises:
         UsageError: there is none to accept (``E_CONFIG``).

@@ -1,8 +1,7 @@
-"""Whom this node talks to: a standing link with each peer, and conversations on demand.
+"""The peers of this node: a standing link with each of them, and conversations on demand.
 
-Either end may open a stream. A peer with an address is dialled; one without is waited for.
-Where both know the other's address, the name that sorts first dials, and the other's call
-is turned away with ``E_CALL_BACK`` until it does.
+Either end may open a stream. A peer with an address is dialled; one without is waited for. If both know the other's address,
+the node whose name sorts first dials, and the other's call is turned away with ``E_CALL_BACK`` as long as that works.
 """
 
 from __future__ import annotations
@@ -10,61 +9,31 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-import weakref
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Protocol
 
 import structlog
 
-import vfl_node
-from vfl_node.errors import PeerError, PeerLost, PolicyError, ProtocolError, VflError, peer_text
+from vfl_node.errors import PeerLost, PolicyError, ProtocolError, VflError, peer_text
+from vfl_node.node.calls import CONNECT_S, RETRY_S, Calls, Waiting
+from vfl_node.node.greeting import greeting, mistake_in
+from vfl_node.node.peer_state import PeerState
 from vfl_node.node.pulse import Pulse
-from vfl_node.session.preflight import PROTOCOL_VERSION
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.credentials import Credentials
 from vfl_node.transport.dialer import Dialer
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Hello, Notice
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Notice
 from vfl_node.transport.recorder import Recorder
 from vfl_node.transport.server import NodeServer
 from vfl_node.transport.streams import LinkStream, StreamPipe
 
 log = structlog.get_logger()
 
-CONNECT_S = 5.0
 BEAT_S = 5.0
+"""How often a node tells each peer over its link whether it makes progress."""
+
 SILENCE_S = 15.0
 """A link without a word for this long is dead: the peer's process hangs, or its machine is gone."""
-
-RETRY_S = (0.2, 0.5, 1.0, 2.0, 3.0)
-
-
-class Waiting(Protocol):
-    """Whoever waits for a peer, and what may end the wait (:class:`vfl_node.run.live.Stop`, a meeting)."""
-
-    def check(self) -> None:
-        """Raise if there is no more use in waiting."""
-
-    def wait(self, timeout_s: float) -> None:
-        """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
-
-
-@dataclass
-class _PeerState:
-    """What is known of one peer right now."""
-
-    link: LinkStream | None = None
-    since: float = field(default_factory=time.time)
-    cause: str = ""
-    asked: set[str] = field(default_factory=set)  # keys of the offers that somebody waits for a reply to
-    replies: dict[str, Notice] = field(default_factory=dict)
-    dialable: bool = True
-    progress: int = 0
-    moved: float = field(default_factory=time.monotonic)  # when its progress changed last
-    fenced: bool = False  # it turns this node away, since another one under this name is connected there
-    pipes: weakref.WeakSet[StreamPipe] = field(default_factory=weakref.WeakSet)
 
 
 class Peers:
@@ -78,8 +47,8 @@ class Peers:
         recorder: hears everything that is sent.
 
     Attributes:
-        on_up: called with the peer whenever its link is up.
-        steps: changes whenever a job of this node gets on.
+        on_up: called with the peer whenever its link comes up.
+        steps: gives a number that changes whenever a job of this node makes progress.
     """
 
     def __init__(
@@ -95,12 +64,9 @@ class Peers:
         self._pulse = Pulse()
         self._settings = settings
         self._on_notice = on_notice
-        self._expects = expects
         self._recorder = recorder
         self._changed = threading.Condition()
-        self._states = {name: _PeerState() for name in settings.peers}
-        self._arrived: dict[tuple[str, str], StreamPipe] = {}
-        self._wanted: set[tuple[str, str]] = set()
+        self._states = {name: PeerState(name, peer.address) for name, peer in settings.peers.items()}
         self._stopping = threading.Event()
         instance = secrets.token_hex(16)
         self._dialers = {
@@ -115,6 +81,13 @@ class Peers:
             for name, peer in settings.peers.items()
             if peer.address
         }
+        self._calls = Calls(
+            self._dialers,
+            check=self._check_process,
+            expects=expects,
+            describe=self.describe,
+            stopping=self._stopping,
+        )
         self._server = (
             NodeServer(
                 settings.listen,
@@ -143,12 +116,10 @@ class Peers:
         self._stopping.set()
         with self._changed:
             links = [state.link for state in self._states.values() if state.link]
-            pipes = list(self._arrived.values())
             self._changed.notify_all()
         for link in links:
             link.close()
-        for pipe in pipes:
-            pipe.close()
+        self._calls.stop()
         for dialer in self._dialers.values():
             dialer.close()
         if self._server:
@@ -157,40 +128,27 @@ class Peers:
     def status(self) -> dict[str, dict[str, object]]:
         """Per peer: whether its link is up, since when, and why not."""
         with self._changed:
-            return {
-                name: {
-                    "address": self._settings.peers[name].address,
-                    "online": state.link is not None,
-                    "since": datetime.fromtimestamp(state.since).astimezone().isoformat(timespec="seconds"),
-                    "cause": state.cause,
-                }
-                for name, state in self._states.items()
-            }
+            return {name: state.status() for name, state in self._states.items()}
 
     def online(self, peer: str) -> bool:
-        """Whether the link with ``peer`` is up. Takes no lock: who asks may hold one that is asked for under this one's."""
+        """Whether the link with ``peer`` is up. Takes no lock: callers may hold one that is taken under this object's."""
         return self._states[peer].link is not None
 
     def moved(self, peer: str) -> float:
-        """When ``peer`` got on with anything last, as far as its beats tell (monotonic seconds)."""
+        """When ``peer`` last made progress with anything, as far as its beats tell (monotonic seconds)."""
         with self._changed:
             return self._states[peer].moved
 
     def _progress(self) -> int:
-        """What changes while this node computes, gets on with a job, or sends and receives."""
+        """A number that changes while this node computes, makes progress with a job, sends or receives."""
         with self._changed:
             pieces = sum(pipe.pieces for state in self._states.values() for pipe in state.pipes)
         return (self._pulse.spells() + self.steps() + pieces) % (1 << 63)
 
     def describe(self, peer: str) -> str:
-        """Whom a job waits for: name, address, since when and, if known, why."""
+        """As :meth:`vfl_node.node.peer_state.PeerState.describe`."""
         with self._changed:
-            state = self._states[peer]
-            address = self._settings.peers[peer].address
-            where = f"at {address}" if address else "which dials in to this node"
-            since = datetime.fromtimestamp(state.since).strftime("%H:%M:%S")
-            cause = f": {state.cause}" if state.cause and state.link is None else ""
-            return f"{peer} ({where}), {'connected' if state.link else 'absent'} since {since}{cause}"
+            return self._states[peer].describe()
 
     def ask(self, peer: str, notice: Notice, *, key: str, waiting: Waiting, deadline: float) -> Notice:
         """Send an offer once the link is up and wait for the reply to ``key``.
@@ -241,110 +199,36 @@ class Peers:
                 log.info("notice not delivered", peer=peer)
 
     def channel(self, pipe: StreamPipe, peer: str, job_id: str) -> Channel:
-        """The conversation with ``peer`` that a pipe of :meth:`conversation` carries."""
+        """A channel over a pipe of :meth:`conversation`."""
         channel = Channel(pipe, peer=peer, job_id=job_id)
         return self._recorder.wrap(self._settings.name, channel) if self._recorder else channel
 
     def conversation(self, peer: str, job_id: str, *, waiting: Waiting, deadline: float) -> StreamPipe:
-        """Open or wait for the conversation about ``job_id``.
-
-        Raises:
-            PeerLost: none until ``deadline`` (``E_PEER_ABSENT``).
-            VflError: what ``waiting`` raises.
-        """
-        key = (peer, job_id)
+        """As :meth:`vfl_node.node.calls.Calls.open`."""
+        pipe = self._calls.open(peer, job_id, waiting=waiting, deadline=deadline)
         with self._changed:
-            self._wanted.add(key)
-        try:
-            attempt = 0
-            while True:
-                waiting.check()
-                pipe, cause = self._open(peer, job_id, key)
-                if pipe is not None:
-                    with self._changed:
-                        self._states[peer].pipes.add(pipe)
-                    return pipe
-                if time.monotonic() > deadline:
-                    raise PeerLost(
-                        f"no conversation with {self.describe(peer)}{cause}",
-                        code="E_PEER_ABSENT",
-                        hint="is that node running, and does it accept jobs from this one?",
-                    )
-                waiting.wait(RETRY_S[min(attempt, len(RETRY_S) - 1)] if peer in self._dialers else 0.02)
-                attempt += 1
-        finally:
-            with self._changed:
-                self._wanted.discard(key)
-                late = self._arrived.pop(key, None)  # it called while we did, or while the wait ended
-            if late is not None:
-                late.close()
-
-    def _open(self, peer: str, job_id: str, key: tuple[str, str]) -> tuple[StreamPipe | None, str]:
-        """One try: what has arrived, or a call of our own where we dial."""
-        with self._changed:
-            if key in self._arrived:
-                return self._arrived.pop(key), ""
-        if peer not in self._dialers:
-            with self._changed:
-                self._changed.wait(0.2)
-                return self._arrived.pop(key, None), ""
-        try:
-            pipe = self._dialers[peer].converse(job_id, timeout_s=CONNECT_S)
-            try:
-                self._fence(peer, pipe)
-            except PolicyError:
-                pipe.close()
-                raise
-            return pipe, ""
-        except (PeerError, PolicyError) as error:
-            with self._changed:  # it may have called meanwhile
-                return self._arrived.pop(key, None), f": {error.message}"
+            self._states[peer].pipes.add(pipe)
+        return pipe
 
     def _accept_conversation(self, peer: str, job_id: str, pipe: StreamPipe) -> None:
         """A peer opened a conversation; the handler's thread stays until it is over."""
         self._call_back_if_ours(peer)
-        self._fence(peer, pipe)
-        if not self._expects(peer, job_id):
-            raise _not_waiting(peer)
-        key = (peer, job_id)
-        limit = time.monotonic() + CONNECT_S / 2
-        with self._changed:
-            while key not in self._wanted:
-                left = limit - time.monotonic()
-                if left <= 0 or self._stopping.is_set():
-                    raise _not_waiting(peer)
-                self._changed.wait(min(left, 0.05))
-            stale = self._arrived.pop(key, None)
-            self._arrived[key] = pipe
-            self._changed.notify_all()
-        if stale is not None:
-            stale.close()
+        self._check_process(peer, pipe)
+        self._calls.take(peer, job_id, pipe)
 
     def _accept_link(self, peer: str, link: LinkStream) -> None:
         """A peer opened its standing link; the handler's thread serves it until it ends."""
         self._call_back_if_ours(peer)
-        self._fence(peer, link)
+        self._check_process(peer, link)
         self._serve_link(peer, link)
 
     def _call_back_if_ours(self, peer: str) -> None:
         if peer in self._dialers and self._settings.name < peer and self._states[peer].dialable:
             raise PolicyError(f"{peer} is dialled by this node", code="E_CALL_BACK", for_peer="it dials this peer itself")
 
-    def _fence(self, peer: str, stream: LinkStream | StreamPipe) -> None:
-        """Turn away a second node that shows the identity of one that is connected.
-
-        Raises:
-            PolicyError: it is another process than that at the other end of the link (``E_FENCED``).
-        """
+    def _check_process(self, peer: str, stream: LinkStream | StreamPipe) -> None:
         with self._changed:
-            link = self._states[peer].link
-        if link is not None and link.ended is None and link.instance != stream.instance:
-            raise PolicyError(
-                f"a second node that presents itself as {peer} was turned away",
-                code="E_FENCED",
-                hint=f"two nodes run under one certificate: ask the owner of {peer}",
-                for_peer="another node under this name is connected here",
-            )
+            self._states[peer].check_same_process(stream)
 
     def _keep_link(self, peer: str) -> None:
         """Keep a link to a dialled peer for as long as the node runs."""
@@ -354,7 +238,7 @@ class Peers:
                 link = self._dialers[peer].link(timeout_s=CONNECT_S)
                 failures, self._states[peer].dialable = 0, True
                 try:
-                    self._fence(peer, link)
+                    self._check_process(peer, link)
                 except PolicyError as error:
                     link.close()
                     log.warning(error.message, peer=peer, code=error.code)
@@ -371,27 +255,21 @@ class Peers:
 
     def _serve_link(self, peer: str, link: LinkStream) -> None:
         """Greet, then answer notices until the link breaks."""
-        hello = Hello(
-            party=self._settings.name,
-            role=self._settings.role,
-            protocol_version=PROTOCOL_VERSION,
-            software_version=vfl_node.__version__,
-        )
-        self._send(peer, link, Notice(hello=hello))
-        greeting = link.receive(CONNECT_S)
-        wrong = _wrong_greeting(peer, greeting)
-        if greeting is None or wrong:
+        self._send(peer, link, greeting(self._settings))
+        answer = link.receive(CONNECT_S)
+        mistake = mistake_in(answer, peer)
+        if answer is None or mistake:
             link.close()
-            if not self.online(peer):  # else there is another link, which is good
-                self._down(peer, wrong)
+            if not self.online(peer):  # otherwise there is another link, which works
+                self._down(peer, mistake)
             return
         with self._changed:
             state = self._states[peer]
-            previous, state.link, state.cause, state.since = state.link, link, "", time.time()
+            previous = state.up(link)
             self._changed.notify_all()
         if previous is not None:
             previous.close()
-        log.info("peer connected", peer=peer, version=peer_text(greeting.hello.software_version, 20))
+        log.info("peer connected", peer=peer, version=peer_text(answer.hello.software_version, 20))
         heard = beaten = time.monotonic()
         try:
             self.on_up(peer)
@@ -413,12 +291,11 @@ class Peers:
                 self._down(peer, error.message)
         finally:
             with self._changed:
-                if state.link is link:
-                    state.link, state.since = None, time.time()
+                state.ended(link)
             link.close()
 
     def _silent(self, peer: str) -> None:
-        """A peer that hangs: its conversations are as dead as its link, and would be waited for much longer."""
+        """End link and conversations of a peer that hangs; the conversations would be waited for much longer by themselves."""
         lost = PeerLost(f"not a word from {peer} for {SILENCE_S:.0f} s")
         with self._changed:
             pipes = list(self._states[peer].pipes)
@@ -436,9 +313,7 @@ class Peers:
                     self._changed.notify_all()
         elif kind == "beat":
             with self._changed:
-                state = self._states[peer]
-                if state.progress != notice.beat.progress:
-                    state.progress, state.moved = notice.beat.progress, time.monotonic()
+                self._states[peer].beat(notice.beat.progress)
         elif kind in ("offer", "cancel"):
             reply = self._on_notice(peer, notice)
             if reply is not None:
@@ -459,33 +334,7 @@ class Peers:
 
     def _down(self, peer: str, cause: str, *, fenced: bool = False) -> None:
         with self._changed:
-            state = self._states[peer]
-            state.fenced = fenced
-            fresh = state.link is not None or state.cause != cause
-            if state.link is not None:
-                state.link, state.since = None, time.time()
-            state.cause = cause
+            news = self._states[peer].down(cause, fenced=fenced)
             self._changed.notify_all()
-        if fresh:
+        if news:
             log.warning("peer absent", peer=peer, cause=cause)
-
-
-def _not_waiting(peer: str) -> PeerError:
-    return PeerError(
-        f"{peer} asked about a job that is not waiting here",
-        code="E_NOT_WAITING",
-        for_peer="this job is not waiting for a conversation here",
-    )
-
-
-def _wrong_greeting(peer: str, notice: Notice | None) -> str:
-    """What is wrong with a link's first notice; empty if nothing is."""
-    if notice is None or notice.WhichOneof("body") != "hello":
-        return "it did not greet"
-    hello = notice.hello
-    if hello.party != peer:
-        return "it presents itself as another party"
-    if hello.protocol_version != PROTOCOL_VERSION:
-        version = peer_text(hello.software_version, 20)
-        return f"it speaks protocol version {hello.protocol_version} (vfl-node {version}), this node {PROTOCOL_VERSION}"
-    return ""

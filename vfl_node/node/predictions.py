@@ -1,10 +1,10 @@
-"""Predictions by a model that an earlier job trained: what a node keeps of it, what its owner asks, and what it answers.
+"""Predictions by a model that an earlier job trained: the model, the jobs that predict by it, and what their owner asks.
 
-A job with ``predict`` is a job as any other: both nodes hold it, wait for each other and go on after a restart. Of
-``rows: known`` it is a service that runs until it is cancelled; its owner's requests come in turn into the
-one conversation. Of ``rows: new`` it intersects a file of new records with the peer's table, predicts once, and ends.
+A job with ``predict`` is a job like any other: both nodes hold it, wait for each other and go on after a restart. With
+``rows: known`` it is a service that runs until it is cancelled, and the owner's requests are answered one after the other in
+one conversation. With ``rows: new`` it intersects a file of new records with the peer's table, predicts once, and ends.
 
-How the parties talk is in :mod:`vfl_node.training.split.serving`, and what each learns; what is asked is in
+The protocol, and what each party learns, is in :mod:`vfl_node.training.split.serving`; the requests are in
 :mod:`vfl_node.run.requests`.
 """
 
@@ -18,7 +18,8 @@ from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.job import Align, Job, Predict, differing_fields
 from vfl_node.machine import now
 from vfl_node.models import storage
-from vfl_node.node.store import Record, Store
+from vfl_node.node.record import Record
+from vfl_node.node.store import Store
 from vfl_node.report import envelope
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.inputs import data_of, read_input, read_records, taking_part
@@ -31,10 +32,10 @@ from vfl_node.training.split.serving import ServedModel, check_allowed, column_k
 
 
 def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
-    """The job that trained a model, and what was kept with the model.
+    """The job that trained a model, and what was stored with the model.
 
     Raises:
-        StateError: nothing is (``E_NO_MODEL``).
+        StateError: no model of that job is stored (``E_NO_MODEL``).
     """
     record = store.get(job_id)
     serving = store.job_folder(record).serving if record else None
@@ -49,7 +50,7 @@ def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
 
 
 def check(store: Store, job: Job, submitter: str) -> None:
-    """Refuse, before anything begins, a job of predictions that cannot be or was not agreed on.
+    """Refuse a job of predictions that is impossible or that the training job does not allow, before it begins.
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
@@ -74,8 +75,8 @@ def check(store: Store, job: Job, submitter: str) -> None:
             hint="whoever gets them asks for them",
             for_peer="predictions are asked for by the party that gets them",
         )
-    wanted = _job(trained, predict)
-    if others := differing_fields(job.field_digests(), wanted.field_digests()):
+    agreed = _job(trained, predict)
+    if others := differing_fields(job.field_digests(), agreed.field_digests()):
         reason = f"its {', '.join(others)} must be as the training says"
         raise UsageError(
             f"job {job.name!r} cannot predict by the model of job {predict.model}: {reason}",
@@ -99,7 +100,7 @@ def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
 
 
 def _job(trained: Job, predict: Predict) -> Job:
-    """The one job that predicts so by the model of ``trained``: there is nothing else to agree on."""
+    """The only job that predicts in this way by the model of ``trained``; nothing in it is left to its submitter."""
     align = trained.align
     intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
     return Job(
@@ -113,7 +114,7 @@ def _job(trained: Job, predict: Predict) -> Job:
 def prepare(
     settings: Settings, store: Store, job: Job, folder: JobFolder, requests: Requests | None
 ) -> tuple[Table, Predicting]:
-    """This party's records for a job of predictions, and what it brings besides: known ones are those of training.
+    """This party's table for a job of predictions, and what else it brings; known records are those of the training.
 
     Raises:
         StateError: the model is gone (``E_NO_MODEL``), or the records have changed since training (``E_INPUT_CHANGED``).
@@ -129,13 +130,13 @@ def prepare(
             raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
-    kinds = column_kinds(model.kept.encoder)
+    kinds = column_kinds(model.half.encoder)
     records = read_records(settings, model.job, kinds, data_of(settings).path, all_columns=True)
     return records.table, Predicting(model, None, None)
 
 
 def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> Records:
-    """Read a request of this node's owner, as :func:`read_records`; errors do not name the file where it lies meanwhile."""
+    """Read a request of this node's owner, as :func:`read_records`; errors do not name the temporary file."""
     predict = _predict(job)
     record, serving = trained_by(store, predict.model)
     new = predict.rows == "new"
@@ -152,7 +153,7 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
 
 
 def _unchanged(settings: Settings, model: Model, memory: Memory) -> Table:
-    """The records that the model was trained on; which they are is for its job alone to say."""
+    """The records that the model was trained on, as the training job selects them."""
     table = taking_part(read_input(settings, model.job), model.job.align, memory, settings.limits, settings.name)
     before, after = model.input_digest.hex(), table.digest().hex()
     if before != after:
@@ -204,20 +205,20 @@ def load_model(store: Store, model: str, settings: Settings) -> Model:
 
 
 def account(settings: Settings, record: Record, folder: JobFolder) -> None:
-    """Report what a service has exchanged that did not come to its report, if it is one and anything was.
+    """Report what a service exchanged if it ended without a report; nothing happens for other jobs.
 
     Args:
         settings: of this party.
-        record: of a job that is over.
-        folder: of it.
+        record: a job that is over.
+        folder: of the job.
 
     Raises:
         StateError: the count is damaged (``E_STATE_CORRUPT``).
     """
-    served = None if folder.kept else FileTally(folder).read()
+    served = None if folder.sealed else FileTally(folder).read()
     if served is None:
         return
-    made = envelope.build(
+    report = envelope.build(
         job=record.job,
         job_id=record.id,
         party=settings.name,
@@ -232,5 +233,5 @@ def account(settings: Settings, record: Record, folder: JobFolder) -> None:
         finished=now(),
         versions=envelope.installed_versions(),
     )
-    envelope.write(made, folder.artefacts)
+    envelope.write(report, folder.artefacts)
     folder.seal()

@@ -1,4 +1,4 @@
-"""Whether this node gets on: what its peers are told with every beat, so that they tell long work from a thread that hangs."""
+"""Whether this node computes. Peers are told with every beat, so that they can tell long work from a thread that hangs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 BUSY = 0.2
-"""Cores that a process takes at least while it computes; one that waits, and answers its owner, takes 2 %."""
+"""A process computes if it uses at least so many cores; one that only waits and answers its owner uses 0.02."""
 
 LOOK_S = 1.0
 
@@ -18,7 +18,7 @@ _THREADS = Path("/proc/self/task")
 
 
 class Pulse:
-    """Counts the spells in which this process and its workers computed; safe to use from several threads."""
+    """Counts the intervals in which this process and its workers computed. Safe to use from several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class Pulse:
         self._looked, self._spent = time.monotonic(), _cpu_s()
 
     def spells(self) -> int:
-        """How many there were, as far as anybody asked."""
+        """How many such intervals there were; only intervals between two calls of this method are seen."""
         with self._lock:
             now = time.monotonic()
             if now - self._looked >= LOOK_S:
@@ -38,14 +38,14 @@ class Pulse:
 
 
 def threads_cpu_s(threads: Iterable[threading.Thread]) -> float:
-    """CPU seconds of those of ``threads`` that live; of the whole process where the system does not tell them apart."""
+    """CPU seconds of those ``threads`` that live; of the whole process if the system does not count threads apart."""
     if not _THREADS.is_dir():
         return time.process_time()
     return sum(_ticks(_THREADS / str(thread.native_id)) for thread in threads) / os.sysconf("SC_CLK_TCK")
 
 
 def _cpu_s() -> float:
-    """CPU seconds of this process and of those that it has started and that live."""
+    """CPU seconds of this process and of its living children."""
     ticks = 0
     for listed in _THREADS.glob("*/children"):
         with suppress(OSError):
@@ -54,7 +54,7 @@ def _cpu_s() -> float:
 
 
 def _ticks(task: Path) -> int:
-    """What a process or thread has computed, in ticks of the system's clock; 0 of one that has ended."""
+    """CPU time of a process or thread, in ticks of the system's clock; 0 if it has ended."""
     with suppress(OSError, ValueError):
         return sum(map(int, (task / "stat").read_text().rpartition(")")[2].split()[11:13]))
     return 0

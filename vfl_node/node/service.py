@@ -20,9 +20,11 @@ from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.node.jobs import Jobs
+from vfl_node.node.offers import Offers
 from vfl_node.node.peers import Peers
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
+from vfl_node.node.works import Works
 from vfl_node.run.device import choose_device
 from vfl_node.run.folder import ARTEFACTS
 from vfl_node.run.requests import PredictionRequest
@@ -40,7 +42,7 @@ STOP_S = 5.0
 """Time that running jobs get to pause; the whole node ends within 10 s."""
 
 SIGNALS_S = 0.5
-"""How late a request to stop may be seen: any thread may take the signal, and Python acts on it in the main one."""
+"""How often the main thread wakes up: Python handles signals only there, but the system may deliver them to another thread."""
 
 
 class Node:
@@ -69,15 +71,18 @@ class Node:
         self.device = choose_device(settings.device)
         torch.set_num_threads(settings.threads)
         self._store = Store(settings.state_dir)
-        self._jobs = Jobs(settings, self._store)
-        self.peers = Peers(settings, credentials, self._jobs.hear, self._jobs.expects, recorder)
+        self._works = Works(settings, self._store)
+        self._jobs = Jobs(settings, self._store, self._works)
+        self._offers = Offers(settings, self._store, self._works)
+        self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder)
         self.token = self._token()
 
     def start(self) -> str | None:
         """Listen, dial, go on with unfinished jobs; returns the bound gRPC address."""
-        self._jobs.attach(self.peers)
+        self._works.attach(self.peers)
+        self.peers.on_up = self._offers.tell_cancelled
         bound = self.peers.start()
-        self._jobs.start()
+        self._works.start()
         log.info(
             "node up",
             party=self.settings.name,
@@ -93,13 +98,13 @@ class Node:
 
     def stop(self) -> None:
         """Pause jobs, tell the peers, close everything."""
-        self._jobs.stop(STOP_S)
+        self._works.stop(STOP_S)
         self.peers.stop()
         self._store.close()
         log.info("node down", party=self.settings.name)
 
     def health(self) -> dict[str, Any]:
-        """Alive, and whom it is connected with."""
+        """Which node this is, and which of its peers are connected."""
         return {
             "status": "ok",
             "party": self.settings.name,
@@ -129,12 +134,12 @@ class Node:
 
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost. Raises UsageError."""
-        self._jobs.resume(job_id)
+        self._works.resume(job_id)
         return self._jobs.view(job_id) or {}
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended. Raises VflError."""
-        return self._jobs.prune(days=days, keep=keep, models=models, dry=dry)
+        return self._works.prune(days=days, keep=keep, models=models, dry=dry)
 
     def predict(self, model: str, request: bytes) -> PredictionRequest:
         """Ask for predictions of known records, a CSV file. Raises VflError."""
@@ -146,7 +151,7 @@ class Node:
         return self._jobs.view(record.id) or {}
 
     def artefact(self, job_id: str, name: str) -> Path | None:
-        """A file that a job left for its owner, or None. Raises StateError where it is not what was written."""
+        """A file that a job left for its owner, or None. Raises StateError if it is damaged."""
         record = self._store.get(job_id)
         if record is None or name not in (*ARTEFACTS, PREDICTIONS) or not self._store.has_report(record):
             return None
@@ -160,8 +165,8 @@ class Node:
         up = Gauge("vfl_peer_up", "Whether the standing link with a peer is up", ["peer"], registry=registry)
         done = Gauge("vfl_job_done", "Steps done in the phase under way", ["job", "phase"], registry=registry)
         total = Gauge("vfl_job_total", "Steps of the phase under way", ["job", "phase"], registry=registry)
-        told = "AUC of this node's own attack on what it sends, in the newest epoch; 0.5 is chance"
-        attacks = Gauge("vfl_attack_auc", told, ["job", "attack"], registry=registry)
+        description = "AUC of this node's own attack on what it sends, in the newest epoch; 0.5 is chance"
+        attacks = Gauge("vfl_attack_auc", description, ["job", "attack"], registry=registry)
         for view in self._jobs.views():
             jobs.labels(view["state"]).inc()
             if view["state"] == "running":
@@ -175,7 +180,7 @@ class Node:
         return generate_latest(registry)
 
     def _token(self) -> str:
-        """The secret that lets a program look and act over the HTTP port; an empty file, which lets nobody in, is none."""
+        """The secret of the HTTP port, from its file; drawn if the file is missing or empty."""
         path = self.settings.state_dir / "token"
         if not (path.exists() and path.read_text().strip()):
             write_whole(path, secrets.token_urlsafe(24).encode())

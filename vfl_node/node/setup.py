@@ -106,8 +106,8 @@ def certify(folders: list[Path], authority: Path) -> list[Path]:
             raise UsageError(f"no {request}", code="E_FILE", hint=f"write it first: vfl-node init NAME --role ROLE {folder}")
         if not certificate.exists():
             authority.mkdir(parents=True, exist_ok=True)
-            made, secret = make_authority(_federation(folder))
-            certificate.write_bytes(made)
+            issued, secret = make_authority(_federation(folder))
+            certificate.write_bytes(issued)
             write_private(key, secret)
         signed = sign(certificate.read_bytes(), key.read_bytes(), request.read_bytes())
         (folder / "node.crt").write_bytes(signed)

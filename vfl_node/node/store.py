@@ -1,13 +1,12 @@
-"""What a node keeps: an index of jobs in SQLite, and one private folder per job and per partner.
+"""What a node stores: an index of jobs in SQLite, and one private folder for each job and each partner.
 
-SQLite (WAL, synchronous=FULL) holds the index; bulk lies in files that are written to a
-temporary name, fsynced and renamed: those of a job in its folder (:mod:`vfl_node.run.folder`).
+SQLite (WAL, synchronous=FULL) holds the index. Everything large lies in files of the job's folder
+(:mod:`vfl_node.run.folder`), which are written to a temporary name, fsynced and renamed.
 """
 
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import secrets
 import shutil
@@ -15,7 +14,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -25,72 +24,16 @@ import structlog
 from vfl_node import failpoints
 from vfl_node.errors import StateError, UsageError
 from vfl_node.files import fault, private_file
-from vfl_node.job import Job, parse_job
+from vfl_node.job import Job
 from vfl_node.machine import now
-from vfl_node.node.faults import RESUMABLE, explain
+from vfl_node.node.faults import explain
 from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.partners import Partner
-from vfl_node.node.states import UNFINISHED, State
+from vfl_node.node.record import Record, damaged_record
+from vfl_node.node.states import UNFINISHED
 from vfl_node.run.folder import SUMS, JobFolder
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Record:
-    """One job in the index.
-
-    Attributes:
-        deaths: of the process while it ran this job, since its owner last had it go on.
-        damaged: whether its row is not what was written; the rest stands for that then.
-    """
-
-    id: str
-    name: str
-    submitter: str
-    spec: str
-    state: State
-    attempt: int = 0
-    submitted: str = ""
-    finished: str | None = None
-    code: str | None = None
-    message: str | None = None
-    hint: str | None = None
-    deaths: int = 0
-    damaged: bool = False
-
-    @property
-    def resumable(self) -> bool:
-        """Whether it ended only because a peer was lost or a machine refused; what it needs to go on is kept."""
-        return self.state == "failed" and self.code in RESUMABLE
-
-    @property
-    def over(self) -> bool:
-        """Whether it never goes on."""
-        return self.state not in UNFINISHED and not self.resumable and not self.damaged
-
-    @property
-    def predict(self) -> dict[str, str] | None:
-        """The job's section of that name; None where it is no job of predictions."""
-        found: dict[str, str] | None = json.loads(self.spec).get("predict")
-        return found
-
-    @property
-    def is_service(self) -> bool:
-        """As :attr:`vfl_node.job.Job.is_service`, also of a job that this version cannot read any more."""
-        return (self.predict or {}).get("rows") == "known"
-
-    @property
-    def parties(self) -> list[str]:
-        """Their names, also of a job that this version cannot read any more."""
-        parties = json.loads(self.spec).get("parties", {})
-        coordinator = parties.get("coordinator")
-        return [*filter(None, [parties.get("active")]), *parties.get("passive", []), *([coordinator] if coordinator else [])]
-
-    @property
-    def job(self) -> Job:
-        """The shared part of the job."""
-        return parse_job(self.spec, source=f"job {self.id}")
 
 
 class Store:
@@ -108,7 +51,7 @@ class Store:
         self._lock = threading.RLock()
         self._partners: dict[str, Partner] = {}
         self._unwritten: dict[str, Record] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)
@@ -129,14 +72,14 @@ class Store:
             raise explain(error) from None
 
     def check_there(self) -> None:
-        """Raises StateError (``E_STATE_LOST``) where the state folder is no longer the one that this node began with."""
+        """Check that the state folder is still the one that this node opened. Raises StateError (``E_STATE_LOST``)."""
         if self._holder < 0:
             return
         try:
-            there = os.path.samestat(os.fstat(self._holder), (self.folder / "lock").stat())
+            same = os.path.samestat(os.fstat(self._holder), (self.folder / "lock").stat())
         except (FileNotFoundError, NotADirectoryError):
-            there = False
-        if not there:
+            same = False
+        if not same:
             raise StateError(
                 f"the state folder {self.folder} is gone",
                 code="E_STATE_LOST",
@@ -146,7 +89,7 @@ class Store:
 
     @property
     def requests(self) -> Path:
-        """Where files lie while they are read; empty whenever the node starts."""
+        """The folder where requests lie while they are read; it is emptied when the node starts."""
         return self.folder / "requests"
 
     def close(self) -> None:
@@ -166,7 +109,7 @@ class Store:
             request: CSV of the new records that it predicts, if it does.
 
         Raises:
-            StateError: the disk does not take it (``E_DISK_FULL``, ``E_STATE``, …); nothing is left of it then.
+            StateError: it cannot be written (``E_DISK_FULL``, ``E_STATE``, …); then no trace of the job is left.
         """
         record = Record(
             id=job_id or f"{job.name[:48]}-{secrets.token_hex(4)}",
@@ -191,17 +134,17 @@ class Store:
         """Store ``record`` with ``changes`` and return it.
 
         Raises:
-            StateError: the disk does not take it; it is as it was then.
+            StateError: it cannot be written; the stored record is then unchanged.
         """
         changed = replace(record, **changes)
         self._write(changed, "REPLACE")
         return changed
 
     def pause(self, job_id: str) -> None:
-        """Keep that an unfinished job goes on when the node starts again; what has ended meanwhile is left.
+        """Store that an unfinished job is to go on when the node starts again; a job that has ended is left as it is.
 
         Raises:
-            StateError: the disk does not take it.
+            StateError: it cannot be written.
         """
         with self._lock:
             record = self.get(job_id)
@@ -209,25 +152,25 @@ class Store:
                 self.update(record, state="paused")
 
     def end(self, record: Record) -> None:
-        """Keep how a job ended: from now on in memory, and on the disk as soon as that takes it. Never raises."""
+        """Store how a job ended: in memory at once, and on the disk as soon as it can be written. Never raises."""
         with self._lock:
             self._unwritten[record.id] = record
         self.settle()
 
     def settle(self) -> None:
-        """Write what ended while the disk took nothing; what never goes on forgets its secrets then. Never raises."""
+        """Write ends of jobs that could not be written before, and destroy the secrets of jobs that are over. Never raises."""
         with self._lock:
             for record in list(self._unwritten.values()):
                 try:
                     self._write(record, "REPLACE")
                 except StateError as error:
-                    if record.id not in self._told:
-                        self._told.add(record.id)
+                    if record.id not in self._reported:
+                        self._reported.add(record.id)
                         log.warning("a job's end cannot be stored yet", job=record.id, code=error.code, reason=error.message)
                     if record.over and error.code == "E_DISK_FULL":  # which may be all the room that is needed
                         self.job_folder(record).remove_bulk()
                     continue
-                self._told.discard(record.id)
+                self._reported.discard(record.id)
                 if record.over:
                     self.destroy_secrets(record)
 
@@ -235,12 +178,24 @@ class Store:
         """One job, or None. Raises StateError where the index cannot be read."""
         return next(iter(self._records(job_id)), None)
 
+    def record(self, job_id: str) -> Record:
+        """One job.
+
+        Raises:
+            UsageError: there is none of this id (``E_UNKNOWN_JOB``).
+            StateError: the index cannot be read.
+        """
+        record = self.get(job_id)
+        if record is None:
+            raise UsageError(f"no job {job_id!r} here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs` lists them")
+        return record
+
     def all(self) -> list[Record]:
         """Every job, newest first. Raises StateError where the index cannot be read."""
         return self._records()
 
     def count(self, submitter: str) -> int:
-        """How many jobs that ``submitter`` submitted are kept. Raises StateError where the index cannot be read."""
+        """How many jobs of ``submitter`` are in the index. Raises StateError where the index cannot be read."""
         with self._lock, self._explained():
             return self._index.count(submitter)
 
@@ -296,9 +251,9 @@ class Store:
         return (self.folder / "jobs" / record.id / "artefacts" / SUMS).exists()
 
     def destroy_secrets(self, record: Record) -> None:
-        """Remove all that a job has left but its artefacts and, where it ended well, what predictions need.
+        """Remove everything of a job except its artefacts and, if it ended well, what predictions need.
 
-        Never raises: what the disk does not let go of is removed when the node starts again.
+        Never raises: what cannot be removed now is removed when the node starts again.
         """
         try:
             folder = self.job_folder(record)
@@ -326,13 +281,13 @@ class Store:
         with self._lock, self._explained():
             rows = self._index.rows(job_id)
             return [
-                self._unwritten.get(found) or (Record(**cast(dict[str, Any], values)) if values else _damaged(found))
-                for found, values in rows
+                self._unwritten.get(row_id) or (Record(**cast(dict[str, Any], values)) if values else damaged_record(row_id))
+                for row_id, values in rows
             ]
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Says what it means that the index cannot be read or written. Raises StateError."""
+        """Turn errors of the system and of SQLite into a StateError that says what to do."""
         try:
             yield
         except (OSError, sqlite3.Error) as error:
@@ -343,21 +298,6 @@ def _age_days(record: Record) -> float:
     """How long ago a job ended, in days."""
     ended = datetime.fromisoformat(record.finished or record.submitted)
     return (datetime.now(timezone.utc) - ended).total_seconds() / 86400
-
-
-def _damaged(job_id: str) -> Record:
-    """What is shown of a row that is not what was written."""
-    return Record(
-        id=job_id,
-        name=job_id,
-        submitter="",
-        spec="{}",
-        state="failed",
-        code="E_STATE_CORRUPT",
-        message="its row of the job index is damaged",
-        hint="stop the node and restore jobs.sqlite from a backup; the job's folder is as it was",
-        damaged=True,
-    )
 
 
 def _hold(path: Path) -> int:

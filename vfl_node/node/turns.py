@@ -1,12 +1,13 @@
-"""Which jobs go on and which wait: a node has so many places, and whoever finds none has its turn, in order.
+"""Which jobs run and which wait: a node has a number of places, and jobs that find none wait in a queue.
 
-A job needs a place at each of its parties, and their queues may hold the same jobs in different orders. Nobody waits in a
-circle for all that:
+A job needs a place at each of its parties, whose queues may hold the same jobs in different orders. Two rules keep jobs from
+waiting for each other in a circle:
 
-- of the jobs that wait, the first is taken that can go on: all other parties are there, and one before this one in the
-  job's order (active, passive, coordinator) has a place for it. So places are taken in one order of parties by all;
-- who has a place and has not met everyone gives it to one that can go on: at once if it cannot, and after a while if it
-  could. It keeps its number, and rests for a while so that others have a turn.
+- The next place goes to the first waiting job that can go on: all its other parties are connected, and one that stands before
+  this party in the job's order (active, passive, coordinator) has a place for it. So places are taken in the same order of
+  parties everywhere.
+- A job that has a place but has not met all its parties gives the place to one that can go on: at once if it cannot go on
+  itself, and after a while if it could. It keeps its number, and rests for a while so that others have a turn.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from collections.abc import Callable
 from itertools import count
 
 ABLE_S = 0.2
-"""How long it is believed whether a job can go on."""
+"""For how long an answer to whether a job can go on is used again."""
 
 LOOK_S = 0.2
-"""How often it is looked whether a free place is for this job: which can go on changes without a word."""
+"""How often a job checks whether a free place is for it: nobody announces that a job can go on by now."""
 
 
 class Turns:
@@ -38,10 +39,10 @@ class Turns:
         self._holding: set[Turn] = set()
 
     def enter(self, able: Callable[[], bool]) -> Turn:
-        """A turn behind all others, which waits for its place.
+        """A turn behind all others.
 
         Args:
-            able: whether its job can go on now; called often, from any thread, under a lock: it must take none.
+            able: says whether its job can go on now; called often, by any thread, under a lock, so it must take no lock itself.
         """
         with self._changed:
             turn = Turn(self, next(self._numbers), able)
@@ -50,17 +51,17 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """How many wait."""
+        """How many jobs wait."""
         return len(self._waiting)
 
     def _next(self) -> Turn | None:
-        """Whose turn it is: the first that can go on, or if none can, the first."""
+        """Whose turn it is: that of the first job that can go on; if none can, of the first."""
         awake = [turn for turn in self._waiting if turn._rests_until <= time.monotonic()] or self._waiting
         return next((turn for turn in awake if turn._able), awake[0] if awake else None)
 
 
 class Turn:
-    """One job's."""
+    """The turn of one job."""
 
     def __init__(self, turns: Turns, number: int, able: Callable[[], bool]) -> None:
         self._turns = turns
@@ -71,20 +72,20 @@ class Turn:
 
     @property
     def place(self) -> int:
-        """How many are before it, and itself; 0 while it has its place, or has left."""
+        """Its place in the queue, from 1; 0 while it has a place at the node, and after it has left."""
         with self._turns._changed:
             return self._turns._waiting.index(self) + 1 if self in self._turns._waiting else 0
 
     @property
-    def wanted(self) -> bool:
-        """Whether the place it has is wanted by a job that can go on."""
+    def contested(self) -> bool:
+        """Whether another job that can go on waits for the place of this one."""
         with self._turns._changed:
             full = len(self._turns._holding) >= self._turns._places
             following = self._turns._next() if full else None
             return following is not None and following._able
 
     def take(self, timeout_s: float) -> bool:
-        """Wait for the place, up to ``timeout_s``; whether it has it."""
+        """Wait up to ``timeout_s`` for a place; returns whether the job has one."""
         turns, limit = self._turns, time.monotonic() + timeout_s
         with turns._changed:
             while self in turns._waiting:
@@ -101,7 +102,7 @@ class Turn:
         return True
 
     def give_back(self, rest_s: float = 0.0) -> None:
-        """Let another one have the place, and wait for one again, at the old number, after ``rest_s``."""
+        """Give the place to another job, and wait for one again with the old number, but not before ``rest_s`` have passed."""
         turns = self._turns
         with turns._changed:
             self._rests_until = time.monotonic() + rest_s

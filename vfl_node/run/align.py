@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 
 from vfl_node import failpoints
-from vfl_node.alignment.alignment import Alignment, Party
+from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
 from vfl_node.run.run import Run
 from vfl_node.transport.channel import Traffic
@@ -39,22 +40,9 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
     session, folder = run.session, run.folder
     stored = folder.load_alignment(session.peer.peer) if resume else None
     if stored is None:
-        party = Party(
-            name=session.name,
-            ids=run.data.table.ids,
-            identity=run.data.whole.identity,
-            randomness=session.randomness,
-            workers=session.workers,
-            pins=session.pins,
-            progress=session.progress,
-            folder=folder.lists,
-            memory=session.memory,
-            limits=session.limits,
-            obfuscation=session.obfuscation,
-        )
-        assert session.role != "coordinator"
+        records = OwnRecords(run.data.table.ids, run.data.whole.identity)
         began = session.clock()
-        alignment = await align(session.role, session.job.align, session.peer, party)
+        alignment = await align(dataclasses.replace(session, folder=folder.lists), records)
         stored = alignment, session.clock() - began, session.peer.traffic["align"]
         failpoints.reach("align-keep")
         folder.save_alignment(*stored)

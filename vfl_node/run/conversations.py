@@ -10,7 +10,7 @@ from vfl_node.run.run import Run
 
 
 def conversations(run: Run) -> list[Coroutine[Any, Any, None]]:
-    """What goes on side by side: one coroutine of a data party; at a coordinator one for each peer, in their order."""
+    """The coroutines that run side by side: one at a data party; at a coordinator one for each peer, in their order."""
     if run.inputs is None:
         return coordinator.conversations(run)
     return [predict.play(run, run.inputs.predicting) if run.inputs.predicting else train.play(run)]

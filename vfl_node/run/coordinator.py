@@ -16,7 +16,7 @@ from vfl_node.training.trainer import trainer_of
 from vfl_node.transport.channel import Channel, Traffic
 
 NO_INPUT = hashlib.sha256(b"no input").digest()
-"""Stands for the table that a coordinator has not."""
+"""Digest in place of a table's, since a coordinator has none."""
 
 
 def conversations(run: Run) -> list[Coroutine[Any, Any, None]]:
@@ -26,7 +26,7 @@ def conversations(run: Run) -> list[Coroutine[Any, Any, None]]:
 
 
 class CoordinatorRun:
-    """The conversations of one attempt; every one may have a thread of its own."""
+    """The conversations of one attempt. Each may run on a thread of its own."""
 
     def __init__(self, run: Run) -> None:
         train = run.session.job.train
@@ -50,7 +50,7 @@ class CoordinatorRun:
     async def _keep(self, channel: Channel) -> None:
         """Write the report once no data party needs the coordinator any more.
 
-        It is written once: as soon as one conversation ends after it a data party may be done, and what is whole must stay so.
+        It is written only once, because a data party may be done as soon as its conversation has ended after that.
         """
         with self._one:
             self._traffic |= {f"{phase} ({channel.peer})": of for phase, of in channel.traffic.items()}

@@ -1,8 +1,8 @@
-"""The folder of one job: its secrets, what it has agreed and computed so far, and what it leaves its owner.
+"""The folder of one job: its secrets, what it has agreed and computed so far, and what it leaves for its owner.
 
-A job's secrets (the seed from which every key, shuffle and initial weight of this party derives) live here until the job
-ends, so that a restarted node repeats itself byte for byte; then they are destroyed. Where a job says ``serve``, what
-predictions need (alignment and ``serving``, secret too) stays.
+A job's secrets (the seed from which every key, shuffle and initial weight of this party is derived) stay here until the job
+ends, so that a restarted node sends the same bytes again; then they are destroyed. If the job says ``serve``, what
+predictions need (the alignment, and ``serving``, which is secret too) remains.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from vfl_node.models import storage
 from vfl_node.transport.channel import Traffic
 
 ARTEFACTS = ("model.safetensors", "report.html", "report.json")
-"""What a job leaves for its owner; the report comes last, and says that all is there."""
+"""What a job leaves for its owner; the report is written last, when everything else is there."""
 
 SUMS = "SHA256SUMS"
-"""Beside a job's artefacts: what they were when they were written."""
+"""The file beside a job's artefacts with their checksums."""
 
 _ANEW = "submit the job again as a new one"
 _DAMAGED = "what it stored is damaged"
 
 _EARLIER_SERVING = "serving.json"
-"""What a model was kept under before there were checksums; it stays, for the version that can read it."""
+"""Where an earlier version stored what predictions need; it remains for that version to read."""
 
 
 class Serving(Frozen):
-    """What a party keeps of a training to predict with, beside the model and the alignment.
+    """What a party stores of a training for predictions, beside the model and the alignment.
 
     Attributes:
         input: digest of the records that took part, hexadecimal.
@@ -57,7 +57,7 @@ class Serving(Frozen):
 
 
 class JobFolder:
-    """Everything one job leaves on this node's disk (0700); several conversations of the job may use it at once."""
+    """Everything that one job stores on this node's disk (0700). Several conversations of the job may use it at once."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,17 +81,17 @@ class JobFolder:
 
     @property
     def extent(self) -> tuple[int, bool, str]:
-        """How much of the job is kept: bytes of lists, whether it is aligned, and its newest checkpoint."""
+        """How much of the job is stored: bytes of lists, whether it is aligned, and the name of its newest checkpoint."""
         lists = sum(path.stat().st_size for path in self.lists.glob("*"))
         return lists, self._alignment.exists(), max((path.name for path in self.checkpoints.glob("*.checkpoint")), default="")
 
     @property
-    def kept(self) -> bool:
+    def sealed(self) -> bool:
         """Whether this party's report and model are written (their checksums come last)."""
         return (self.artefacts / SUMS).exists()  # as :meth:`Store.has_report`
 
     def seal(self) -> None:
-        """Write the checksums of all artefacts, as ``sha256sum`` does; from now on they are :attr:`kept`."""
+        """Write the checksums of all artefacts, as ``sha256sum`` does; from now on they are :attr:`sealed`."""
         files = sorted(path for path in self.artefacts.iterdir() if path.name != SUMS)
         lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
         write_whole(self.artefacts / SUMS, "".join(lines).encode())
@@ -113,8 +113,8 @@ class JobFolder:
 
     @property
     def whole(self) -> bool:
-        """Whether all artefacts are :attr:`kept` and as they were written."""
-        if not self.kept:
+        """Whether all artefacts are :attr:`sealed` and as they were written."""
+        if not self.sealed:
             return False
         try:
             for path in self.artefacts.iterdir():
@@ -141,7 +141,7 @@ class JobFolder:
 
     @property
     def serving(self) -> Serving | None:
-        """What predictions need beside model and alignment, as :meth:`serve` kept it; None where nothing is kept.
+        """What predictions need beside model and alignment, as :meth:`serve` stored it; None if nothing is stored.
 
         Raises:
             StateError: it is damaged (``E_STATE_CORRUPT``), or an earlier version kept it (``E_STATE_VERSION``).
@@ -163,11 +163,11 @@ class JobFolder:
         return (path / "serving").exists() or (path / _EARLIER_SERVING).exists()
 
     def serve(self, serving: Serving) -> None:
-        """Keep ``serving``, and from now on, whatever else is destroyed, the alignment."""
+        """Store ``serving``; from now on the alignment remains, too, when the secrets are destroyed."""
         write_checked(self._serving, serving.model_dump_json().encode())
 
     def serve_no_more(self) -> None:
-        """Forget what :meth:`serve` kept."""
+        """Remove what :meth:`serve` stored."""
         remove(self._serving)
         remove(self.path / _EARLIER_SERVING)
 
@@ -178,11 +178,11 @@ class JobFolder:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the owner wants the end of the job, which has not ended yet."""
+        """Whether the owner has cancelled the job, which has not ended yet."""
         return self._cancelled.exists()
 
     def cancel(self) -> None:
-        """Keep that the owner wants its end."""
+        """Store that the owner has cancelled the job."""
         write_whole(self._cancelled, b"")
 
     def seed(self, *, first: bool = True) -> bytes:
@@ -207,7 +207,7 @@ class JobFolder:
         return read_checked(path, hint=_ANEW)
 
     def check(self, name: str, digest: bytes) -> None:
-        """As :meth:`vfl_node.alignment.alignment.Pins.check`, kept on disk."""
+        """As :meth:`vfl_node.session.pins.Pins.check`, kept on disk."""
         self._pin(
             name, digest, code="E_REPLAY", text="{name} differs from an earlier attempt of this job", hint="submit a new job"
         )
@@ -271,7 +271,7 @@ class JobFolder:
         return self.path / "pins"
 
     def _read_pins(self) -> dict[str, str]:
-        """What must stay as it is; nothing before the job has a seed."""
+        """Name → digest of what must not change; empty before the job has a seed."""
         try:
             pins: dict[str, str] = json.loads(read_checked(self._pins, hint=_ANEW))
         except FileNotFoundError:
@@ -323,11 +323,11 @@ class JobFolder:
     def destroy_secrets(self) -> None:
         """Remove everything but the artefacts, and what predictions need: seed, pins, checkpoints, alignment as a rule."""
         failpoints.reach("forget")
-        kept = {self.artefacts} | ({self._serving, self._alignment, self.shown} if self._serving.exists() else set())
+        remaining = {self.artefacts} | ({self._serving, self._alignment, self.shown} if self._serving.exists() else set())
         if (self.path / _EARLIER_SERVING).exists():
-            kept |= {self.path / _EARLIER_SERVING, self.path / "alignment.safetensors"}
+            remaining |= {self.path / _EARLIER_SERVING, self.path / "alignment.safetensors"}
         for entry in self.path.iterdir():
-            if entry in kept:
+            if entry in remaining:
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry)

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
 
 from vfl_node.errors import VflError
-from vfl_node.progress import Attacks, Judged
+from vfl_node.progress import (
+    Advanced,
+    Attacks,
+    EpochTrained,
+    Event,
+    InputRefused,
+    Judged,
+    LocalEpochTrained,
+    PeersAwaited,
+    PhaseBegan,
+    PredictionsAudited,
+    Queued,
+    TrainingCostKnown,
+    WorkEvent,
+)
 
 log = structlog.get_logger()
 
@@ -24,13 +38,13 @@ AT_REST: dict[str, Any] = {
     "attacks": {},
     "judged": {},
 }
-"""What is told of a job that nobody works on; while one does, :meth:`LiveProgress.snapshot` has the same keys."""
+"""The view of a job that nobody works on; :meth:`LiveProgress.snapshot` of one under way has the same keys."""
 
 ALONE = "training the model of this party alone, for comparison"
 
 
 class Stop:
-    """A wish to end a job, heard at its next message or block of work."""
+    """A wish to end a job. It takes effect at the next message, or in the next block of work (:meth:`check`)."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -39,7 +53,7 @@ class Stop:
         self._lock = threading.Lock()
 
     def ask(self, error: VflError) -> None:
-        """Ask for the end with ``error`` (Cancelled, Paused or a peer's word); the first wish counts."""
+        """Ask for the end with ``error`` (Cancelled, Paused or why a peer ended the job); only the first wish counts."""
         with self._lock:
             if self._error is not None:
                 return
@@ -58,7 +72,7 @@ class Stop:
             listener(error)
 
     def forget(self, listener: Callable[[VflError], None]) -> None:
-        """Call ``listener`` no more, nor keep what hangs on it."""
+        """Call ``listener`` no more, and hold no reference to it."""
         with self._lock:
             self._listeners.remove(listener)
 
@@ -74,67 +88,41 @@ class Stop:
 
 
 class LiveProgress:
-    """Implements :class:`vfl_node.progress.Progress`: keeps the newest figures and logs the milestones."""
+    """Implements :class:`vfl_node.progress.Progress`: folds events into the live view of a job, and logs its milestones.
+
+    Args:
+        job_id: of the job, for the log.
+        stop: its owner's wish, raised by events of work.
+    """
 
     def __init__(self, job_id: str, stop: Stop) -> None:
         self._log = log.bind(job=job_id)
         self._stop = stop
         self._lock = threading.Lock()
-        self._state = AT_REST | {"phase": "waiting"}
+        self._view = AT_REST | {"phase": "waiting"}
         self._steps = 0
 
-    def phase(self, name: str, total: int, unit: str) -> None:
-        """A phase begins."""
-        self._stop.check()
+    def emit(self, event: Event) -> None:
+        """Take ``event`` into the view. During long work this is where a stop is heard."""
+        if isinstance(event, WorkEvent):
+            self._stop.check()
         with self._lock:
-            self._steps += 1
-            self._state.update(phase=name, done=0, total=total, unit=unit, note="")
-        self._log.info("phase", phase=name, total=total, unit=unit)
-
-    def advance(self, steps: int) -> None:
-        """``steps`` more of the phase are done; this is where a stop is heard during long work."""
-        self._stop.check()
-        with self._lock:
-            self._steps += 1
-            self._state["done"] += steps
-
-    def note(
-        self,
-        *,
-        loss: float | None = None,
-        local_loss: float | None = None,
-        attacks: Attacks | None = None,
-        judged: Judged | None = None,
-    ) -> None:
-        """Figures of the owner's own side after an epoch; a stop is heard here too."""
-        self._stop.check()
-        known = {"loss": loss, "attacks": dict(attacks or {}), "judged": dict(judged or {})}
-        told = {name: value for name, value in known.items() if value not in (None, {})}
-        with self._lock:
-            self._state.update(told, note="" if local_loss is None else ALONE)
-        if local_loss is not None:
-            told["local_loss"] = local_loss
-        if told:
-            self._log.info("progress", **told)
-
-    def remark(self, text: str) -> None:
-        """One line that stays while the job is worked on."""
-        with self._lock:
-            self._state["remark"] = text
-        self._log.info(text)
-
-    def say(self, text: str, **context: str) -> None:
-        """One line for the owner, such as whom the job waits for."""
-        with self._lock:
-            if self._state["note"] == text:
-                return
-            self._state["note"] = text
-        self._log.info(text, **context)
-
-    def queued(self, place: int) -> None:
-        """The job waits for its turn; how many are before it changes without a line in the log."""
-        with self._lock:
-            self._state.update(phase="waiting", note=f"waiting for its turn, {place} in the queue")
+            note = self._view["note"]
+            self._view |= changes(self._view, event)
+            self._steps += isinstance(event, PhaseBegan | Advanced)
+        match event:
+            case PhaseBegan(phase, total, unit):
+                self._log.info("phase", phase=phase, total=total, unit=unit)
+            case EpochTrained(loss, attacks, judged):
+                self._log_figures(_known(loss, attacks, judged))
+            case PredictionsAudited(attacks, judged):
+                self._log_figures(_known(None, attacks, judged))
+            case LocalEpochTrained(loss):
+                self._log_figures({"local_loss": loss})
+            case TrainingCostKnown(text):
+                self._log.info(text)
+            case PeersAwaited() | InputRefused() if (text := _note(event)) != note:  # a wait is told of again and again
+                self._log.info(text)
 
     @property
     def steps(self) -> int:
@@ -142,6 +130,48 @@ class LiveProgress:
         return self._steps
 
     def snapshot(self) -> dict[str, Any]:
-        """The newest figures."""
+        """The view as it is now; it does not change any more."""
         with self._lock:
-            return dict(self._state)
+            return dict(self._view)
+
+    def _log_figures(self, figures: Mapping[str, Any]) -> None:
+        if figures:
+            self._log.info("progress", **figures)
+
+
+def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
+    """What ``event`` changes in ``view``, whose keys are those of :data:`AT_REST`: figures stay until newer ones are known."""
+    match event:
+        case PhaseBegan(phase, total, unit):
+            return {"phase": phase, "done": 0, "total": total, "unit": unit, "note": ""}
+        case Advanced(steps):
+            return {"done": view["done"] + steps}
+        case EpochTrained(loss, attacks, judged):
+            return _known(loss, attacks, judged) | {"note": ""}
+        case PredictionsAudited(attacks, judged):
+            return _known(None, attacks, judged) | {"note": ""}
+        case LocalEpochTrained():
+            return {"note": ALONE}
+        case TrainingCostKnown(text):
+            return {"remark": text}
+        case Queued(place):
+            return {"phase": "waiting", "note": f"waiting for its turn, {place} in the queue"}
+        case PeersAwaited() | InputRefused():
+            return {"note": _note(event)}
+
+
+def _known(loss: float | None, attacks: Attacks, judged: Judged) -> dict[str, Any]:
+    """Those figures of an epoch that this party knows."""
+    figures = {"loss": loss, "attacks": dict(attacks), "judged": dict(judged)}
+    return {name: value for name, value in figures.items() if value not in (None, {})}
+
+
+def _note(event: PeersAwaited | InputRefused) -> str:
+    """The line for the owner that holds until the job goes on."""
+    match event:
+        case PeersAwaited(peers, interruption, most_s):
+            before = f"{interruption}; " if interruption else ""
+            at_most = "" if most_s is None else f" up to {most_s:.0f} s"
+            return f"{before}waiting{at_most} for {' and '.join(peers)}"
+        case InputRefused(reason):
+            return reason

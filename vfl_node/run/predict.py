@@ -33,7 +33,7 @@ async def play(run: Run, predicting: Predicting) -> None:
     if point != KEPT:
         predictions: Served | Predicted
         if predict.rows == "known":
-            side = _side(run, model.kept, model.alignment)
+            side = _side(run, model.half, model.alignment)
             predictions = await serve(
                 session.peer,
                 predict,
@@ -46,7 +46,7 @@ async def play(run: Run, predicting: Predicting) -> None:
             )
         else:
             result = await aligned(run, resume=point is not None)
-            side = _side(run, model.kept, result.alignment)
+            side = _side(run, model.half, result.alignment)
             own = await predict_once(session.peer, predict, side, session.progress, shown=shown)
             if own and predicting.records:
                 private_folder(folder.artefacts)

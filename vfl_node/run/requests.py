@@ -34,10 +34,10 @@ class Records:
     text: TextColumns
     ids: tuple[str, ...]
 
-    def predicted(self, made: Predicted) -> bytes:
+    def predicted(self, predictions: Predicted) -> bytes:
         """As :meth:`csv`; records that are not shared have no prediction."""
-        everything = np.full((len(self.table), *made.probabilities.shape[1:]), np.nan)
-        everything[made.rows] = made.probabilities
+        everything = np.full((len(self.table), *predictions.probabilities.shape[1:]), np.nan)
+        everything[predictions.rows] = predictions.probabilities
         return self.csv(everything)
 
     def csv(self, probabilities: NDArray[np.float64]) -> bytes:
@@ -76,7 +76,7 @@ class PredictionRequest:
         self._end(self._records.csv(probabilities))
 
     def fail(self, error: VflError) -> None:
-        """There are none, and why."""
+        """There are no predictions, because of ``error``."""
         self._end(error)
 
     def ready(self) -> bytes | None:
@@ -88,7 +88,7 @@ class PredictionRequest:
         return self._outcome
 
     def withdraw(self) -> None:
-        """Nobody waits for it any more: it does not have its turn, if it has not begun."""
+        """Nobody waits for it any more; it is skipped if it has not begun."""
         self._end(VflError("withdrawn"))
 
     def _end(self, outcome: bytes | VflError) -> None:
@@ -107,11 +107,11 @@ class Requests:
 
     @property
     def closed(self) -> bool:
-        """Whether the service ends when all are answered."""
+        """Whether no more requests are taken and the service ends once all are answered."""
         return self._closed
 
     def ask(self, records: Records) -> PredictionRequest:
-        """Add one.
+        """Add a request.
 
         Raises:
             PolicyError: too many wait (``E_BUSY``).
@@ -120,21 +120,21 @@ class Requests:
         with self._lock:
             if self._end or self._closed:
                 raise self._end or UsageError("the predictions are being cancelled", code="E_JOB_ENDED", hint="ask again")
-            self._waiting = deque(asked for asked in self._waiting if not asked.over)
+            self._waiting = deque(request for request in self._waiting if not request.over)
             if len(self._waiting) >= MOST_WAITING:
                 raise PolicyError(f"{MOST_WAITING} requests wait already", code="E_BUSY", hint="ask again later")
             self._waiting.append(PredictionRequest(records))
             return self._waiting[-1]
 
     def take(self) -> PredictionRequest | None:
-        """The first that is not answered; the same one again until it is."""
+        """The first request that is not answered yet, so the same one until it is; None if there is none."""
         with self._lock:
             while self._waiting and self._waiting[0].over:
                 self._waiting.popleft()
             return self._waiting[0] if self._waiting else None
 
     def close(self) -> None:
-        """No more are taken, and the service ends in order."""
+        """Take no more requests, so that the service ends once all are answered."""
         with self._lock:
             self._closed = True
 
@@ -142,5 +142,5 @@ class Requests:
         """The service has ended: whoever waits is told why."""
         with self._lock:
             self._end = error
-            for asked in self._waiting:
-                asked.fail(error)
+            for request in self._waiting:
+                request.fail(error)

@@ -99,7 +99,7 @@ def set_up(
         table: its whole table; None at a coordinator. In a job of predictions, the records that it predicts.
         randomness: its own for this job.
         folder: of the job.
-        progress: told how far it is.
+        progress: follows the job.
         attempt: how often it has begun this job.
         memories: name of each data peer → what is remembered of it.
         channels: peer → the conversation with it, in the order of the job's parties.

@@ -27,7 +27,7 @@ _TALLY_BYTES = 1024
 
 
 def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table) -> None:
-    """Keep what predictions need beside the alignment and the model, which are on disk: until its owner removes it.
+    """Store what predictions need beside the alignment and the model, which are stored already.
 
     Args:
         folder: of the training job.
@@ -41,17 +41,17 @@ def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table) -> N
 
 @dataclass(frozen=True)
 class Model:
-    """One party's half of a trained model, and what was kept with it.
+    """One party's half of a trained model, and what was stored with it.
 
     Attributes:
-        kept: for the protocol.
+        half: that half.
         job: that trained it.
         alignment: it was trained on.
         input_digest: of this party's records that took part.
-        shown: where the rows are kept that its peer was told about.
+        shown: file with the rows about which the peer was told.
     """
 
-    kept: ServedModel
+    half: ServedModel
     job: Job
     alignment: Alignment
     input_digest: bytes
@@ -90,7 +90,7 @@ class FileTally:
             return None
 
     def write(self, served: Served) -> None:
-        """Keep ``served``; 20 µs but for the first time."""
+        """Store ``served``; takes 20 µs after the first time."""
         text = _SERVED.dump_json(served).ljust(_TALLY_BYTES)
         if not self._path.exists():
             write_checked(self._path, text)

@@ -63,7 +63,7 @@ class FileShown:
     def _with(self, rows: Names) -> tuple[Names, Names]:
         held_out, known = self._read()
         every = np.setdiff1d(np.union1d(known, rows), held_out)
-        if len(every) > max(self.most, len(known)):  # what was told is told, whatever is allowed since
+        if len(every) > max(self.most, len(known)):  # rows told about earlier stay free if the limit was lowered
             raise PolicyError(
                 f"the peer was told about {len(known)} rows of this model beside those held out; this request would "
                 f"make it {len(every)}, and this node allows {self.most} (limits.rows_per_model)",
@@ -75,5 +75,5 @@ class FileShown:
         return held_out, every
 
 
-def _write(path: Path, held_out: Names, told: Names) -> None:
-    write_checked(path, np.concatenate([[len(held_out)], held_out, told]).astype("<i8").tobytes())
+def _write(path: Path, held_out: Names, later: Names) -> None:
+    write_checked(path, np.concatenate([[len(held_out)], held_out, later]).astype("<i8").tobytes())

@@ -18,6 +18,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
+from vfl_node.progress import Advanced, Event
 from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.run.inputs import read_input
@@ -105,7 +106,7 @@ def simulate(
 
 
 def side_by_side(run: Run) -> list[tuple[Coroutine[Any, Any, None], Collection[Channel]]]:
-    """What a party does, each with its channels, for ``run_together``; all end when one fails."""
+    """The coroutines of one party, each with its channels, for ``run_together``; all end when one fails."""
     channels = run.session.peers.values()
 
     async def ending_all(protocol: Coroutine[Any, Any, None]) -> None:
@@ -130,9 +131,9 @@ class _ShownProgress(LiveProgress):
         self._on_view = on_view
         self._next = 0.0
 
-    def advance(self, steps: int) -> None:
-        """As in the base, and tell."""
-        super().advance(steps)
-        if time.monotonic() >= self._next:
+    def emit(self, event: Event) -> None:
+        """As in the base, and hand the view on when the job advances."""
+        super().emit(event)
+        if isinstance(event, Advanced) and time.monotonic() >= self._next:
             self._next = time.monotonic() + 0.1
             self._on_view(self._head | self.snapshot())

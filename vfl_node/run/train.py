@@ -11,6 +11,7 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.estimate import after_alignment
 from vfl_node.estimate.memory import check_steps
 from vfl_node.machine import now
+from vfl_node.progress import TrainingCostKnown
 from vfl_node.run.align import aligned
 from vfl_node.run.keep import keep, traffic_of
 from vfl_node.run.run import ALIGNED, KEPT, Run
@@ -56,7 +57,7 @@ async def _trained(run: Run, alignment: Alignment, checkpoints: FileCheckpoints,
     _check_enough(run, alignment)
     check_steps(job, len(alignment), session.limits)
     if takes := after_alignment(job, alignment):
-        session.progress.remark(takes)
+        session.progress.emit(TrainingCostKnown(takes))
     trainer = trainer_of(job.train)
     if job.train.on_device:
         _check_settings(run)

@@ -1,4 +1,4 @@
-"""From where an attempt goes on: the newest point that all data parties hold."""
+"""The point from which an attempt goes on: the newest one that all data parties hold."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ async def agree(
 ) -> str | None:
     """Compare version, job and inputs with every data peer, and agree on a point to go on from.
 
-    Two parties know it from what each says that it holds. With several passive parties only the active one hears all of
-    them; it says in a second message what they have in common.
+    Each party says which points it holds, so two parties know at once. With several passive parties only the active one
+    hears all of them; it passes the common point on in a second message.
 
     Args:
         session: this party's; its channels carry the agreed attempts from here on.

@@ -20,24 +20,24 @@ class Memory(Protocol):
         """Randomness of this node for this peer; the same in every job."""
 
     def recall(self, name: str) -> bytes | None:
-        """What was kept under ``name``, if anything."""
+        """The data stored under ``name``, if any."""
 
     def keep(self, name: str, data: bytes) -> bytes:
-        """Keep ``data`` under ``name``, unless something is kept there already; what is kept from now on."""
+        """Store ``data`` under ``name`` unless something is stored there already; returns what is stored now."""
 
     @property
     def seen(self) -> int:
-        """How many alignments the peer has begun with this node, by its own count, as far as it was heard."""
+        """How many alignments the peer has begun with this node, by the last count that it sent."""
 
     def check_not_older(self, peer_has_seen: int) -> None:
-        """Refuse to go on with less memory than the peer has seen of this node.
+        """Refuse to go on if the peer has seen alignments that this node does not remember.
 
         Raises:
             StateError: the peer has seen alignments that are not remembered (``E_STATE_OLDER``).
         """
 
     def begin(self) -> int:
-        """Count an alignment that begins with this peer; how many there were, this one included."""
+        """Count an alignment that begins with this peer; returns how many there were, this one included."""
 
     def saw(self, begun: int) -> None:
         """Remember how many alignments the peer says that it has begun."""
@@ -54,16 +54,16 @@ class Memory(Protocol):
     def count_changes(self, digest: bytes, limit: int) -> None:
         """Remember that two sets were aligned in a job that hides how many of them are shared; ``digest`` is of both.
 
-        What hides it is drawn anew when a set changes, and every draw narrows what it can be.
+        What hides the number is drawn anew when a set changes, and every draw narrows the number down.
 
         Raises:
             PolicyError: it would be more than ``limit`` changes of the first pair (``E_BUDGET``).
         """
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
-        """Remember a training with synthetic rows over our own set, of this digest; which one it is, from 1.
+        """Count a training with synthetic rows over our own set, whose digest this is; returns its number, from 1.
 
-        Such rows are drawn anew in each job, and real ones are not: comparing tells them apart.
+        Synthetic rows are drawn anew in each job and real ones are not, so comparing jobs tells them apart.
 
         Raises:
             PolicyError: it would be one more than ``limit`` over this set (``E_BUDGET``).
@@ -71,7 +71,7 @@ class Memory(Protocol):
 
 
 def older(peer: str, seen: int, begun: int) -> StateError:
-    """The error of a node that remembers less of ``peer`` than that has seen of it."""
+    """The error of a node that has forgotten alignments which ``peer`` has seen."""
     return StateError(
         f"{peer} has seen {seen} alignments of this node with it, and this node remembers {begun}: what it remembers of {peer} "
         "is older than that, or gone, as after a backup was restored",
@@ -91,7 +91,7 @@ class MemoryOfOneRun:
 
     def __init__(self, secret: Randomness) -> None:
         self._secret = secret
-        self._kept: dict[str, bytes] = {}
+        self._stored: dict[str, bytes] = {}
         self._begun = self._seen = 0
 
     @property
@@ -101,11 +101,11 @@ class MemoryOfOneRun:
 
     def recall(self, name: str) -> bytes | None:
         """As :meth:`Memory.recall`."""
-        return self._kept.get(name)
+        return self._stored.get(name)
 
     def keep(self, name: str, data: bytes) -> bytes:
         """As :meth:`Memory.keep`."""
-        return self._kept.setdefault(name, data)
+        return self._stored.setdefault(name, data)
 
     @property
     def seen(self) -> int:
@@ -133,5 +133,5 @@ class MemoryOfOneRun:
         """As :meth:`count_inputs`."""
 
     def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
-        """The first, always: the object ends with the run."""
+        """Always 1: the object ends with the run."""
         return 1

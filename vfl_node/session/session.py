@@ -35,7 +35,7 @@ class Session:
         pins: digests of what the peers sent in earlier attempts.
         attempt: how often this party has begun the job; no noise or additive mask is ever drawn for two attempts.
         folder: private; large intermediate results lie there until the job no longer needs them.
-        progress: told how far it is.
+        progress: follows the job: every event of it is emitted there.
         workers: who computes group operations.
         processes: who computes on ciphertexts.
         device: where tensors are.

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from vfl_node.alignment.alignment import Alignment, Party
+from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.psi import protocol as psi
 from vfl_node.crypto.groups import Group
 from vfl_node.errors import DataError
-from vfl_node.job import Align
-from vfl_node.settings import Role
-from vfl_node.transport.channel import Channel
+from vfl_node.session.session import Session
 
 FLOOR = 20
 
 
-async def active(align: Align, role: Role, channel: Channel, party: Party, group: Group | None) -> Alignment:
+async def active(session: Session, records: OwnRecords, group: Group | None) -> Alignment:
     """The active party's side; arguments as every side."""
-    return checked(await psi.active(align, role, channel, party, group))
+    return checked(await psi.active(session, records, group))
 
 
-async def passive(align: Align, role: Role, channel: Channel, party: Party, group: Group | None) -> Alignment:
+async def passive(session: Session, records: OwnRecords, group: Group | None) -> Alignment:
     """The passive party's side."""
-    return checked(await psi.passive(align, role, channel, party, group))
+    return checked(await psi.passive(session, records, group))
 
 
 def checked(alignment: Alignment) -> Alignment:

@@ -50,6 +50,7 @@ from vfl_node.crypto.rows import RowIndex, Rows, order_rows
 from vfl_node.errors import ProtocolError, StateError, UsageError
 from vfl_node.job import Align
 from vfl_node.ledger import Disclosure
+from vfl_node.progress import Advanced
 from vfl_node.settings import Obfuscation
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
@@ -69,11 +70,11 @@ async def active(lists: Lists) -> Alignment:
         StateError: what is remembered of Ĩ is damaged (``E_STATE_CORRUPT``), or the choice of an
             earlier attempt was another one (``E_REPLAY``).
     """
-    _check_wish(lists.terms, lists.party.obfuscation)
+    _check_wish(lists.terms, lists.session.obfuscation)
     n_s = await lists.meet(receives=("step 3", "step 6", "step 10"))
     k_w, k_w2 = lists.draw_lasting("k_w"), lists.draw_lasting("k_w2")
     name = _name(lists)
-    stored, stamp = lists.party.memory.recall(name), _stamp(lists)
+    stored, stamp = lists.session.memory.recall(name), _stamp(lists)
     if stored is not None:
         _elements(lists, stored)  # refuses another group before the peer hears of it
     again = stored is not None and not stored.startswith(stamp)
@@ -97,7 +98,7 @@ async def active(lists: Lists) -> Alignment:
         others = np.flatnonzero(~genuine)
         others = others[lists.lasting.derive("step 7").permutation(len(others))][: m - np.count_nonzero(genuine)]
         places = np.concatenate([np.flatnonzero(genuine), others])[lists.lasting.derive("step 8").permutation(m)]
-        lists.party.pins.check("apsi choice of step 7", hashlib.sha256(places.tobytes()).digest())
+        lists.session.pins.check("apsi choice of step 7", hashlib.sha256(places.tobytes()).digest())
 
         skipped = 2 * (n_s - m)
 
@@ -110,16 +111,16 @@ async def active(lists: Lists) -> Alignment:
         drawn = lists.chosen([opened], order_rows(opened.rows))
         # Another job with this peer may have drawn in the meantime: the first one counts for both.
         elements = b"".join(chunk.tobytes() for chunk in drawn.chunks())
-        stored = lists.party.memory.keep(name, stamp + hashlib.sha256(elements).digest() + elements)
+        stored = lists.session.memory.keep(name, stamp + hashlib.sha256(elements).digest() + elements)
 
     # 12. Ĩ in the clear, in an order that says nothing.
     shared = _elements(lists, stored)
     await lists.send("step 12", lists.given(shared))
-    lists.party.progress.advance(skipped + n_s - len(shared))
+    lists.session.progress.emit(Advanced(skipped + n_s - len(shared)))
     blinded = lists.powers("own", lists.given(shared), k_w).whole()
     places = lists.find(RowIndex(i_w.rows), blinded)
     rows = np.append(order, NOT_MINE)[places]  # a place of −1 is the last one
-    return _at_active(lists, lists.records(rows), n_s, drawn_size)
+    return _at_active(lists, lists.without_cover(rows), n_s, drawn_size)
 
 
 @over_lists
@@ -150,7 +151,7 @@ async def passive(lists: Lists) -> Alignment:
 
     # 12. Each is one of our own, and no other. It may be another job's set, of whatever size.
     named = await lists.receive_powers("step 12", k_s, at_least=0, at_most=n_s)
-    lists.party.progress.advance(skipped + n_s - len(named))
+    lists.session.progress.emit(Advanced(skipped + n_s - len(named)))
     places = lists.find(RowIndex(i_s.whole().rows), named)
     if (places < 0).any():
         raise ProtocolError(f"apsi step 12 from {lists.peer}: an element is none of ours", code="E_UNION")
@@ -181,9 +182,9 @@ def _remembered_size(lists: Lists, name: str, shared: int, n_s: int) -> tuple[in
         ProtocolError: more is shared than then, so the peer's set is another one.
         UsageError: this job asks for more than the first one drew (``E_CONFIG``).
     """
-    m = obfuscated_size(shared, n_s, lists.terms, lists.party.obfuscation)
+    m = obfuscated_size(shared, n_s, lists.terms, lists.session.obfuscation)
     job = _stamp(lists)[:32]
-    record = lists.party.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
+    record = lists.session.memory.keep(f"{name}-size", job + m.to_bytes(8, "big"))
     first = int.from_bytes(record[32:], "big")
     if first < shared:  # nothing but genuine ones would be left to choose
         raise ProtocolError(f"{lists.peer} announces other identifiers as those of an earlier job")
@@ -232,25 +233,25 @@ def _elements(lists: Lists, remembered: bytes) -> Rows:
 
 
 def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> Alignment:
-    party, peer = lists.party, lists.peer
+    name, own, peer = lists.session.name, len(lists.records), lists.peer
     shared = int(np.count_nonzero(rows != NOT_MINE))
     return Alignment(
         protocol=APSI.name,
         group=lists.group.name,
         rows=rows,
-        ours=len(party.ids),
+        ours=own,
         peers={
             peer: PeerFacts(
                 records=n_s,
                 intersection=shared,
                 missing=0,
-                learnt=_passive_learns(lists.terms, party.name, len(lists.own), n_s, len(rows), drawn),
+                learnt=_passive_learns(lists.terms, name, len(lists.own), n_s, len(rows), drawn),
             )
         },
-        union=len(party.ids) + n_s - shared,
+        union=own + n_s - shared,
         learnt=(
             Disclosure("set size", n_s, f"the number of {peer}'s records: {n_s}"),
-            Disclosure("intersection", shared, f"which {shared} of its own {len(party.ids)} records {peer} holds too"),
+            Disclosure("intersection", shared, f"which {shared} of its own {own} records {peer} holds too"),
             Disclosure(
                 "foreign hashed ids",
                 len(rows) - shared,
@@ -261,14 +262,14 @@ def _at_active(lists: Lists, rows: NDArray[np.int64], n_s: int, drawn: int) -> A
 
 
 def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> Alignment:
-    party, peer = lists.party, lists.peer
+    name, own, peer = lists.session.name, len(lists.records), lists.peer
     peer_learnt = (
-        Disclosure("set size", len(party.ids), f"the number of {party.name}'s records: {len(party.ids)}"),
-        Disclosure("intersection", None, f"which of its own records {party.name} holds too"),
+        Disclosure("set size", own, f"the number of {name}'s records: {own}"),
+        Disclosure("intersection", None, f"which of its own records {name} holds too"),
         Disclosure(
             "foreign hashed ids",
             None,
-            f"the hashes of the rest of the {len(rows)} identifiers of {party.name}'s in the obfuscated set, "
+            f"the hashes of the rest of the {len(rows)} identifiers of {name}'s in the obfuscated set, "
             "which a dictionary of identifiers opens",
         ),
     )
@@ -276,9 +277,9 @@ def _at_passive(lists: Lists, rows: NDArray[np.int64], n_w: int, drawn: int) -> 
         protocol=APSI.name,
         group=lists.group.name,
         rows=rows,
-        ours=len(party.ids),
+        ours=own,
         peers={peer: PeerFacts(records=n_w, padded=lists.terms.padding > 0, learnt=peer_learnt)},
-        learnt=_passive_learns(lists.terms, peer, n_w, len(party.ids), len(rows), drawn),
+        learnt=_passive_learns(lists.terms, peer, n_w, own, len(rows), drawn),
     )
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node import failpoints
-from vfl_node.alignment.alignment import NOT_MINE, Party
+from vfl_node.alignment.alignment import NOT_MINE, OwnRecords
 from vfl_node.alignment.lists.columns import Chosen, Column, Columns, Given, Source
 from vfl_node.alignment.lists.computed import Computed
 from vfl_node.alignment.lists.meeting import meet
@@ -32,9 +32,8 @@ from vfl_node.crypto.groups import Group, Scalar
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.errors import DataError, ProtocolError
-from vfl_node.job import Align
-from vfl_node.settings import Role
-from vfl_node.transport.channel import Channel
+from vfl_node.progress import Advanced
+from vfl_node.session.session import Session
 
 _AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent
 
@@ -43,10 +42,11 @@ class Lists:
     """One party's side of the lists of one protocol.
 
     Attributes:
+        session: this party's.
+        records: of this party.
         terms: what the job says of its alignment.
         role: this party's.
         channel: the conversation with the peer.
-        party: what this party brings.
         group: where the elements live.
         secret: this party's randomness for this protocol.
         lasting: the same in every job on these terms over the same records of both; given once the parties have met.
@@ -57,18 +57,19 @@ class Lists:
         DataError: an identifier occurs twice (``E_DUP_IDS``).
     """
 
-    def __init__(self, terms: Align, role: Role, channel: Channel, party: Party, group: Group) -> None:
-        self.terms, self.role, self.channel, self.party, self.group = terms, role, channel, party, group
-        if repeated := len(party.ids.repeats()):
+    def __init__(self, session: Session, records: OwnRecords, group: Group) -> None:
+        self.session, self.records, self.group = session, records, group
+        self.terms, self.role, self.channel = session.job.align, session.role, session.peer
+        if repeated := len(records.ids.repeats()):
             raise DataError(
-                f"{repeated} of {len(party.ids)} identifiers repeat an earlier one",
+                f"{repeated} of {len(records)} identifiers repeat an earlier one",
                 code="E_DUP_IDS",
                 hint="keep one row for each identifier",
             )
-        self.secret: Randomness = party.randomness.derive(terms.protocol)
-        self.own = party.ids
-        self._columns = Columns(party.folder, width=group.width, chunk_rows=group.chunk_rows)
-        self._domain = f"vfl-node-v1-{terms.protocol}-{group.name}".encode()
+        self.secret: Randomness = session.randomness.derive(self.terms.protocol)
+        self.own = records.ids
+        self._columns = Columns(session.folder, width=group.width, chunk_rows=group.chunk_rows)
+        self._domain = f"vfl-node-v1-{self.terms.protocol}-{group.name}".encode()
         self.lasting = self.secret
         self.sets = self._agreed = b""
         self._held_by_peer: Mapping[str, int] = {}
@@ -84,9 +85,7 @@ class Lists:
 
         Leaks: as that.
         """
-        meeting = await meet(
-            self.terms, self.role, self.channel, self.party, self._columns, group=self.group.name, receives=receives
-        )
+        meeting = await meet(self.session, self.records, self._columns, group=self.group.name, receives=receives)
         self.own, self.lasting, self.sets = meeting.own, meeting.lasting, meeting.sets
         self._agreed, self._held_by_peer = meeting.agreed, meeting.held_by_peer
         return meeting.theirs
@@ -175,7 +174,7 @@ class Lists:
         column, powers = self._columns.column(name), self._columns.column(f"{name} powers")
         if len(powers) > len(column):  # a loss of power took elements and left their powers
             powers.clear()
-        self.party.progress.advance(len(powers))
+        self.session.progress.emit(Advanced(len(powers)))
         started: deque[Iterator[Rows]] = deque()
         with self._elements_of(name):
             for chunk in column.chunks(len(powers)):
@@ -230,9 +229,9 @@ class Lists:
         rows[places[places >= 0]] = order[places >= 0]
         return rows
 
-    def records(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same with :data:`NOT_MINE` for identifiers that stand for no record of ours."""
-        return np.where(rows < len(self.party.ids), rows, NOT_MINE)
+    def without_cover(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """``rows`` with :data:`NOT_MINE` for identifiers that stand for no record of ours."""
+        return np.where(rows < len(self.records), rows, NOT_MINE)
 
     @property
     def peer(self) -> str:
@@ -245,28 +244,28 @@ class Lists:
 
     def _computed(self, name: str, count: int, compute: Callable[[int], Iterator[Rows]]) -> Computed:
         column = self._columns.column(name)
-        self.party.progress.advance(len(column))
+        self.session.progress.emit(Advanced(len(column)))
         return Computed(column, count, compute)
 
     def _powers(self, chunks: Iterable[Rows], scalar: Scalar) -> Iterator[Rows]:
         """Powers chunk by chunk; the next chunk is fetched while workers compute."""
         started: deque[Iterator[Rows]] = deque()
         for chunk in chunks:
-            started.append(self.group.powers(chunk, scalar, self.party.workers))
+            started.append(self.group.powers(chunk, scalar, self.session.workers))
             if len(started) > _AHEAD:
                 yield self._gathered(started.popleft())
         while started:
             yield self._gathered(started.popleft())
 
     def _begin(self, chunk: Rows, scalar: Scalar, powers: Column, started: deque[Iterator[Rows]]) -> None:
-        started.append(self.group.powers(chunk, scalar, self.party.workers, check=True))
+        started.append(self.group.powers(chunk, scalar, self.session.workers, check=True))
         if len(started) > _AHEAD:
             powers.append(self._gathered(started.popleft()))
 
     def _gathered(self, blocks: Iterator[Rows]) -> Rows:
         gathered = [self.group.empty()]
         for block in blocks:
-            self.party.progress.advance(len(block))
+            self.session.progress.emit(Advanced(len(block)))
             gathered.append(block)
         return np.concatenate(gathered)
 
@@ -275,14 +274,14 @@ class Lists:
         column.sync()
         failpoints.reach("align-synced")
         digest = column.digest.digest()
-        self.party.pins.check(f"{self.terms.protocol} {name}", digest)
+        self.session.pins.check(f"{self.terms.protocol} {name}", digest)
         if lasting and self._first_of_this_mark(name, digest) != digest:
             raise ProtocolError(f"{self._from(name)}: announced as of an earlier job, and it is another list", code="E_MARK")
         failpoints.reach("align-stored")
 
     def _first_of_this_mark(self, name: str, digest: bytes) -> bytes:
         named = hashlib.sha256(self._agreed + name.encode()).hexdigest()
-        return self.party.memory.keep(f"list-{named[:40]}", digest)
+        return self.session.memory.keep(f"list-{named[:40]}", digest)
 
     @contextmanager
     def _elements_of(self, name: str) -> Iterator[None]:

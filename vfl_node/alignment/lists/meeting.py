@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from vfl_node import failpoints
 from vfl_node.alignment import costs
-from vfl_node.alignment.alignment import Party
+from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Columns
 from vfl_node.alignment.lists.cover import covered
@@ -25,8 +25,9 @@ from vfl_node.data.tables import check_enough
 from vfl_node.errors import PolicyError, ProtocolError, StateError
 from vfl_node.job import Align
 from vfl_node.machine import free_bytes
-from vfl_node.settings import Limits, Role
-from vfl_node.transport.channel import Channel
+from vfl_node.progress import PhaseBegan
+from vfl_node.session.session import Session
+from vfl_node.settings import Limits
 from vfl_node.transport.generated.vfl.v1 import alignment_pb2
 
 _MARK_BYTES = 32
@@ -34,7 +35,7 @@ _MOST_BEGUN = 2**62  # of alignments; a peer may claim more than there is time f
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Announced:
     """What a party knows once the two have met.
 
     Attributes:
@@ -54,16 +55,12 @@ class Meeting:
     held_by_peer: Mapping[str, int]
 
 
-async def meet(
-    terms: Align, role: Role, channel: Channel, party: Party, columns: Columns, *, group: str, receives: Sequence[str]
-) -> Meeting:
+async def meet(session: Session, records: OwnRecords, columns: Columns, *, group: str, receives: Sequence[str]) -> Announced:
     """Exchange marks, then sizes and what each side holds from earlier attempts.
 
     Args:
-        terms: what the job says of its alignment.
-        role: this party's.
-        channel: the conversation with the peer.
-        party: what this party brings.
+        session: this party's.
+        records: of this party.
         columns: where its lists lie.
         group: name of the group of the elements.
         receives: the lists that the peer will send.
@@ -78,12 +75,13 @@ async def meet(
 
     Leaks: whether our records are those of an earlier job with this peer; how many alignments there were with it.
     """
-    limits, memory = party.limits, party.memory
-    ours = announced(len(party.ids), terms, role)
-    check_enough(len(party.ids), limits.min_set_size, party.name)
+    terms, role, channel = session.job.align, session.role, session.peer
+    limits, memory = session.limits, session.memory
+    ours = announced(len(records), terms, role)
+    check_enough(len(records), limits.min_set_size, session.name)
     if ours > limits.max_set_size:
         raise _too_many(f"with padding and dummies this party would announce {ours} identifiers", limits.max_set_size)
-    sets, agreed = await _exchange_marks(terms, role, channel, party, group)
+    sets, agreed = await _exchange_marks(session, records, group)
     lasting = memory.secret.derive(f"lists {agreed.hex()}")
 
     held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held(receives).items()]
@@ -93,22 +91,23 @@ async def meet(
     theirs = int(answer.count)
     memory.saw(min(answer.begun, _MOST_BEGUN))
     _check_size(channel.peer, theirs, terms, limits)
-    party.pins.check(f"{terms.protocol} size", theirs.to_bytes(8, "big"))
+    session.pins.check(f"{terms.protocol} size", theirs.to_bytes(8, "big"))
     most = terms.spec.most(*((ours, theirs) if role == "active" else (theirs, ours)))
     columns.need_room(most.spilled[role])
     _need_memory(ours + theirs)
-    own = covered(party.ids, sets, terms, role, lasting, memory)
-    _check_own_elements(party, channel.peer, own, lasting)
-    party.progress.phase("align", most.powers[role], "group operations")
-    return Meeting(theirs, own, sets, agreed, lasting, {item.list: item.rows for item in answer.held})
+    own = covered(records.ids, sets, terms, role, lasting, memory)
+    _check_own_elements(session, own, lasting)
+    session.progress.emit(PhaseBegan("align", most.powers[role], "group operations"))
+    return Announced(theirs, own, sets, agreed, lasting, {item.list: item.rows for item in answer.held})
 
 
-async def _exchange_marks(terms: Align, role: Role, channel: Channel, party: Party, group: str) -> tuple[bytes, bytes]:
-    """Say which records take part, hear which of the peer's do, and count both: :class:`Meeting`'s ``sets`` and ``agreed``."""
-    memory, limits, peer = party.memory, party.limits, channel.peer
-    identity = party.identity or party.ids.digest()
+async def _exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes]:
+    """Say which records take part, hear which of the peer's do, and count both: the fields ``sets`` and ``agreed``."""
+    terms, role, channel = session.job.align, session.role, session.peer
+    memory, limits, peer = session.memory, session.limits, channel.peer
+    identity = records.identity or records.ids.digest()
     promises.hold(memory, identity, terms, role, binding=False)
-    ours = identity + len(party.ids).to_bytes(8, "big")  # predictions of new records take all of a table
+    ours = identity + len(records).to_bytes(8, "big")  # predictions of new records take all of a table
     mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
     await channel.send(alignment_pb2.Remembered(mark=mark, seen=memory.seen))
     answer = await channel.receive(alignment_pb2.Remembered)
@@ -125,7 +124,7 @@ async def _exchange_marks(terms: Align, role: Role, channel: Channel, party: Par
     return sets, agreed
 
 
-def _check_own_elements(party: Party, peer: str, own: Identifiers, lasting: Randomness) -> None:
+def _check_own_elements(session: Session, own: Identifiers, lasting: Randomness) -> None:
     """Stored lists are of the same identifiers and scalars, which this node's memory gives.
 
     Raises:
@@ -133,10 +132,10 @@ def _check_own_elements(party: Party, peer: str, own: Identifiers, lasting: Rand
     """
     try:
         elements = own.digest() + lasting.derive("own elements").bytes(32)
-        party.pins.check("own elements", hashlib.sha256(elements).digest())
+        session.pins.check("own elements", hashlib.sha256(elements).digest())
     except StateError:
         raise StateError(
-            f"what this node or {peer} remembered of the other when the job began is gone",
+            f"what this node or {session.peer.peer} remembered of the other when the job began is gone",
             code="E_STATE_LOST",
             hint="put the state folder's partners back, or submit a new job",
             for_peer="what either node remembered of the other when the job began is gone",

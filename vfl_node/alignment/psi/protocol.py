@@ -72,25 +72,25 @@ def _alignment(lists: Lists, ours: Column, theirs: Column, order: NDArray[np.int
     """Step 5: our records whose elements both lists hold, in the ascending order of those."""
     ascending = order_rows(ours.rows)
     shared = lists.find(RowIndex(theirs.rows), lists.chosen([ours], ascending)) >= 0
-    rows = lists.records(order[ascending[shared]])
-    party, peer, padding = lists.party, lists.peer, lists.terms.padding
-    announced = len(ours) if padding else len(party.ids)
+    rows = lists.without_cover(order[ascending[shared]])
+    name, own, peer, padding = lists.session.name, len(lists.records), lists.peer, lists.terms.padding
+    announced = len(ours) if padding else own
     return Alignment(
         protocol=PSI.name,
         group=lists.group.name,
         rows=rows,
-        ours=len(party.ids),
+        ours=own,
         peers={
             peer: PeerFacts(
                 records=len(theirs),
                 intersection=len(rows),
                 missing=0,
                 padded=padding > 0,
-                learnt=_learnt(party.name, None if padding else len(theirs), announced, len(rows), padding),
+                learnt=_learnt(name, None if padding else len(theirs), announced, len(rows), padding),
             )
         },
-        union=None if padding else len(party.ids) + len(theirs) - len(rows),
-        learnt=_learnt(peer, len(party.ids), len(theirs), len(rows), padding),
+        union=None if padding else own + len(theirs) - len(rows),
+        learnt=_learnt(peer, own, len(theirs), len(rows), padding),
     )
 
 

@@ -49,6 +49,7 @@ from vfl_node.alignment.psu.spec import PSU
 from vfl_node.crypto.rows import is_strictly_ascending, order_rows
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
+from vfl_node.progress import Advanced
 
 
 @over_lists
@@ -82,7 +83,7 @@ async def active(lists: Lists) -> Alignment:
     places = np.concatenate([np.arange(n_a), n_a + np.flatnonzero(is_new)])
     m = len(places)
     places = places[lists.secret.derive("step 8").permutation(m)]
-    lists.party.progress.advance(n_a + n_p - m)  # operations that the overlap saves
+    lists.session.progress.emit(Advanced(n_a + n_p - m))  # operations that the overlap saves
 
     # 8. Without the shuffle our part would come first, and Pp could find its own records in it.
     union = lists.chosen([i_a_s1t1, i_p_s1t1], places)
@@ -129,7 +130,7 @@ async def passive(lists: Lists) -> Alignment:
     # 8, 9. Sorted, so that Pa cannot follow an element of L to its UID.
     unsorted = await lists.receive_powers("step 8", times(t2, t3), at_least=max(n_a, n_p), at_most=n_a + n_p)
     ascending = order_rows(unsorted.rows)
-    lists.party.progress.advance(n_a + n_p - len(unsorted))  # operations that the overlap saves
+    lists.session.progress.emit(Advanced(n_a + n_p - len(unsorted)))  # operations that the overlap saves
 
     # 12, request: computed while Pa computes its own of step 11.
     order = lists.order("step 12")
@@ -156,28 +157,28 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
     """
     if np.count_nonzero(rows >= 0) != len(lists.own):
         raise ProtocolError(f"psu: the union that {lists.peer} helped to build lacks records of ours", code="E_UNION")
-    terms, party, ours = lists.terms, lists.party, len(lists.own)
+    terms, session, ours = lists.terms, lists.session, len(lists.own)
     common = ours + theirs - len(rows)  # |I|, and dummies that both hold
-    known = common - shared_dummies(lists.sets, terms, party.memory)
+    known = common - shared_dummies(lists.sets, terms, session.memory)
     ours, theirs = ours - 2 * terms.dummies, theirs - 2 * terms.dummies
     intersection = None if terms.dummies else common
     only_records = terms.padding == terms.dummies == 0  # then U has no row that neither party owns
     return Alignment(
         protocol=PSU.name,
         group=lists.group.name,
-        rows=lists.records(rows),
-        ours=len(party.ids),
+        rows=lists.without_cover(rows),
+        ours=len(lists.records),
         peers={
             lists.peer: PeerFacts(
                 records=theirs,
                 intersection=intersection,
                 missing=len(rows) - theirs if only_records else None,
                 padded=terms.padding > 0,
-                learnt=_learnt(lists, party.name, None if terms.padding else theirs, ours, len(rows), intersection),
+                learnt=_learnt(lists, session.name, None if terms.padding else theirs, ours, len(rows), intersection),
             )
         },
         union=len(rows) if only_records else None,
-        learnt=_learnt(lists, lists.peer, len(party.ids), theirs, len(rows), known),
+        learnt=_learnt(lists, lists.peer, len(lists.records), theirs, len(rows), known),
     )
 
 

@@ -14,7 +14,7 @@ from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.engines.contract import Engine
 from vfl_node.job import Job
-from vfl_node.progress import Progress
+from vfl_node.progress import Advanced, PhaseBegan, Progress
 from vfl_node.session.pins import Pins
 from vfl_node.session.session import Session
 from vfl_node.settings import role_in
@@ -62,7 +62,7 @@ async def coordinate(
         await service.send_key()
         await service.take_plan()
         while await service.answer():
-            progress.advance(1)
+            progress.emit(Advanced(1))
 
 
 class Decryptions:
@@ -78,7 +78,7 @@ class Decryptions:
         self._one = threading.Lock()
         self._private: keys.PrivateKey | None = None
         each = [tensor for role in ("active", "passive") for tensor in tensors_of(self._train, role)]
-        session.progress.phase("decrypt", self._train.iterations * len(each), "requests")
+        session.progress.emit(PhaseBegan("decrypt", self._train.iterations * len(each), "requests"))
 
     async def serve(self, channel: Channel) -> None:
         """As :func:`coordinate`, with the job's key."""

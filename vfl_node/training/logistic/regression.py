@@ -27,6 +27,7 @@ from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.errors import StateError
+from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
@@ -120,8 +121,8 @@ class _Regression:
         context = await self._context(own, schedule, place)
         flow = FLOWS[train.flow, train.labels, session.role](context)
 
-        session.progress.phase("train", train.iterations, "iterations")
-        session.progress.advance(place.step)
+        session.progress.emit(PhaseBegan("train", train.iterations, "iterations"))
+        session.progress.emit(Advanced(place.step))
         while place.step < train.iterations and not place.over:
             started, moved = session.clock(), traffic.bytes_sent + traffic.bytes_received
             outcome = await flow.iterate(place.step)
@@ -131,9 +132,9 @@ class _Regression:
             place.done(epoch, last=outcome.last)
             context.losses.append(outcome.loss)
             place.save(self._checkpoints, own.side, schedule.fingerprint)
-            session.progress.advance(1)
+            session.progress.emit(Advanced(1))
             if outcome.loss is not None:
-                session.progress.note(loss=outcome.loss)
+                session.progress.emit(EpochTrained(outcome.loss))
         if self._coordinator and self._decryptor:
             await self._decryptor.done()
         return await self._finish(own, place)

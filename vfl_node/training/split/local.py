@@ -17,7 +17,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.models.classifier import Classifier
-from vfl_node.progress import Progress
+from vfl_node.progress import LocalEpochTrained, Progress
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import Learner
@@ -68,7 +68,7 @@ def train_local(
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()
-        progress.note(local_loss=total / len(positions))
+        progress.emit(LocalEpochTrained(total / len(positions)))
 
 
 def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[np.int64]) -> Tensor:

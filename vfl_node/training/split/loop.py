@@ -25,6 +25,7 @@ from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.models import architecture_of, cut_width
+from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
@@ -100,8 +101,8 @@ async def train(
     journal.tested = testing
     stored = {"version": VERSION, "model_version": architecture_of(section.model, session.models).version}
     journal.shared = {**stored, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
-    progress.phase("train", evaluate.repeats * (section.epochs * per_epoch + per_test), "batches")
-    progress.advance(journal.exchanges)
+    progress.emit(PhaseBegan("train", evaluate.repeats * (section.epochs * per_epoch + per_test), "batches"))
+    progress.emit(Advanced(journal.exchanges))
 
     half_of = ActiveHalf if session.role == "active" else PassiveHalf
     for repeat in range(journal.repeat, evaluate.repeats):
@@ -114,10 +115,10 @@ async def train(
                 await half.step(journal.exchanges, positions)
                 journal.exchanges += 1
                 failpoints.reach("updated")
-                progress.advance(1)
+                progress.emit(Advanced(1))
             seconds, moved = session.clock() - started, traffic.bytes_sent + traffic.bytes_received - moved
             figures, attacks = half.figures(), half.audit.epoch_done()
-            progress.note(loss=figures.loss, attacks=attacks, judged=half.audit.judged)
+            progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged))
             journal.epoch_done(Epoch(figures.loss, figures.auc, seconds, moved, attacks, dict(half.audit.judged)))
             if due(journal.epoch, section.epochs, per_epoch):
                 journal.save(checkpoints, half, schedule.fingerprint)
@@ -125,6 +126,6 @@ async def train(
         batches = cut(testing, section.batch_size)
         journal.repeat_done(half, await half.evaluate(journal.exchanges, batches))
         journal.exchanges += len(batches)
-        progress.advance(len(batches))
+        progress.emit(Advanced(len(batches)))
     journal.steps = evaluate.repeats * section.epochs * per_epoch
     return journal

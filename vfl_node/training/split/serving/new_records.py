@@ -12,7 +12,7 @@ import numpy as np
 from vfl_node import failpoints
 from vfl_node.errors import UsageError
 from vfl_node.job import Predict
-from vfl_node.progress import Progress, Silent
+from vfl_node.progress import Advanced, PhaseBegan, Progress, Silent
 from vfl_node.settings import Protection
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
@@ -65,13 +65,13 @@ async def predict_once(
         for number, positions in enumerate(cut(np.arange(len(view)), side.served_model.serve.batch_size))
     ]
     probabilities: list[Probabilities] = []
-    progress.phase("predict", len(batches), "batches")
+    progress.emit(PhaseBegan("predict", len(batches), "batches"))
     async with channel.phase("predict"):
         for first in range(0, len(batches), AT_ONCE):
             part = batches[first : first + AT_ONCE]
             failpoints.reach("predict")
             probabilities += await exchange.run(part)
-            progress.advance(len(part))
+            progress.emit(Advanced(len(part)))
     if not exchange.asks:
         return None
     own = np.flatnonzero(view.owned)

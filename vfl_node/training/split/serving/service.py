@@ -21,7 +21,7 @@ from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import DataError, PolicyError, ProtocolError
 from vfl_node.job import Predict
-from vfl_node.progress import Progress, Silent
+from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited, Progress, Silent
 from vfl_node.settings import Protection
 from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
 from vfl_node.training.split.serving.requests import Request, RequestQueue
@@ -119,7 +119,7 @@ class _Service:
         self._channel, self._side, self._progress, self._tally = channel, side, progress, tally
         self._guard, self._exchange = guard, Exchange(channel, predict, side, guard)
         self.served = (tally.read() if tally else None) or Served(side.served_model.serve.batch_size)
-        progress.phase("predict", 0, "batches")
+        progress.emit(PhaseBegan("predict", 0, "batches"))
 
     async def ask(self, requests: RequestQueue) -> None:
         """Ask for the rows of all ``requests``, then say that there are no more."""
@@ -166,7 +166,7 @@ class _Service:
             answers = await self._exchange.run(batches)
         finally:
             self._record_audit()
-        self._progress.advance(len(batches))
+        self._progress.emit(Advanced(len(batches)))
         return answers
 
     def _record_audit(self) -> None:
@@ -175,7 +175,7 @@ class _Service:
         if (rows, judged.attacks) != (self.served.told, self.served.attacks):
             self.served.told, self.served.attacks = rows, judged.attacks
             self._count()
-            self._progress.note(attacks=judged.attacks, judged=judged.judged)
+            self._progress.emit(PredictionsAudited(judged.attacks, judged.judged))
 
     def _requested(self, request: Request) -> _RequestedBatches:
         """The batches to ask for.

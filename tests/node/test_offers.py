@@ -13,9 +13,13 @@ from vfl_node.configuration import parse
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Job
 from vfl_node.node import admission, predictions
-from vfl_node.node.jobs import MOST_JOB_BYTES, Jobs, Work
+from vfl_node.node.jobs import Jobs
+from vfl_node.node.offers import Offers
 from vfl_node.node.store import Store
+from vfl_node.node.work import Work
+from vfl_node.node.works import Works
 from vfl_node.settings import Settings
+from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="test")
@@ -24,31 +28,45 @@ SERVICE = parse(
 )
 
 
+class Lab:
+    """What of a lab's node hears its two peers, from which it accepts jobs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = Store(folder / "state")
+        self.begun: list[str] = []
+        self.configure()
+
+    def configure(self, **changes: Any) -> None:
+        """Begin again with other settings."""
+        settings = Settings(
+            name="lab",
+            role="passive",
+            peers={"clinic": {"address": "127.0.0.1:1"}, "bank": {"address": "127.0.0.1:1"}},  # type: ignore[dict-item]
+            accept_jobs_from=["clinic", "bank"],  # type: ignore[arg-type]
+            insecure_loopback=True,
+            **changes,
+        )
+        self.works = Works(settings, self.store)
+        self.works.attach(SimpleNamespace())  # type: ignore[arg-type]
+        self.jobs = Jobs(settings, self.store, self.works)
+        self.offers = Offers(settings, self.store, self.works)
+
+
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A lab that accepts jobs from its two peers, and begins none: ``begun`` says which it would have."""
-    begun: list[str] = []
-    monkeypatch.setattr(Work, "start", lambda work: begun.append(work.record.id))
-    settings = Settings(
-        name="lab",
-        role="passive",
-        peers={"clinic": {"address": "127.0.0.1:1"}, "bank": {"address": "127.0.0.1:1"}},  # type: ignore[dict-item]
-        accept_jobs_from=["clinic", "bank"],  # type: ignore[arg-type]
-        insecure_loopback=True,
-    )
-    store = Store(tmp_path / "state")
-    jobs = Jobs(settings, store)
-    jobs.attach(SimpleNamespace())  # type: ignore[arg-type]
-    yield SimpleNamespace(jobs=jobs, store=store, begun=begun)
-    store.close()
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    """A lab that begins no job: ``begun`` says which it would have."""
+    lab = Lab(tmp_path)
+    monkeypatch.setattr(Work, "start", lambda work: lab.begun.append(work.record.id))
+    yield lab
+    lab.store.close()
 
 
-def offered(lab: Any, text: str, job_id: str) -> Any:
-    reply = lab.jobs.hear("clinic", Notice(offer=Offer(job_id=job_id, submitter="clinic", job_json=text)))
+def offered(lab: Lab, text: str, job_id: str) -> Any:
+    reply = lab.offers.hear("clinic", Notice(offer=Offer(job_id=job_id, submitter="clinic", job_json=text)))
     return reply.offer_reply
 
 
-def test_an_offer_of_64_kib_is_read_and_one_byte_more_is_not(lab: Any) -> None:
+def test_an_offer_of_64_kib_is_read_and_one_byte_more_is_not(lab: Lab) -> None:
     assert MOST_JOB_BYTES == 1 << 16
     largest = JOB.canonical().ljust(MOST_JOB_BYTES)
     assert offered(lab, largest, "largest").accepted
@@ -59,19 +77,19 @@ def test_an_offer_of_64_kib_is_read_and_one_byte_more_is_not(lab: Any) -> None:
 
 
 @pytest.mark.parametrize("job_id", ["../x", "/etc/passwd", "C:x", "JOB", "a" * 64, "x\0", ""])
-def test_an_offer_under_an_unusable_id_is_refused(lab: Any, job_id: str) -> None:
+def test_an_offer_under_an_unusable_id_is_refused(lab: Lab, job_id: str) -> None:
     assert not offered(lab, JOB.canonical(), job_id).accepted
     assert lab.begun == []
 
 
 @pytest.mark.parametrize(("peer", "state"), [("clinic", "cancelled"), ("bank", "failed")])
-def test_only_a_party_of_a_job_that_waits_to_be_resumed_can_cancel_it(lab: Any, peer: str, state: str) -> None:
+def test_only_a_party_of_a_job_that_waits_to_be_resumed_can_cancel_it(lab: Lab, peer: str, state: str) -> None:
     """One that has no part in it would destroy what the others resume from."""
     record = lab.store.add(JOB, submitter="clinic")
     lab.store.job_folder(record).seed()
     record = lab.store.update(record, state="failed", code="E_PEER_LOST", message="clinic was lost")
     assert record.resumable
-    lab.jobs.hear(peer, Notice(cancel=Cancel(job_id=record.id)))
+    lab.offers.hear(peer, Notice(cancel=Cancel(job_id=record.id)))
     assert lab.store.get(record.id).state == state
     assert (lab.store.job_folder(record).path / "seed").exists() == (state == "failed")
 
@@ -79,9 +97,9 @@ def test_only_a_party_of_a_job_that_waits_to_be_resumed_can_cancel_it(lab: Any, 
 @pytest.mark.parametrize(
     ("failed", "state", "said"), [(False, "cancelled", "clinic's owner"), (True, "failed", "clinic stopped: no data")]
 )
-def test_it_is_kept_by_whom_a_job_was_ended_and_how(lab: Any, failed: bool, state: str, said: str) -> None:
+def test_it_is_kept_by_whom_a_job_was_ended_and_how(lab: Lab, failed: bool, state: str, said: str) -> None:
     record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="failed", code="E_PEER_LOST", message="lost")
-    lab.jobs.hear("clinic", Notice(cancel=Cancel(job_id=record.id, failed=failed, reason="no data")))
+    lab.offers.hear("clinic", Notice(cancel=Cancel(job_id=record.id, failed=failed, reason="no data")))
     ended = lab.store.get(record.id)
     assert (ended.state, ended.over) == (state, True)
     assert said in ended.message
@@ -90,26 +108,26 @@ def test_it_is_kept_by_whom_a_job_was_ended_and_how(lab: Any, failed: bool, stat
     assert failed or said in reply.reason
 
 
-def test_a_peer_that_comes_back_is_told_what_this_owner_cancelled_and_nothing_else(lab: Any) -> None:
+def test_a_peer_that_comes_back_is_told_what_this_owner_cancelled_and_nothing_else(lab: Lab) -> None:
     told: list[tuple[str, str]] = []
-    lab.jobs.attach(SimpleNamespace(tell=lambda peer, notice: told.append((peer, notice.cancel.job_id))))
+    peers: Any = SimpleNamespace(tell=lambda peer, notice: told.append((peer, notice.cancel.job_id)))
+    lab.works.attach(peers)
     ours, theirs, third = (lab.store.add(JOB, submitter="clinic") for _ in range(3))
     lab.store.update(ours, state="cancelled", code="E_CANCELLED", message="cancelled by this node's owner")
     lab.store.update(theirs, state="cancelled", code="E_CANCELLED", message="clinic's owner cancelled the job")
     lab.store.update(third, state="failed", code="E_DATA", message="no")
     for peer in ("clinic", "bank"):
-        lab.jobs._peers.on_up(peer)
+        lab.offers.tell_cancelled(peer)
     assert told == [("clinic", ours.id)]  # the bank has no part in it
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Any, allowed: bool) -> None:
+def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Lab, allowed: bool) -> None:
     """Refused when it is offered, before the job has begun, and when it is submitted; the words tell of settings alone."""
     train = {"train": {"bottom": [4], "epochs": 1}, "evaluate": {"matched": True}, "align": {"protocol": "psu"}}
     job = Job.model_validate(JOB.model_dump(exclude_unset=True) | train)
     if allowed:
-        limits = lab.jobs._settings.limits.model_copy(update={"allow_matched": True})
-        lab.jobs._settings = lab.jobs._settings.model_copy(update={"limits": limits})
+        lab.configure(limits={"allow_matched": True})
     reply = offered(lab, job.canonical(), "counted")
     assert reply.accepted == allowed
     assert lab.begun == (["counted"] if allowed else [])
@@ -121,11 +139,10 @@ def test_matched_rows_are_counted_only_where_the_owner_allows_it(lab: Any, allow
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_a_model_that_this_node_does_not_have_is_refused_when_it_is_offered(lab: Any, declared: bool) -> None:
+def test_a_model_that_this_node_does_not_have_is_refused_when_it_is_offered(lab: Lab, declared: bool) -> None:
     job = Job.model_validate(JOB.model_dump(exclude_unset=True) | {"train": {"model": "gated"}})
     if declared:
-        models = {"gated": "tests.models.own_models:Gated"}
-        lab.jobs._settings = lab.jobs._settings.model_copy(update={"models": models})
+        lab.configure(models={"gated": "tests.models.own_models:Gated"})
     reply = offered(lab, job.canonical(), "own")
     assert reply.accepted == declared
     assert lab.begun == (["own"] if declared else [])
@@ -139,12 +156,11 @@ def test_a_model_that_this_node_does_not_have_is_refused_when_it_is_offered(lab:
 
 @pytest.mark.parametrize("job", [JOB, SERVICE], ids=["training", "service"])
 def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
-    lab: Any, monkeypatch: pytest.MonkeyPatch, job: Job
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, job: Job
 ) -> None:
     """A peer that offers and cancels for ever would fill the disk."""
     monkeypatch.setattr(predictions, "check", lambda *_: None)
-    limits = lab.jobs._settings.limits.model_copy(update={"jobs_per_peer": 2})
-    monkeypatch.setattr(lab.jobs, "_settings", lab.jobs._settings.model_copy(update={"limits": limits}))
+    lab.configure(limits={"jobs_per_peer": 2})
     lab.store.add(JOB, submitter="bank")
     for name in ("first", "second"):
         assert offered(lab, job.canonical(), name).accepted
@@ -155,23 +171,22 @@ def test_jobs_of_one_peer_are_kept_up_to_a_number_ended_ones_included(
     assert offered(lab, job.canonical(), "third").accepted
 
 
-def test_a_job_that_goes_on_finds_room_as_a_new_one_does_and_waits_for_it(lab: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_goes_on_finds_room_as_a_new_one_does_and_waits_for_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who has so many refused would have them all go on at once else; a refusal for good would destroy what they kept."""
-    limits = lab.jobs._settings.limits.model_copy(update={"jobs_per_peer": 1})
-    monkeypatch.setattr(lab.jobs, "_settings", lab.jobs._settings.model_copy(update={"limits": limits}))
+    lab.configure(limits={"jobs_per_peer": 1})
     record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="failed", code="E_PEER_LOST", message="lost")
     with monkeypatch.context() as patch:
         patch.setattr(admission, "MOST_QUEUED_OF_PEER", 0)
         reply = offered(lab, JOB.canonical(), record.id)
         assert (reply.accepted, reply.code, reply.reason) == (False, "E_GAVE_WAY", "there are 0 jobs of clinic already")
         with pytest.raises(PolicyError) as caught:
-            lab.jobs.resume(record.id)
+            lab.works.resume(record.id)
         assert (caught.value.code, lab.store.get(record.id), lab.begun) == ("E_BUSY", record, [])
     assert offered(lab, JOB.canonical(), record.id).accepted
     assert lab.begun == [record.id]
 
 
-def test_offers_that_are_refused_again_and_again_fill_no_log(lab: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_offers_that_are_refused_again_and_again_fill_no_log(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(200):
         assert not offered(lab, "{}", f"job-{number % 2}").accepted
     said = capsys.readouterr()
@@ -182,20 +197,20 @@ def test_offers_that_are_refused_again_and_again_fill_no_log(lab: Any, capsys: p
     assert (said.out + said.err).count("job refused") == 18
 
 
-def test_who_goes_on_with_a_job_that_failed_here_hears_why(lab: Any) -> None:
+def test_who_goes_on_with_a_job_that_failed_here_hears_why(lab: Lab) -> None:
     """It may ask in the moment between the end and the word of it; after a restart the reason is gone."""
     assert offered(lab, JOB.canonical(), "job").accepted
     lab.store.update(lab.store.get("job"), state="failed", code="E_REFUSED", message="of this owner alone")
     for why, said in ("notary refused the job", "notary refused the job"), ("", "the job has already ended there (failed)"):
-        lab.jobs._works = {"job": SimpleNamespace(for_peer=why, alive=False)}
+        lab.works._works = {"job": SimpleNamespace(for_peer=why, alive=False)}
         reply = offered(lab, JOB.canonical(), "job")
         assert (reply.accepted, reply.code, reply.reason) == (False, "E_JOB_ENDED", said)
 
 
-def test_only_the_owner_has_deaths_counted_anew(lab: Any) -> None:
+def test_only_the_owner_has_deaths_counted_anew(lab: Lab) -> None:
     """A peer asks again and again, and a job that kills the process would never be put aside."""
     assert offered(lab, JOB.canonical(), "job").accepted
-    for resume, deaths in (lambda: offered(lab, JOB.canonical(), "job"), 1), (lambda: lab.jobs.resume("job"), 0):
+    for resume, deaths in (lambda: offered(lab, JOB.canonical(), "job"), 1), (lambda: lab.works.resume("job"), 0):
         lab.store.update(lab.store.get("job"), state="failed", code="E_PEER_LOST", deaths=1)
         resume()
         assert (lab.store.get("job").state, lab.store.get("job").deaths) == ("waiting", deaths)

@@ -1,0 +1,57 @@
+"""What a node knows of one peer."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vfl_node.errors import PolicyError
+from vfl_node.node.peer_state import PeerState
+
+
+def link(instance: str = "first", ended: Any = None) -> Any:
+    return SimpleNamespace(instance=instance, ended=ended)
+
+
+def test_a_link_goes_up_is_replaced_and_goes_down() -> None:
+    state, first, second = PeerState("lab", "lab.example:7443"), link(), link()
+    assert state.up(first) is None
+    assert "lab (at lab.example:7443), connected since" in state.describe()
+    assert state.up(second) is first
+    state.ended(first)  # by now it is another one
+    assert state.link is second
+    state.ended(second)
+    assert (state.link, state.status()["online"]) == (None, False)
+
+
+def test_a_cause_is_news_once_and_goes_when_the_link_is_up() -> None:
+    state = PeerState("lab", None)
+    assert state.down("connection refused", fenced=False)
+    assert not state.down("connection refused", fenced=True)
+    assert state.fenced
+    assert state.describe().startswith("lab (which dials in to this node), absent since")
+    assert state.describe().endswith(": connection refused")
+    state.up(link())
+    assert (state.cause, state.down("connection refused", fenced=False)) == ("", True)
+
+
+def test_a_beat_with_another_number_is_progress() -> None:
+    state = PeerState("lab", None, moved=0.0)
+    state.beat(0)
+    assert state.moved == 0.0
+    state.beat(7)
+    assert (state.progress, state.moved > 0) == (7, True)
+
+
+def test_another_process_under_the_same_name_is_turned_away_while_the_link_lives() -> None:
+    state = PeerState("lab", None)
+    state.check_same_process(link("second"))  # nobody is connected
+    state.up(link("first"))
+    state.check_same_process(link("first"))
+    with pytest.raises(PolicyError) as caught:
+        state.check_same_process(link("second"))
+    assert caught.value.code == "E_FENCED"
+    state.up(link("first", ended=PolicyError("over")))
+    state.check_same_process(link("second"))

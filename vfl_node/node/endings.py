@@ -1,0 +1,45 @@
+"""How a job ends at a node: the errors that the node itself ends one with, and what is stored and reported then."""
+
+from __future__ import annotations
+
+import structlog
+
+from vfl_node.errors import Cancelled, Paused, StateError, VflError
+from vfl_node.node.predictions import account
+from vfl_node.node.record import Record
+from vfl_node.node.store import Store
+from vfl_node.settings import Settings
+
+log = structlog.get_logger()
+
+OWN_WISH = "cancelled by this node's owner"
+"""Message of a job that the owner cancelled, by which it is told from one that a peer's owner cancelled."""
+
+
+def conclude(settings: Settings, store: Store, record: Record) -> None:
+    """Store how a job ended. If it is over for good, report what it disclosed; its secrets are then destroyed."""
+    if record.over:
+        try:
+            account(settings, record, store.job_folder(record))
+        except (VflError, OSError, ValueError) as error:
+            log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
+    store.end(record)
+
+
+def cancelled_by_owner() -> Cancelled:
+    """This node's owner cancelled the job."""
+    return Cancelled(OWN_WISH, for_peer="its owner cancelled the job")
+
+
+def node_stopping() -> Paused:
+    """The node stops, and goes on with the job when it starts again."""
+    return Paused("this node is stopping", for_peer="its node is stopping and will come back")
+
+
+def quarantined(deaths: int) -> StateError:
+    """The process died so often while it ran the job that only the owner can resume it."""
+    return StateError(
+        f"this node's process has died {deaths} times while it ran this job, and does not begin it by itself again",
+        code="E_QUARANTINED",
+        hint="see the node's log and the system's (out of memory?), then go on: vfl-node resume JOB",
+    )

@@ -1,0 +1,141 @@
+"""What peers ask of a node: to take part in their jobs, to go on with one, or to end one."""
+
+from __future__ import annotations
+
+import re
+from itertools import islice
+
+import structlog
+
+from vfl_node import failpoints
+from vfl_node.errors import GaveWay, PeerError, PolicyError, StateError, VflError, peer_text
+from vfl_node.job import parse_job
+from vfl_node.logs import Seldom
+from vfl_node.node import predictions
+from vfl_node.node.admission import check_allowed
+from vfl_node.node.endings import OWN_WISH
+from vfl_node.node.record import Record
+from vfl_node.node.states import State
+from vfl_node.node.store import Store
+from vfl_node.node.works import Works
+from vfl_node.settings import Settings
+from vfl_node.transport.bounds import MOST_JOB_BYTES
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply
+
+log = structlog.get_logger()
+
+JOB_ID = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+MOST_CANCELLED = 64
+"""So many cancelled jobs, the newest, are named to a peer whenever its link is up again."""
+
+
+class Offers:
+    """Answers the offers and cancellations that arrive over links.
+
+    Args:
+        settings: of this node.
+        store: its jobs.
+        works: those under way.
+    """
+
+    def __init__(self, settings: Settings, store: Store, works: Works) -> None:
+        self._settings, self._store, self._works = settings, store, works
+        self._refusals: dict[str, Seldom] = {}
+
+    def hear(self, peer: str, notice: Notice) -> Notice | None:
+        """Answer an offer or a cancellation that ``peer`` sent over its link."""
+        if notice.WhichOneof("body") == "cancel":
+            self._hear_cancel(peer, notice.cancel)
+            return None
+        offer = notice.offer
+        try:
+            self._accept(peer, offer)
+            work = self._works.get(offer.job_id)
+            if work and offer.ready:
+                work.others.invite(peer)
+            reply = OfferReply(job_id=offer.job_id, accepted=True, waits=bool(work and work.place))
+        except VflError as error:
+            if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
+                log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code=error.peer_code, reason=error.for_peer)
+        except Exception:
+            log.exception("internal error", job=peer_text(offer.job_id, 63), peer=peer)  # the link must outlive it
+            reply = OfferReply(job_id=offer.job_id, accepted=False, code="E_INTERNAL", reason=VflError("").for_peer)
+        return Notice(offer_reply=reply)
+
+    def tell_cancelled(self, peer: str) -> None:
+        """Tell a peer whose link is up again what this owner cancelled meanwhile; it ignores what it has heard before."""
+        cancelled = (
+            record
+            for record in self._store.all()
+            if record.state == "cancelled" and record.message == OWN_WISH and peer in record.parties
+        )
+        for record in islice(cancelled, MOST_CANCELLED):
+            self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id)))
+
+    def _hear_cancel(self, peer: str, cancel: Cancel) -> None:
+        """A peer says that a job has ended, because its owner cancelled it or because it failed."""
+        message = f"{peer}'s owner cancelled the job"
+        if cancel.failed:
+            message = f"{peer} stopped: {peer_text(cancel.reason) or 'the job failed there'}"
+        state: State = "failed" if cancel.failed else "cancelled"
+        code = PeerError.default_code if cancel.failed else "E_CANCELLED"
+        work = self._works.get(cancel.job_id)
+        if work is not None:
+            if peer in work.record.parties:
+                work.stop.ask(PeerError(message, code=code, for_peer=message))
+            return
+        record = self._store.get(cancel.job_id)
+        if record is not None and record.resumable and peer in record.parties:
+            self._works.forget(record, message, state=state, code=code)
+
+    def _accept(self, peer: str, offer: Offer) -> None:
+        """Take part in a peer's job if this node's settings allow it, or go on with one that has begun. Raises VflError."""
+        record = self._store.get(offer.job_id)
+        if record is not None:
+            self._go_on(peer, offer, record)
+            return
+        if self._store.pruned(offer.job_id):
+            for_peer = "the job has already ended there"
+            raise PeerError(f"job {offer.job_id} has ended here, and was pruned", code="E_JOB_ENDED", for_peer=for_peer)
+        if peer not in self._settings.accept_jobs_from:
+            raise PolicyError(
+                f"{peer} is not in accept_jobs_from",
+                hint=f"to let {peer}'s jobs run without asking, add it to accept_jobs_from in this node's configuration",
+                for_peer=f"its settings do not accept jobs from {peer} (accept_jobs_from)",
+            )
+        if len(offer.job_json) > MOST_JOB_BYTES or not JOB_ID.fullmatch(offer.job_id):
+            raise PolicyError(f"{peer} offers a job of unusable size or id", for_peer="the job's size or id is not usable")
+        job = parse_job(offer.job_json, source=f"the job offered by {peer}")
+        check_allowed(self._settings, job)
+        if peer not in job.parties.all:
+            raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
+        if job.predict:
+            predictions.check(self._store, job, peer)
+        with self._works.beginning():
+            self._works.check_room(peer, serves=job.is_service)
+            failpoints.reach("accept")
+            record = self._store.add(job, submitter=peer, job_id=offer.job_id)
+            log.info("job accepted", job=record.id, peer=peer)
+            failpoints.reach("accepted")
+            self._works.begin(record)
+
+    def _go_on(self, peer: str, offer: Offer, record: Record) -> None:
+        """Go on with a job of this node that ``peer`` offers again. Raises VflError if it cannot."""
+        if record.damaged or record.code in ("E_QUARANTINED", "E_NO_PROGRESS"):
+            raise StateError(record.message or "", code=record.code or "", for_peer="it waits for its owner to see to the job")
+        if record.spec != offer.job_json or peer not in record.parties:
+            raise PolicyError(f"{peer} offers another job under a known id", for_peer="this id belongs to another job")
+        if record.over:
+            for_peer, code = f"the job has already ended there ({record.state})", "E_JOB_ENDED"
+            if record.state == "failed" and (work := self._works.latest(record.id)):
+                for_peer = work.for_peer or for_peer
+            if record.state == "cancelled":
+                message = record.message or "it was cancelled"  # by another party: its message says by which
+                for_peer, code = "its owner cancelled the job" if message == OWN_WISH else message, "E_CANCELLED"
+            raise PeerError(f"job {record.id} has already ended here ({record.state})", code=code, for_peer=for_peer)
+        try:
+            self._works.resume(record.id, by_owner=False)
+        except PolicyError as busy:
+            raise GaveWay(busy.message, for_peer=busy.for_peer) from None

@@ -1,0 +1,156 @@
+"""The other parties of one job: who is connected, who has a place for it, who takes part, and how all of them meet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from vfl_node import failpoints
+from vfl_node.errors import Cancelled, PeerError, PeerLost, peer_text
+from vfl_node.node.faults import NOT_NOW
+from vfl_node.node.meeting import Meeting
+from vfl_node.node.peers import Peers
+from vfl_node.node.record import Record
+from vfl_node.run.folder import JobFolder
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
+
+ANNOUNCE_S = 2.0
+"""How long each of them is waited for when the job is announced."""
+
+ASK_AGAIN_S = 5.0
+"""How often a party that does not come to its conversation is asked whether it still takes part."""
+
+INVITED_S = 20.0
+"""For how long another party is believed to have a place for the job after it said so."""
+
+
+class Others:
+    """The other parties of a job, in the order of the job: active, passive, coordinator.
+
+    Args:
+        own: this party's name.
+        record: the job.
+        peers: the peers of this node.
+        folder: of the job.
+        ready: says whether this node has a place for the job.
+
+    Attributes:
+        names: of these parties.
+        queueing: those in whose queues the job waits.
+        begun: whether the job has had an attempt, so that all of them know of it.
+    """
+
+    def __init__(self, own: str, record: Record, peers: Peers, folder: JobFolder, ready: Callable[[], bool]) -> None:
+        self.names = record.others(own)
+        self.queueing: set[str] = set()
+        self.begun = bool(record.attempt)
+        self._own, self._record, self._peers, self._folder, self._ready = own, record, peers, folder, ready
+        self._before = record.parties[: record.parties.index(own)]
+        self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
+
+    @property
+    def absent(self) -> list[str]:
+        """Those whose link is down."""
+        return [name for name in self.names if not self._peers.online(name)]
+
+    @property
+    def able(self) -> bool:
+        """Whether all are connected, and one that stands before this party in the job's order, if any does, has a place."""
+        lately = time.monotonic() - INVITED_S
+        invited = not self._before or any(self._invited.get(name, -INVITED_S) > lately for name in self._before)
+        return invited and all(map(self._peers.online, self.names))
+
+    def invite(self, name: str) -> None:
+        """``name`` says that it has a place for the job and comes to it."""
+        self._invited[name] = time.monotonic()
+
+    def describe(self, names: list[str]) -> tuple[str, ...]:
+        """``names`` with address and state of the link."""
+        return tuple(map(self._peers.describe, names))
+
+    def tell(self) -> None:
+        """Offer the job to all that may know of it, and wait for no reply; best effort."""
+        for name in filter(self._may_know, self.names):
+            self._peers.tell(name, self._offer())
+
+    def announce(self, meeting: Meeting) -> None:
+        """Offer the job to all that are connected, or ask whether they go on with it. Raises PeerError if one does not."""
+        for name in filter(self._peers.online, self.names):
+            with suppress(PeerLost):
+                self._ask(name, meeting, time.monotonic() + ANNOUNCE_S)
+
+    def meet(self, meeting: Meeting, deadline: float, *, frame_bytes: int, on_queue: Callable[[], float] | None = None) -> None:
+        """Begin a conversation with each of them.
+
+        No parties wait for each other in a circle, since all meet in one order: that of pairs, (active, passive),
+        (active, coordinator), (passive, coordinator), in which each party meets its own in the order of the job's parties.
+        Of the pairs that have not met, the first is the next one of both its parties.
+
+        Args:
+            meeting: those met so far.
+            deadline: until when they are waited for, monotonic seconds.
+            frame_bytes: of the longest frame that the job needs.
+            on_queue: called while a party has the job in its queue; gives the new deadline. None: the old one holds.
+
+        Raises:
+            PeerLost: one did not come (``E_PEER_ABSENT``), or was lost.
+            PeerError: one does not take part.
+        """
+        for name in self.names:
+            while name not in meeting.channels:
+                self._ask(name, meeting, deadline)
+                if on_queue and name in self.queueing:
+                    deadline = on_queue()
+                until = min(deadline, time.monotonic() + ASK_AGAIN_S)
+                try:
+                    pipe = self._peers.conversation(name, self._record.id, waiting=meeting, deadline=until)
+                except PeerLost as error:
+                    if error.code != "E_PEER_ABSENT" or until == deadline:
+                        raise
+                else:
+                    pipe.most_bytes = frame_bytes
+                    meeting.add(name, pipe)
+
+    def _ask(self, name: str, meeting: Meeting, deadline: float) -> None:
+        """Offer the job to ``name``, or ask whether it goes on with it: if it has ended there, nobody comes to a conversation.
+
+        Raises:
+            PeerLost: no reply until ``deadline`` (``E_PEER_ABSENT``), or it cannot take part now.
+            PeerError: it refused the job (``E_REFUSED``), or the job has ended there (``E_JOB_ENDED``, ``E_CANCELLED``).
+        """
+        if not self._may_know(name):
+            return
+        failpoints.reach("offer")
+        key = self._record.id
+        reply = self._peers.ask(name, self._offer(), key=key, waiting=meeting, deadline=deadline).offer_reply
+        (self.queueing.add if reply.waits else self.queueing.discard)(name)
+        if not reply.accepted:
+            self._refused(name, reply)
+
+    def _refused(self, name: str, reply: OfferReply) -> None:
+        """Raise what it means for the job that ``name`` does not take part; nothing if its submitter learns it anyway."""
+        cancelled, reason = reply.code == Cancelled.default_code, peer_text(reply.reason)
+        if cancelled and not self._folder.sealed:
+            text = f"{reason} ({name} says)"
+            raise PeerError(text, code=Cancelled.default_code, for_peer=text)
+        if reply.code in NOT_NOW:  # such as a full disk: it may be able to, later
+            raise PeerLost(f"{name} cannot take part now: {reason} ({reply.code})")
+        if cancelled or reply.code == "E_JOB_ENDED":
+            text = f"{name} stopped: {reason}"
+            raise PeerError(text, code="E_JOB_ENDED", hint=f"ask the owner of {name}", for_peer=text)
+        if self._own == self._record.submitter:
+            raise PeerError(
+                f"{name} refused the job: {reason} ({peer_text(reply.code, 40)})",
+                code="E_REFUSED",
+                hint=f"ask the owner of {name}",
+                for_peer=f"{name} refused the job",
+            )
+
+    def _may_know(self, name: str) -> bool:
+        """Whether the job may be mentioned to ``name``: a party hears of a new job from its submitter first."""
+        return self.begun or self._record.submitter in (self._own, name)
+
+    def _offer(self) -> Notice:
+        record = self._record
+        return Notice(offer=Offer(job_id=record.id, submitter=self._own, job_json=record.spec, ready=self._ready()))

@@ -1,0 +1,98 @@
+"""What a node knows of one peer at the moment: whether their link is up, since when, why not, and how busy the peer is."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from vfl_node.errors import PolicyError
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
+from vfl_node.transport.streams import LinkStream, StreamPipe
+
+
+@dataclass
+class PeerState:
+    """The state of one peer. Whoever uses it holds the lock of all of them, except to read ``link``.
+
+    Attributes:
+        name: of the peer.
+        address: where this node dials it; None if it dials in.
+        link: the standing link, while it is up.
+        since: when ``link`` last went up or down, seconds since the epoch.
+        cause: why the link is down, if that is known.
+        fenced: whether the peer turns this node away because another one is connected there under the same name.
+        dialable: whether the last call of this node reached the peer, as far as it has called.
+        asked: keys of the offers that somebody waits for a reply to.
+        replies: key → reply.
+        progress: the number in its last beat, which changes while it makes progress.
+        moved: when ``progress`` last changed, monotonic seconds.
+        pipes: the open conversations.
+    """
+
+    name: str
+    address: str | None
+    link: LinkStream | None = None
+    since: float = field(default_factory=time.time)
+    cause: str = ""
+    fenced: bool = False
+    dialable: bool = True
+    asked: set[str] = field(default_factory=set)
+    replies: dict[str, Notice] = field(default_factory=dict)
+    progress: int = 0
+    moved: float = field(default_factory=time.monotonic)
+    pipes: weakref.WeakSet[StreamPipe] = field(default_factory=weakref.WeakSet)
+
+    def up(self, link: LinkStream) -> LinkStream | None:
+        """``link`` is up; returns the one before it, if that was still there."""
+        previous, self.link, self.cause, self.since = self.link, link, "", time.time()
+        return previous
+
+    def down(self, cause: str, *, fenced: bool) -> bool:
+        """There is no link, for ``cause``; returns whether that is news."""
+        news = self.link is not None or self.cause != cause
+        if self.link is not None:
+            self.link, self.since = None, time.time()
+        self.cause, self.fenced = cause, fenced
+        return news
+
+    def ended(self, link: LinkStream) -> None:
+        """``link`` has ended; nothing changes if there is another one by now."""
+        if self.link is link:
+            self.link, self.since = None, time.time()
+
+    def beat(self, progress: int) -> None:
+        """The peer sent a beat with this number."""
+        if self.progress != progress:
+            self.progress, self.moved = progress, time.monotonic()
+
+    def check_same_process(self, stream: LinkStream | StreamPipe) -> None:
+        """Turn away a second node that shows the identity of one that is connected.
+
+        Raises:
+            PolicyError: another process is at the other end of ``stream`` than at that of the link (``E_FENCED``).
+        """
+        if self.link is not None and self.link.ended is None and self.link.instance != stream.instance:
+            raise PolicyError(
+                f"a second node that presents itself as {self.name} was turned away",
+                code="E_FENCED",
+                hint=f"two nodes run under one certificate: ask the owner of {self.name}",
+                for_peer="another node under this name is connected here",
+            )
+
+    def describe(self) -> str:
+        """The peer in words: name, address, since when it is connected or absent and, if known, why."""
+        where = f"at {self.address}" if self.address else "which dials in to this node"
+        since = datetime.fromtimestamp(self.since).strftime("%H:%M:%S")
+        cause = f": {self.cause}" if self.cause and self.link is None else ""
+        return f"{self.name} ({where}), {'connected' if self.link else 'absent'} since {since}{cause}"
+
+    def status(self) -> dict[str, object]:
+        """The peer as the board shows it."""
+        return {
+            "address": self.address,
+            "online": self.link is not None,
+            "since": datetime.fromtimestamp(self.since).astimezone().isoformat(timespec="seconds"),
+            "cause": self.cause,
+        }

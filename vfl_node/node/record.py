@@ -1,0 +1,103 @@
+"""One job as the index of a node holds it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from vfl_node.errors import VflError
+from vfl_node.job import Job, parse_job
+from vfl_node.machine import now
+from vfl_node.node.faults import RESUMABLE
+from vfl_node.node.states import UNFINISHED, State
+
+
+@dataclass(frozen=True)
+class Record:
+    """One job in the index.
+
+    Attributes:
+        id: of the job at all its parties.
+        name: as its submitter called it.
+        submitter: name of the party that submitted it.
+        spec: the shared document, canonical JSON.
+        state: how far it is.
+        attempt: how often this node has begun it.
+        submitted: when it came here, ISO 8601.
+        finished: when it ended, if it has.
+        code: of the error with which it ended, if any.
+        message: of that error, for this node's owner.
+        hint: what the owner can do about it.
+        deaths: how often the process died while it ran this job, since its owner last resumed it.
+        damaged: whether its row in the index is damaged; the other fields then say so.
+    """
+
+    id: str
+    name: str
+    submitter: str
+    spec: str
+    state: State
+    attempt: int = 0
+    submitted: str = ""
+    finished: str | None = None
+    code: str | None = None
+    message: str | None = None
+    hint: str | None = None
+    deaths: int = 0
+    damaged: bool = False
+
+    @property
+    def resumable(self) -> bool:
+        """Whether it ended only because a peer was lost or a machine refused, so that it can go on from what is stored."""
+        return self.state == "failed" and self.code in RESUMABLE
+
+    @property
+    def over(self) -> bool:
+        """Whether it never goes on."""
+        return self.state not in UNFINISHED and not self.resumable and not self.damaged
+
+    @property
+    def predict(self) -> dict[str, str] | None:
+        """The job's section of that name; None where it is no job of predictions."""
+        section: dict[str, str] | None = json.loads(self.spec).get("predict")
+        return section
+
+    @property
+    def is_service(self) -> bool:
+        """As :attr:`vfl_node.job.Job.is_service`, also of a job that this version cannot read any more."""
+        return (self.predict or {}).get("rows") == "known"
+
+    @property
+    def parties(self) -> list[str]:
+        """Their names, also of a job that this version cannot read any more."""
+        parties = json.loads(self.spec).get("parties", {})
+        coordinator = parties.get("coordinator")
+        return [*filter(None, [parties.get("active")]), *parties.get("passive", []), *([coordinator] if coordinator else [])]
+
+    def others(self, own: str) -> list[str]:
+        """The parties other than ``own``, in the order of the job: active, passive, coordinator."""
+        return [name for name in self.parties if name != own]
+
+    @property
+    def job(self) -> Job:
+        """The shared part of the job."""
+        return parse_job(self.spec, source=f"job {self.id}")
+
+    def ended(self, error: VflError) -> Record:
+        """This job as it is once it has failed with ``error``."""
+        return replace(self, state="failed", finished=now(), code=error.code, message=error.message, hint=error.hint)
+
+
+def damaged_record(job_id: str) -> Record:
+    """What is shown of a job whose row in the index is damaged."""
+    return Record(
+        id=job_id,
+        name=job_id,
+        submitter="",
+        spec="{}",
+        state="failed",
+        code="E_STATE_CORRUPT",
+        message="its row of the job index is damaged",
+        hint="stop the node and restore jobs.sqlite from a backup; the job's folder is as it was",
+        damaged=True,
+    )

@@ -1,0 +1,255 @@
+"""The jobs on which a node works at the moment: begun, resumed, watched, and paused when the node stops.
+
+What one of them does while it lives is in :mod:`vfl_node.node.work`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import structlog
+
+from vfl_node.errors import Paused, StateError, UsageError, VflError
+from vfl_node.estimate.budget import Budget
+from vfl_node.machine import now
+from vfl_node.node.admission import check_room
+from vfl_node.node.endings import conclude, node_stopping, quarantined
+from vfl_node.node.faults import explain
+from vfl_node.node.peers import Peers
+from vfl_node.node.record import Record
+from vfl_node.node.states import UNFINISHED, State
+from vfl_node.node.store import Store
+from vfl_node.node.turns import Turns
+from vfl_node.node.work import Work
+from vfl_node.settings import Settings
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice
+
+log = structlog.get_logger()
+
+PRUNE_S = 3600.0
+"""How often jobs are removed that the settings no longer keep."""
+
+WATCH_S = 1.0
+"""How often the watch checks that every job under way has a thread, and that the end of every other one is stored."""
+
+
+class Works:
+    """The work on every job that is under way. Safe to use from several threads.
+
+    Args:
+        settings: of this node.
+        store: its jobs.
+    """
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self._works: dict[str, Work] = {}
+        self._turns = Turns(settings.jobs_at_once)
+        self._lock = threading.RLock()  # one change of a job's state at a time
+        self._peers: Peers | None = None
+        self._budget = Budget(settings.limits, settings.models)
+        self._stopping = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def attach(self, peers: Peers) -> None:
+        """Set the peers with which jobs are run, before any of them may call."""
+        self._peers = peers
+        peers.steps = lambda: sum(work.progress.steps for work in list(self._works.values()))
+
+    def start(self) -> None:
+        """Go on with jobs that were unfinished when the node last stopped; destroy the secrets of those that are over."""
+        for record in self._store.all():
+            if record.over:
+                self._store.destroy_secrets(record)
+        for record in self._store.unfinished():
+            self._go_on(record.id)
+        self._watcher = threading.Thread(target=self._watch, name="jobs", daemon=True)
+        self._watcher.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Pause what runs, tell the peers, and wait for the threads."""
+        self._stopping.set()
+        with self._lock:
+            works = list(self._works.values())
+        for work in works:
+            work.stop.ask(node_stopping())
+        limit = time.monotonic() + timeout_s
+        for work in works:
+            work.join(max(0.0, limit - time.monotonic()))
+            if work.alive:  # in the middle of long work: breaking it off does not count as a death of the process
+                with suppress(StateError):
+                    self._store.pause(work.record.id)
+        if self._watcher:
+            self._watcher.join(max(WATCH_S, limit - time.monotonic()))
+
+    def get(self, job_id: str) -> Work | None:
+        """The work on a job, if it is under way."""
+        work = self.latest(job_id)
+        return work if work is not None and work.alive else None
+
+    def latest(self, job_id: str) -> Work | None:
+        """The same, or the work that ended not long ago."""
+        with self._lock:
+            return self._works.get(job_id)
+
+    def expects(self, peer: str, job_id: str) -> bool:
+        """Whether ``peer`` may open a conversation about ``job_id`` now, or a moment later."""
+        work = self.get(job_id)
+        return work is not None and peer in work.record.parties
+
+    def tell(self, peer: str, notice: Notice) -> None:
+        """Send a notice to ``peer`` if its link is up; best effort."""
+        if self._peers:
+            self._peers.tell(peer, notice)
+
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """A context in which a job may begin: no other does, and the node does not stop. Raises Paused if it is stopping."""
+        with self._lock:
+            if self._stopping.is_set():
+                raise node_stopping()
+            yield
+
+    def check_room(self, submitter: str, *, serves: bool, stored: bool = False) -> None:
+        """Check that there is room for one more job.
+
+        Args:
+            submitter: of the job.
+            serves: whether it is a service of predictions.
+            stored: whether it is in the index already.
+
+        Raises:
+            PolicyError: there is none (``E_BUSY``).
+        """
+        with self._lock:
+            works = [work for work in self._works.values() if work.alive and not work.ended]
+        others = 0 if stored else self._store.count(submitter)
+        check_room(self._settings, works, others, self._turns.waiting, submitter, serves=serves)
+
+    def begin(self, record: Record) -> None:
+        """Begin to work on a job; nothing happens if it is under way.
+
+        Raises:
+            VflError: it cannot begin; the job has ended with this error.
+        """
+        assert self._peers is not None
+        with self._lock:
+            before = self._works.get(record.id)
+            if before is not None:
+                if before.alive and not before.ended:
+                    return
+                before.join()  # the job has ended, and the thread is about to
+            try:
+                work = Work(self._settings, self._store, self._peers, self._budget, self._turns, record)
+            except (VflError, OSError) as cause:  # written by another version, or the disk refuses
+                error = explain(cause)
+                if isinstance(cause, UsageError):
+                    message, hint = f"this version cannot read it: {error.message}", "submit it again"
+                    error = StateError(message, code="E_STATE_VERSION", hint=hint)
+                self._store.end(record.ended(error))
+                raise error from None
+            alive = {job_id: other for job_id, other in self._works.items() if other.alive}
+            self._works = alive | {record.id: work}
+            work.start()
+
+    def resume(self, job_id: str, *, by_owner: bool = True) -> Record:
+        """Go on with a job that failed because a peer was lost; the peers go on when they are asked.
+
+        Args:
+            job_id: of the job.
+            by_owner: whether this node's owner asks for it; then deaths of the process are counted anew.
+
+        Raises:
+            UsageError: no such job, or one that cannot go on.
+            PolicyError: too many are under way (``E_BUSY``); it may go on later.
+        """
+        with self.beginning():
+            record = self._store.record(job_id)
+            if record.state in UNFINISHED and (record.state != "paused" or self.get(job_id)):
+                return record
+            if not (record.resumable or record.state == "paused"):
+                hint = "submit it again as a new job"
+                raise UsageError(f"job {job_id} cannot be resumed ({record.state})", code="E_JOB_ENDED", hint=hint)
+            if record.code == "E_STALLED" and any(thread.name == f"job-{job_id}" for thread in threading.enumerate()):
+                raise UsageError(f"the work on job {job_id} still hangs", code="E_STALLED", hint="restart the node first")
+            self.check_room(record.submitter, serves=record.is_service, stored=True)
+            deaths = 0 if by_owner else record.deaths
+            anew = {"state": "waiting", "finished": None, "code": None, "message": None, "hint": None, "deaths": deaths}
+            record = self._store.update(record, **anew)
+            self.begin(record)
+        return record
+
+    def forget(self, record: Record, message: str, *, state: State = "cancelled", code: str = "E_CANCELLED") -> Record:
+        """End a job that waits to be resumed: what it needs for that is destroyed.
+
+        Args:
+            record: the job.
+            message: why, for this node's owner.
+            state: in which it ends.
+            code: of why it ends.
+
+        Returns:
+            The job as it has ended.
+        """
+        record = replace(record, state=state, finished=now(), code=code, message=message, hint=None)
+        conclude(self._settings, self._store, record)
+        return record
+
+    def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
+        """As :meth:`vfl_node.node.store.Store.prune`, while no job begins."""
+        with self._lock:
+            removed = self._store.prune(days=days, keep=keep, models=models, dry=dry)
+        if removed and not dry:
+            log.info("jobs pruned", jobs=len(removed))
+        return removed
+
+    def _go_on(self, job_id: str) -> None:
+        """Go on with a job that was unfinished when the node stopped, unless a peer has asked for that meanwhile."""
+        with self.beginning():
+            record = self._store.get(job_id)
+            if record is None or record.state not in UNFINISHED or self.get(job_id):
+                return
+            if record.state == "running":  # neither ended nor paused: the process died in it
+                record = replace(record, deaths=record.deaths + 1)
+                if record.deaths >= self._settings.quarantine_after:
+                    self._store.end(record.ended(quarantined(record.deaths)))
+                    log.warning("job put aside", job=job_id, code="E_QUARANTINED", deaths=record.deaths)
+                    return
+                with suppress(StateError):  # on a full disk this death is not counted
+                    self._store.update(record)
+            log.info("job goes on", job=job_id, state=record.state)
+            with suppress(VflError):  # with which it has ended
+                self.begin(record)
+
+    def _watch(self) -> None:
+        """Store ends that could not be stored before, end jobs whose thread has gone, and prune."""
+        due = 0.0
+        while not self._stopping.wait(WATCH_S):
+            try:
+                self._store.settle()
+                with self._lock:
+                    works = list(self._works.values())
+                for work in works:
+                    work.check()
+                self._pause_if_lost(works)
+                days, keep = self._settings.keep_days, self._settings.keep_jobs
+                if not (days is None and keep is None) and time.monotonic() > due:
+                    due = time.monotonic() + PRUNE_S
+                    self.prune(days=days, keep=keep, models=False, dry=False)
+            except StateError as error:
+                log.warning("jobs cannot be pruned yet", code=error.code, reason=error.message)
+            except Exception:
+                log.exception("internal error")  # the watch must outlive it
+
+    def _pause_if_lost(self, works: list[Work]) -> None:
+        """Pause all jobs if the state folder is gone: what they did would be lost."""
+        try:
+            self._store.check_there()
+        except StateError as error:
+            for work in works:
+                work.stop.ask(Paused(error.message, code=error.code, hint=error.hint, for_peer=error.for_peer))
