@@ -178,14 +178,14 @@ def test_a_remembered_set_that_was_damaged_is_not_sent(run_alignment):
     ids_w, ids_s = sets(8, 20, 5)
     remembered = memories()
     first = run_alignment("apsi", ids_w, ids_s, memories=remembered)
-    (name,) = (name for name in remembered[0]._kept if name.startswith("obfuscated-") and not name.endswith("-size"))
-    kept = remembered[0]._kept[name]
-    for damaged in (kept[:-1] + bytes([kept[-1] ^ 1]), kept[:-10], kept + kept[-10:]):
-        remembered[0]._kept[name] = damaged
+    (name,) = (name for name in remembered[0]._stored if name.startswith("obfuscated-") and not name.endswith("-size"))
+    whole = remembered[0]._stored[name]
+    for damaged in (whole[:-1] + bytes([whole[-1] ^ 1]), whole[:-10], whole + whole[-10:]):
+        remembered[0]._stored[name] = damaged
         run = run_alignment("apsi", ids_w, ids_s, memories=remembered, job_id="later")
         assert (type(run.active), run.active.code) == (StateError, "E_STATE_CORRUPT")
         assert not run.lists
-    remembered[0]._kept[name] = kept
+    remembered[0]._stored[name] = whole
     later = run_alignment("apsi", ids_w, ids_s, memories=remembered, job_id="later")
     assert isinstance(later.active, Alignment)
     np.testing.assert_array_equal(later.lists["step 12"], first.lists["step 12"])
