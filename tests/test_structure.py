@@ -17,7 +17,6 @@ MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob(
 MOST_LINES = 350
 
 LONG = {
-    "estimate/estimate.py",
     "node/jobs.py",
     "node/peers.py",
     "node/store.py",

@@ -19,7 +19,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, ProtocolName
 from vfl_node.job.evaluate import Evaluate, Metric
 from vfl_node.job.prediction import JobId, Predict, Serve
-from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, TrainerConfig
+from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, TrainerConfig
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
 """Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
@@ -47,6 +47,16 @@ class Parties(Frozen):
     def data(self) -> tuple[str, ...]:
         """Names of those that bring data: active, then passive."""
         return (self.active, *self.passive)
+
+    @property
+    def pair(self) -> dict[DataRole, str]:
+        """Role → name, in a protocol of two data parties.
+
+        Raises:
+            ValueError: there are more; a protocol that calls this must not run with them.
+        """
+        (passive,) = self.passive
+        return {"active": self.active, "passive": passive}
 
     @property
     def all(self) -> tuple[str, ...]:
