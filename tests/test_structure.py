@@ -21,7 +21,6 @@ LONG = {
     "node/peers.py",
     "node/store.py",
     "node/work.py",
-    "report/envelope.py",
     "training/logistic/decryption.py",
     "training/split/serving/protocol.py",
     "transport/grpc_channel.py",
