@@ -75,6 +75,7 @@ class TrainerConfig(Frozen):
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         max_passive_parties: how many passive parties it can train with.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
+        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
         unit: what it calls the part of training after which it reports figures, such as ``epoch``; begins with a vowel.
         algorithm: its name, that of the registry.
         classes: how many classes labels have, 0 to classes − 1.
@@ -84,6 +85,7 @@ class TrainerConfig(Frozen):
     report_section: ClassVar[str]
     max_passive_parties: ClassVar[int] = 1
     on_device: ClassVar[bool] = True
+    coordinated_by: ClassVar[str] = ""
     unit: ClassVar[str] = "epoch"
 
     algorithm: str

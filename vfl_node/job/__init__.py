@@ -58,6 +58,11 @@ class Parties(Frozen):
         (passive,) = self.passive
         return {"active": self.active, "passive": passive}
 
+    def peer_of(self, name: str) -> str:
+        """The other party of a protocol of two data parties. Raises ValueError as :attr:`pair`."""
+        (peer,) = (other for other in self.pair.values() if other != name)
+        return peer
+
     @property
     def all(self) -> tuple[str, ...]:
         """All names: active, then passive, then coordinator."""
@@ -109,12 +114,11 @@ class Job(Frozen):
             raise ValueError(f"several passive parties with {protocol} are not built yet: {spec.why_not_more}")
         coordinated = self.train is not None and self.train.coordinated
         if coordinated and not self.parties.coordinator:
-            raise ValueError("this train.flow needs a third party that holds the key: name it in parties.coordinator")
+            raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
-            raise ValueError(
-                "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator or coordinator-clear only; "
-                "leave it out"
-            )
+            ways = ((name, TRAINERS[name].coordinated_by) for name in TRAINERS)
+            where = " and ".join(f"train.algorithm: {name} with {way}" for name, way in ways if way)
+            raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
             self.train.check(self)
             if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:
@@ -131,13 +135,15 @@ class Job(Frozen):
                 "while the model stays the same, and whoever compared two jobs would learn the same"
             )
         if self.serve and not (self.train and self.train.can_serve):
-            raise ValueError("serve keeps a split network for predictions: it needs train with algorithm: split")
+            raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
         if self.evaluate.matched and not (self.train and self.train.can_match):
-            raise ValueError(
-                "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
-                "passive party which are"
-            )
+            raise ValueError(f"evaluate.matched measures a model on the rows that both parties own, and {self._trained_here}")
         return self
+
+    @property
+    def _trained_here(self) -> str:
+        """Why a job has no model that can do something besides; a clause."""
+        return f"train.algorithm: {self.train.algorithm} has none for that" if self.train else "the job trains none"
 
     @property
     def label_holder(self) -> str | None:

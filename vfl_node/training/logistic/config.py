@@ -24,6 +24,7 @@ class Logistic(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.logistic.section:LogisticSection"
 
     on_device: ClassVar[bool] = False
+    coordinated_by: ClassVar[str] = "flow: coordinator or coordinator-clear"
     unit: ClassVar[str] = "iteration"
 
     algorithm: Literal["logistic"]
