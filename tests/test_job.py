@@ -6,7 +6,7 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
-from vfl_node.job import Job, differing_fields, parse_job
+from vfl_node.job import Job, Parties, differing_fields, parse_job
 from vfl_node.training.logistic.config import Logistic
 
 MINIMAL = "name: trial\nparties: {active: clinic, passive: lab}\n"
@@ -303,3 +303,29 @@ def test_a_network_of_very_many_layers_is_refused(net: str) -> None:
     job = f"name: x\nparties: {{active: clinic, passive: [lab]}}\ntrain: {{{net}: [{','.join(['1'] * 65)}]}}\n"
     with pytest.raises(UsageError, match=rf"'train\.{net}'.*at most 64"):
         parse(job, Job, source="job")
+
+
+def test_two_data_parties_are_peers() -> None:
+    parties = Parties(active="a", passive="b", coordinator="c")
+    assert parties.pair == {"active": "a", "passive": "b"}
+    assert (parties.peer_of("a"), parties.peer_of("b")) == ("b", "a")
+    for ask in (lambda of: of.pair, lambda of: of.peer_of("a")):
+        with pytest.raises(ValueError, match="values to unpack"):
+            ask(Parties(active="a", passive=("b", "d")))
+    with pytest.raises(ValueError, match="values to unpack"):
+        parties.peer_of("c")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("serve: {to: active}", "serve keeps a trained model for predictions, and the job trains none"),
+        ("train: {algorithm: logistic}\nserve: {to: active}", "and train.algorithm: logistic has none for that"),
+        ("evaluate: {matched: true}", "measures a model on the rows that both parties own, and the job trains none"),
+        ("train: {algorithm: logistic}\nevaluate: {matched: true}", "and train.algorithm: logistic has none for that"),
+    ],
+)
+def test_what_needs_a_model_says_so(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(f"name: t\nparties: {{active: a, passive: b}}\nalign: {{protocol: psi}}\n{text}", Job, source="j")
+    assert said in caught.value.message

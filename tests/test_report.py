@@ -23,10 +23,11 @@ from vfl_node.report.envelope import Report
 from vfl_node.settings import Protection, role_in
 from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
-from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
+from vfl_node.training.split.section import HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.split.trainer import strategies_used
 from vfl_node.training.trainer import Epoch, Trained, unaudited
+from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
 from vfl_node.transport.channel import Traffic
 
 ROOT = Path(__file__).parents[1]
@@ -226,6 +227,8 @@ def predicting(rows: str, *, party: str, **changes: Any) -> Report:
     return build(job, party=party, predictions=Predicted(shared, shared / 453, shared=453))
 
 
+UNTOLD_AUDIT = replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)
+
 EMPTY = Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, {"lab": PeerFacts(4, 0, 0)}, 4)
 
 REPORTS = {
@@ -272,7 +275,7 @@ REPORTS = {
         party="lab", flow="coordinator", loss="taylor", labels="passive"
     ),
     "audited, active": lambda: build(training=AUDITED, protection=Protection(max_attack_auc=0.85)),
-    "audited, passive": lambda: build(party="lab", training=replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)),
+    "audited, passive": lambda: build(party="lab", training=UNTOLD_AUDIT),
     "defended, audit off": lambda: build(protection=DEFENDED),
     "defended, passive": lambda: build(party="lab", training=UNTOLD, protection=DEFENDED),
     "predictions, audit off": lambda: predicting("known", party="lab", protection=DEFENDED),
@@ -295,7 +298,7 @@ cases = pytest.mark.parametrize("make", REPORTS.values(), ids=REPORTS)
 
 
 def page(of: Report) -> str:
-    return page_module.render(of.model_dump(mode="json"))
+    return page_module.render(of)
 
 
 def text(html: str) -> str:
@@ -733,7 +736,42 @@ def test_what_predictions_tell_is_in_the_ledger() -> None:
 def test_every_strategy_and_attack_has_words() -> None:
     for strategies in (LABELS, FEATURES):
         assert len({strategies[name]().words() for name in strategies}) == len(list(strategies))
-    assert set(words.ATTACKS) == set(ATTACKS)
+    for name in ATTACKS:
+        assert ATTACKS[name].title.replace("-", " ") == name.replace("_", " ")
+        assert ATTACKS[name].reading
+
+
+def test_page_says_what_the_attacks_on_the_rows_held_out_found() -> None:
+    held_out = HeldOut(attacks={"same_step_twin": 0.9, "spectral": None}, judged={"same_step_twin": 120})
+    audited = replace(UNTOLD_AUDIT, section=SECTION.model_copy(update={"held_out": held_out}))
+    seen = text(page(build(party="lab", training=audited)))
+    assert "judged before they were sent: same-step twin 0.90 (120 rows)." in seen
+    assert "judged before" not in text(page(REPORTS["audited, passive"]()))
+
+
+class OtherWords(SplitSection):
+    """A section that says other things of itself than split training's."""
+
+    def words(self, of: ReportedTraining) -> TrainingWords:
+        """Something in each place but those of the metrics and the audit."""
+        return TrainingWords(
+            figures=(Figure(1200, f"{several(1200, 'tree')} of {of.passive}"),),
+            remarks=(f"{of.party} planted them.",),
+            terms=(Term("Depth", ((7, " levels"), (None,), (Code("max"),))),),
+            panel=Panel("In the forest", "Where they stand.", ()),
+        )
+
+
+def test_page_shows_what_a_trainer_says_of_itself_and_nothing_else_of_it() -> None:
+    html = page(build(party="lab", training=replace(UNTOLD_AUDIT, section=OtherWords(**dict(SECTION)))))
+    seen = text(html).split("Details")[0]
+    assert "1,200 trees of lab" in seen
+    assert "lab planted them." in seen
+    assert "Depth 7 levels, hidden, max" in seen
+    assert "<code>max</code>" in html
+    assert "In the forest Where they stand." in seen
+    for other in ("majority", "batches", "Under encryption", "embeddings tell"):
+        assert other not in seen
 
 
 def test_page_warns_before_the_result() -> None:

@@ -5,32 +5,26 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.trainers import TRAINERS
+from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 
 PACKAGE = Path(__file__).parents[1] / "vfl_node"
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py") if "generated" not in path.parts}
 
 MOST_LINES = 350
 
-LONG = {
-    "estimate/estimate.py",
-    "report/envelope.py",
-}
-"""Modules that are still longer; entries only leave this list."""
-
 
 def test_modules_are_short() -> None:
-    long = {name for name, path in MODULES.items() if len(path.read_text().splitlines()) > MOST_LINES}
-    assert sorted(long - LONG) == [], f"split these modules: they have more than {MOST_LINES} lines"
-    assert sorted(LONG - long) == [], "these modules are short enough now: take them off the list"
-
-
-SHARED_NAMES: set[str] = set()
-"""Names that classes of several modules still have; entries only leave this list."""
+    long = [name for name, path in MODULES.items() if len(path.read_text().splitlines()) > MOST_LINES]
+    assert long == [], f"split these modules: they have more than {MOST_LINES} lines"
 
 
 def test_a_class_name_stands_in_one_module_only() -> None:
@@ -40,8 +34,7 @@ def test_a_class_name_stands_in_one_module_only() -> None:
             if isinstance(node, ast.ClassDef):
                 modules.setdefault(node.name, set()).add(module)
     shared = {name: sorted(where) for name, where in modules.items() if len(where) > 1}
-    assert {name: where for name, where in shared.items() if name not in SHARED_NAMES} == {}, "give each class its own name"
-    assert sorted(SHARED_NAMES - set(shared)) == [], "these names stand in one module now: take them off the list"
+    assert shared == {}, "give each class its own name"
 
 
 # Names of extensions: other rooms ask for a property, never for a name.
@@ -98,15 +91,91 @@ def test_a_name_alone_is_no_decision(code: str) -> None:
     assert not compared_names(code, set(ALIGNMENTS))
 
 
-def test_alignment_protocols_are_asked_for_properties() -> None:
-    names, decisions = set(ALIGNMENTS), {}
-    for name, path in MODULES.items():
-        folder = re.match(r"alignment/(\w+)/", name)
-        own = {folder[1]} if folder else set()
-        if lines := compared_names(path.read_text(), names - own):
-            decisions[name] = lines
-    assert list(decisions) == ["alignment/registry.py"]  # the one table of names
-    assert len(decisions["alignment/registry.py"]) == 1
+@dataclass(frozen=True)
+class Extension:
+    """Things of one kind that a registry names.
+
+    Attributes:
+        names: all of them.
+        home: pattern of the modules that may spell them: only the one in its group, where it has a group.
+        registry: the module with the one table of names; none where that lies at home.
+    """
+
+    names: frozenset[str]
+    home: str
+    registry: str | None = None
+
+    def spelled_at(self, module: str) -> frozenset[str]:
+        """The names by which ``module`` may decide."""
+        match = re.match(self.home, module)
+        if match is None:
+            return frozenset()
+        return frozenset(match.groups()) & self.names if match.groups() else self.names
+
+
+STRATEGY, STRATEGIES = r"training/split/missing/\w+/(\w+)/", "training/split/missing/strategies.py"
+NOTHING = {"none"}  # what a job says where no row is missing, of calibration too
+
+EXTENSIONS = {
+    "alignment protocols": Extension(frozenset(ALIGNMENTS), r"alignment/(\w+)/", "alignment/registry.py"),
+    "trainers": Extension(frozenset(TRAINERS), r"training/(\w+)/", "trainers.py"),
+    "label strategies": Extension(frozenset(LABELS) - NOTHING, STRATEGY, STRATEGIES),
+    "feature strategies": Extension(frozenset(FEATURES) - NOTHING, STRATEGY, STRATEGIES),
+    "attacks": Extension(frozenset(ATTACKS), r"privacy/attacks/(\w+)\.py", "privacy/attacks/__init__.py"),
+    "defences": Extension(frozenset(DEFENCES), r"privacy/defences/(\w+)/"),
+}
+extensions = pytest.mark.parametrize("kind", EXTENSIONS.values(), ids=EXTENSIONS)
+
+
+@pytest.mark.parametrize(
+    ("home", "spelled"), [(r"room/(\w+)/", {"oak"}), (r"room/", {"oak", "elm"}), (r"room/(elm)/", set()), (r"other/", set())]
+)
+def test_a_module_may_spell_the_names_of_its_home(home: str, spelled: set[str]) -> None:
+    assert Extension(frozenset({"oak", "elm"}), home).spelled_at("room/oak/bark.py") == spelled
+
+
+@extensions
+def test_other_rooms_ask_for_properties(kind: Extension) -> None:
+    decisions = {
+        name: lines
+        for name, path in MODULES.items()
+        if (lines := compared_names(path.read_text(), set(kind.names - kind.spelled_at(name))))
+    }
+    assert list(decisions) == ([kind.registry] if kind.registry else [])
+    assert all(len(lines) == 1 for lines in decisions.values())
+
+
+@extensions
+def test_templates_do_not_compare_names(kind: Extension) -> None:
+    quoted = re.compile("|".join(rf"[\"']{name}[\"']" for name in kind.names))
+    assert [path.name for path in PACKAGE.rglob("*.j2") if quoted.search(path.read_text())] == []
+
+
+CONFIGS = {TRAINERS[name].__name__: name for name in TRAINERS}
+"""Class of a job's ``train`` section → its trainer."""
+
+
+def sections_told_apart(source: str) -> set[str]:
+    """Trainers whose section ``source`` recognises by its class."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    asked = [call.args[1] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "isinstance"]
+    within = {node for kinds in asked for node in ast.walk(kinds)}
+    named = {node.id for node in within if isinstance(node, ast.Name)}
+    attributes = {node.attr for node in within if isinstance(node, ast.Attribute)}
+    return {CONFIGS[name] for name in (named | attributes) & set(CONFIGS)}
+
+
+@pytest.mark.parametrize(
+    "code", ["isinstance(job.train, Train)", "not isinstance(x, config.Logistic)", "isinstance(x, (int, Train | Logistic))"]
+)
+def test_a_section_told_by_its_class_is_seen(code: str) -> None:
+    assert sections_told_apart(code)
+
+
+def test_no_other_room_recognises_a_trainers_section() -> None:
+    told = {name: sections_told_apart(path.read_text()) for name, path in MODULES.items()}
+    trainers = EXTENSIONS["trainers"]
+    assert {name: kinds for name, kinds in told.items() if kinds - trainers.spelled_at(name)} == {}
 
 
 @pytest.mark.parametrize("code", ["import unittest.mock", "from unittest.mock import patch", "def f(monkeypatch): pass"])
@@ -133,8 +202,3 @@ def replacing(code: str) -> bool:
         elif isinstance(node, ast.arg):
             names.add(node.arg)
     return bool(names & {"mock", "monkeypatch", "MonkeyPatch"})
-
-
-def test_templates_do_not_compare_names_of_alignment_protocols() -> None:
-    quoted = re.compile("|".join(rf"[\"']{name}[\"']" for name in ALIGNMENTS))
-    assert [path.name for path in PACKAGE.rglob("*.j2") if quoted.search(path.read_text())] == []

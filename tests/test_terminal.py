@@ -57,4 +57,4 @@ def test_a_terminal_shows_the_audit_below_the_bars_and_each_remark_once(terminal
     assert text.count("training on [the] union") == 1
     assert text.count("waiting for lab") == 1
     assert "loss 0.1234" in text
-    assert "AUC of own attacks on what is sent, 0.5 is chance: same-step twin 0.51, spectral 0.50" in text
+    assert "AUC of own attacks on what is sent, 0.5 is chance: same step twin 0.51, spectral 0.50" in text

@@ -71,7 +71,7 @@ class PredictionsAudited:
 
 @dataclass(frozen=True)
 class TrainingCostKnown:
-    """The alignment is done, so it is known how many rows training takes; ``text`` says it in one line."""
+    """How many rows training takes is known, once the tables are read or aligned; ``text`` says it in one line."""
 
     text: str
 

@@ -48,8 +48,8 @@ class TrainingCost:
     """What training over some number of shared rows takes, all repeats together unless it says otherwise.
 
     Attributes:
-        rows: trained on in an epoch.
-        batches: in an epoch.
+        rows: trained on in a :attr:`TrainerConfig.unit`: an epoch, or an iteration.
+        batches: likewise.
         steps: messages sent whose answers are awaited, one after the other.
         active_bytes: sent by the active party.
         passive_bytes: sent by the passive party.
@@ -75,6 +75,8 @@ class TrainerConfig(Frozen):
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         max_passive_parties: how many passive parties it can train with.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
+        coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
+        unit: what it calls the part of training after which it reports figures, such as ``epoch``; begins with a vowel.
         algorithm: its name, that of the registry.
         classes: how many classes labels have, 0 to classes − 1.
     """
@@ -83,6 +85,8 @@ class TrainerConfig(Frozen):
     report_section: ClassVar[str]
     max_passive_parties: ClassVar[int] = 1
     on_device: ClassVar[bool] = True
+    coordinated_by: ClassVar[str] = ""
+    unit: ClassVar[str] = "epoch"
 
     algorithm: str
     classes: int = 2
@@ -136,7 +140,14 @@ class TrainerConfig(Frozen):
         return 0
 
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
-        """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand."""
+        """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
+
+        Args:
+            evaluate: the job's section.
+            rows: length of the shared order.
+            protocol: name of the alignment, not always the job's: an estimate compares them. None is given for one over which
+                this training does not run.
+        """
         return None
 
     def check_here(self, models: Mapping[str, str]) -> None:

@@ -109,9 +109,10 @@ def test_a_job_aligns_trains_and_reports_the_part(
         assert sizes.rows == 200 - sizes.intersection
     union, common = reports[0].alignment.rows, reports[0].alignment.intersection
     trained, less = union - -(-3 * union // 10), common - -(-3 * common // 10)
-    remarks = [event.text for event in events if isinstance(event, TrainingCostKnown)]
-    assert len(remarks) == 2  # each party's
-    for remark in remarks:
+    before, *after = [event.text for event in events if isinstance(event, TrainingCostKnown)]
+    assert before.startswith("this job trains on the union: ")
+    assert len(after) == 2  # each party's
+    for remark in after:
         assert remark.startswith(f"training on the union: {trained} rows an epoch")
         assert f"the intersection would take {less} rows" in remark
     assert all("spectral" in report.training.epochs[0].attacks for report in reports)

@@ -75,6 +75,7 @@ def test_a_split_network_with_a_model_strategies_an_attack_a_defence_and_a_reade
     assert "1 with probability 0.25, drawn once for each row" in page
     assert "each column from another row of the party&#39;s own" in page
     assert "rounded to a multiple of 0.25" in page
+    assert "how long the rows of a position are" in page
 
 
 def test_a_trainer_over_an_alignment_of_the_package(nodes: Any) -> None:
@@ -86,7 +87,8 @@ def test_a_trainer_over_an_alignment_of_the_package(nodes: Any) -> None:
     assert clinic["training"]["one_number"]["slope"] > 0
     assert lab["training"]["one_number"]["slope"] is None
     assert "numbers" in [entry["what"] for entry in lab["learnt"]["clinic"]]
-    assert (nodes.job_folder("clinic", job_id) / "artefacts" / "report.html").exists()
+    page = (nodes.job_folder("clinic", job_id) / "artefacts" / "report.html").read_text()
+    assert "Slope of the line" in page
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,10 @@ from vfl_node.cli.shared import (
     TokenOption,
     app,
     client_at,
-    err,
     follow,
     out,
 )
 from vfl_node.job import load_job
-from vfl_node.settings import load_settings
 
 UNCUT = 10_000
 """Width of a table that is not shown on a terminal."""
@@ -41,11 +39,6 @@ def submit(
     """Submit a job at a running node."""
     spec = load_job(job)
     client = client_at(config, node, token_file)
-    if config:
-        from vfl_node.estimate import estimate as estimates
-
-        for line in estimates.of_node(spec, load_settings(config)):
-            err.print(line)
     view = client.submit(spec.canonical())
     out.print(view["id"])
     if wait:

@@ -18,7 +18,7 @@ from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
 from vfl_node.job import Job, load_job
 from vfl_node.logs import configure_logs
-from vfl_node.settings import load_settings
+from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
 
 
@@ -53,11 +53,7 @@ def run(
     columns = {"id": id_column, "label": label_column}
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
-    from vfl_node.estimate import estimate as estimates
-
     started = time.monotonic()
-    for line in estimates.of_files(spec, files, id_column):
-        out.print(line)
     if spec.serve:
         out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
     with ShownProgress(spec.name) as shown:
@@ -89,27 +85,40 @@ def estimate(
     spec, settings = load_job(job), load_settings(config) if config else None
     if settings and settings.role == "coordinator":
         raise UsageError("a coordinator takes no part in aligning", hint="leave --config out, or give another node's")
-    from vfl_node.estimate import estimate as estimates
+    from vfl_node.crypto.groups import group
+    from vfl_node.estimate import machine as machines
+    from vfl_node.estimate import words
+    from vfl_node.estimate.plan import plan, role_of
+    from vfl_node.estimate.totals import as_json as costs_as_json
+    from vfl_node.estimate.totals import estimate as costs_of
+    from vfl_node.run.inputs import count_input
 
-    plan = estimates.plan(spec, settings, active=active, passive=passive, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
-    ranges = estimates.estimate(plan)
+    given: dict[Role, int | None] = {"active": active, "passive": passive}
+    records, columns = {role: count for role, count in given.items() if count is not None}, 0
+    own = role_of(spec, settings)
+    if settings and settings.data and own not in records:
+        shape = count_input(settings)
+        records[own], columns = shape.rows, shape.numeric
+    planned = plan(spec, settings, records, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+    machine = machines.of_node(group(spec.align.group), settings)
+    costs = costs_of(planned, machine)
     if as_json:
-        out.print_json(json.dumps(estimates.as_json(plan, ranges)))
+        out.print_json(json.dumps(costs_as_json(planned, machine, costs)))
         return
-    head, *lines = estimates.table(plan, ranges)
+    head, *lines = words.table(planned, costs)
     table = Table(*head, box=None, pad_edge=False)
     for line in lines:
         table.add_row(*line)
     wide = Console(highlight=False, width=100)
     wide.print(table)
-    for note in estimates.notes(plan):
+    for note in words.notes(planned, machine):
         wide.print(f"- {note}")
 
 
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
     """``PARTY=FILE`` options as party name → file."""
     coordinator = job.parties.coordinator
-    roles = {"active": job.parties.active, "passive": job.parties.passive[0], "coordinator": coordinator}
+    roles: dict[str | None, str] = {role_in(job.parties, name): name for name in job.parties.all}
     files: dict[str, Path] = {}
     for option in options:
         key, equals, path = option.partition("=")

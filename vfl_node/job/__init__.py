@@ -19,7 +19,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, ProtocolName
 from vfl_node.job.evaluate import Evaluate, Metric
 from vfl_node.job.prediction import JobId, Predict, Serve
-from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, TrainerConfig
+from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, TrainerConfig
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
 """Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
@@ -47,6 +47,21 @@ class Parties(Frozen):
     def data(self) -> tuple[str, ...]:
         """Names of those that bring data: active, then passive."""
         return (self.active, *self.passive)
+
+    @property
+    def pair(self) -> dict[DataRole, str]:
+        """Role → name, in a protocol of two data parties.
+
+        Raises:
+            ValueError: there are more; a protocol that calls this must not run with them.
+        """
+        (passive,) = self.passive
+        return {"active": self.active, "passive": passive}
+
+    def peer_of(self, name: str) -> str:
+        """The other party of a protocol of two data parties. Raises ValueError as :attr:`pair`."""
+        (peer,) = (other for other in self.pair.values() if other != name)
+        return peer
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -99,12 +114,11 @@ class Job(Frozen):
             raise ValueError(f"several passive parties with {protocol} are not built yet: {spec.why_not_more}")
         coordinated = self.train is not None and self.train.coordinated
         if coordinated and not self.parties.coordinator:
-            raise ValueError("this train.flow needs a third party that holds the key: name it in parties.coordinator")
+            raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
-            raise ValueError(
-                "parties.coordinator takes part in train.algorithm: logistic with flow: coordinator or coordinator-clear only; "
-                "leave it out"
-            )
+            ways = ((name, TRAINERS[name].coordinated_by) for name in TRAINERS)
+            where = " and ".join(f"train.algorithm: {name} with {way}" for name, way in ways if way)
+            raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
             self.train.check(self)
             if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:
@@ -121,13 +135,15 @@ class Job(Frozen):
                 "while the model stays the same, and whoever compared two jobs would learn the same"
             )
         if self.serve and not (self.train and self.train.can_serve):
-            raise ValueError("serve keeps a split network for predictions: it needs train with algorithm: split")
+            raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
         if self.evaluate.matched and not (self.train and self.train.can_match):
-            raise ValueError(
-                "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
-                "passive party which are"
-            )
+            raise ValueError(f"evaluate.matched measures a model on the rows that both parties own, and {self._trained_here}")
         return self
+
+    @property
+    def _trained_here(self) -> str:
+        """Why a job has no model that can do something besides; a clause."""
+        return f"train.algorithm: {self.train.algorithm} has none for that" if self.train else "the job trains none"
 
     @property
     def label_holder(self) -> str | None:

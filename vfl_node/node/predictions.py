@@ -123,8 +123,7 @@ def prepare(
     predict = _predict(job)
     model = load_model(store, predict.model, settings)
     if predict.rows == "known":
-        other = next(name for name in job.parties.all if name != settings.name)
-        return _unchanged(settings, model, store.partner(other)), Predicting(model, requests, None)
+        return _unchanged(settings, model, store.partner(job.parties.peer_of(settings.name))), Predicting(model, requests, None)
     if settings.role == predict.to:
         if (request := folder.request) is None:
             raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
@@ -182,18 +181,15 @@ def load_model(store: Store, model: str, settings: Settings) -> Model:
     """
     record, serving = trained_by(store, model)
     folder = store.job_folder(record)
-    parties = record.job.parties
-    peer = next(name for name in (parties.active, *parties.passive) if name != settings.name)
-    aligned = folder.load_alignment(peer)
+    aligned = folder.load_alignment(record.job.parties.peer_of(settings.name))
     if aligned is None:
         hint = "restore it from a backup, or train again"
         raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)
     job = record.job
-    assert isinstance(job.train, Train)
     assert job.serve is not None
     weights, _ = storage.load(folder.artefact("model.safetensors"))
     half = ServedModel(
-        train=job.train,
+        train=Train.of(job),
         serve=job.serve,
         weights=weights,
         encoder=serving.encoder,

@@ -36,7 +36,7 @@ from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
 from vfl_node.run.conversations import conversations
-from vfl_node.run.inputs import read_input
+from vfl_node.run.inputs import announce, read_input
 from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.run.requests import Requests
 from vfl_node.run.run import set_up
@@ -264,6 +264,7 @@ class Work:
                 table, predicting = prepare(self._settings, self._store, self._job, self._folder, self.requests)
             elif self._settings.role != "coordinator":
                 table = read_input(self._settings, self._job)
+                announce(self.progress, self._job, {self._settings.role: table})
             model = predicting.model.job if predicting else None
             self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
             self._frame_bytes = frame_bytes(self._job, model)

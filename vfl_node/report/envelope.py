@@ -1,8 +1,6 @@
 """What one party keeps of a job for people and programs: ``report.json`` and ``report.html``.
 
-The models below *are* the format: keys are stable, unknown ones are refused, and no value
-is NaN or infinite. docs/report.md explains each key, docs/report.schema.json is the JSON
-Schema (``python -m vfl_node.report.envelope`` prints it).
+docs/report.schema.json is its JSON Schema (``python -m vfl_node.report.envelope`` prints it), docs/report.md explains each key.
 """
 
 from __future__ import annotations
@@ -13,20 +11,30 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, StringConstraints, create_model, model_serializer, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 import vfl_node
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.files import private_folder, write_whole
 from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
-from vfl_node.registry import load
 from vfl_node.report import page
+from vfl_node.report.sections import (
+    AlignmentSizes,
+    CommonFigures,
+    EpochFigures,
+    Interval,
+    JobRun,
+    LedgerEntry,
+    Metrics,
+    PhaseTraffic,
+    Predictions,
+    TrainingFigures,
+)
 from vfl_node.settings import Protection, Role, role_in
-from vfl_node.trainers import TRAINERS
-from vfl_node.training.section import Attacks, Count, Section, Share
+from vfl_node.training.section import Section
 from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.split.serving import learnt as learnt_by_predictions
 from vfl_node.training.trainer import Trained, unaudited
@@ -35,153 +43,6 @@ from vfl_node.transport.channel import Traffic
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
 LIBRARIES = ("cryptography", "gmpy2", "grpcio", "numpy", "protobuf", "pydantic", "pynacl", "safetensors", "torch")
-
-
-class JobRun(Section):
-    """Which job this was."""
-
-    id: str = Field(description="id of this run: the job's name and a random part")
-    name: Name
-    manifest_digest: str = Field(description="SHA-256 of spec in canonical JSON, hexadecimal")
-    spec: dict[str, JsonValue] = Field(description="the job as all parties agreed on it, defaults included")
-
-
-class AlignmentSizes(Section):
-    """What the alignment found, in numbers of records."""
-
-    protocol: str = Field(description="its name in a job's align.protocol")
-    group: str
-    records: Count = Field(description="number of records in this party's table")
-    ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")
-    theirs: Count = Field(description="the peer's records, as announced")
-    padded: bool = Field(description="whether the peer rounds its number up, so that theirs is an upper bound")
-    rows: Count = Field(description="length of the shared order, including rows that belong to no record")
-    union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
-    intersection: Count | None = Field(description="null if it is hidden from this party")
-    seconds: float = Field(ge=0, description="wall time, including waiting for the peer")
-    bytes_sent: Count
-    bytes_received: Count
-
-
-class EpochFigures(Section):
-    """One epoch of the first repeat, or one iteration of a logistic regression."""
-
-    loss: float | None = Field(
-        description="mean over the epoch's rows, with synthetic labels taken as true (for a logistic regression over those "
-        "rows that the active party owns); null if not known to this party"
-    )
-    auc: float | None = Field(
-        description="of the federated model on the training rows that the active party owns, each scored when it was trained "
-        "on; null if not in evaluate.metrics, not defined or not known to this party"
-    )
-    seconds: float = Field(ge=0)
-    bytes: Count = Field(description="sent and received")
-    attacks: Attacks = Field(description="on what this party sent in the epoch")
-    judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
-
-
-class CommonFigures(Section):
-    """How training went, whatever was trained; what one trainer alone has stands under its name."""
-
-    algorithm: str
-    epochs: tuple[EpochFigures, ...]
-    steps: Count = Field(description="batches trained on, all repeats together")
-    repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
-    device: str
-    audit: Attacks = Field(
-        description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"
-    )
-    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
-    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
-
-    @model_validator(mode="after")
-    def _of_one_trainer(self) -> CommonFigures:
-        if [name for name in TRAINERS if getattr(self, name) is not None] != [self.algorithm]:
-            raise ValueError("training has one more section, that of its algorithm")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _without_other_trainers(self, handler: Any) -> dict[str, Any]:
-        figures: dict[str, Any] = handler(self)
-        return {name: value for name, value in figures.items() if name == self.algorithm or name not in TRAINERS}
-
-
-_SECTIONS: dict[str, Any] = {
-    name: (load(config.report_section, what=f"report of trainer {name!r}") | None, None)
-    for name, config in ((name, TRAINERS[name]) for name in TRAINERS)
-}
-if TYPE_CHECKING:
-    TrainingFigures = CommonFigures
-else:
-    TrainingFigures = create_model("TrainingFigures", __base__=CommonFigures, **_SECTIONS)
-
-
-class Interval(Section):
-    """A mean over repeats with its 95 % confidence interval."""
-
-    mean: float
-    sd: float = Field(ge=0)
-    low: float
-    high: float
-    repeats: int = Field(ge=2)
-
-
-class Metrics(Section):
-    """Metrics of a model; a metric is null if it was not asked for or is not defined."""
-
-    auc: float | None = None
-    ace: float | None = None
-    nll: float | None = None
-    accuracy: float | None = None
-    rows: Count | None = Field(description="number of rows on which it was measured (first repeat)")
-    population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
-    real_share: Share | None = Field(
-        description="share of the active party's shared rows with real passive features: intersection / those rows"
-    )
-    held_out: bool = Field(description="false if these rows were also trained on (test_fraction: 0)")
-    intervals: dict[str, Interval] | None = Field(description="by metric, over repeats; null for a single repeat")
-    calibration: tuple[tuple[Share, Share, Count], ...] = Field(
-        description="(mean prediction, share of positives, rows) for groups of equal size, first repeat"
-    )
-
-
-class Predictions(Section):
-    """Predictions with the model of an earlier job. For a service the counts are over all attempts."""
-
-    model: str = Field(description="the job that trained the model")
-    to: Name = Field(description="the party that asked, and got the predictions")
-    rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
-    requests: Count | None = Field(
-        description="known: answered requests of this party; null at the other party, and for new rows"
-    )
-    batches: Count | None = Field(description="known: batches exchanged; null for new rows")
-    told: Count | None = Field(
-        description="known: different rows of the model that the other party has learnt about from this one, in all services "
-        "of the model; null for new rows"
-    )
-    audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
-    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
-    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
-    records: Count | None = Field(
-        description="new: this party's records that were predicted; null at the other party, and for known rows"
-    )
-
-
-class LedgerEntry(Section):
-    """One thing that a party learnt, as :class:`vfl_node.ledger.Disclosure`."""
-
-    what: str = Field(description="a stable keyword")
-    count: Count | None = Field(description="how many, or how large; null if this is hidden from the party of this report")
-    text: str = Field(description="in plain words")
-
-
-class PhaseTraffic(Section):
-    """Traffic of one phase, as serialised frames."""
-
-    bytes_sent: Count
-    bytes_received: Count
-    messages_sent: Count
-    messages_received: Count
 
 
 class Report(Section):
@@ -290,7 +151,7 @@ def write(report: Report, folder: Path) -> None:
     ``report.json`` comes last: where it is, the job has its report.
     """
     private_folder(folder)
-    write_whole(folder / "report.html", page.render(report.model_dump(mode="json")).encode())
+    write_whole(folder / "report.html", page.render(report).encode())
     write_whole(folder / "report.json", report.to_json().encode())
 
 
@@ -379,7 +240,7 @@ def _predictions(job: Job, role: Role, made: Served | Predicted, protection: Pro
         records = len(made.rows)
     return Predictions(
         model=job.predict.model,
-        to=_data_parties(job)[job.predict.to],
+        to=job.parties.pair[job.predict.to],
         rows=job.predict.rows,
         requests=requests,
         batches=batches,
@@ -392,11 +253,7 @@ def _predictions(job: Job, role: Role, made: Served | Predicted, protection: Pro
 
 
 def _learnt_by(job: Job, made: Served | Predicted | None) -> Mapping[str, tuple[Disclosure, ...]] | None:
-    return learnt_by_predictions(job.predict, **_data_parties(job), made=made) if job.predict and made else None
-
-
-def _data_parties(job: Job) -> dict[str, str]:
-    return {"active": job.parties.active, "passive": job.parties.passive[0]}
+    return learnt_by_predictions(job.predict, **job.parties.pair, made=made) if job.predict and made else None
 
 
 def _learnt(

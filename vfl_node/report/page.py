@@ -5,30 +5,27 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
+from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import ReportedAlignment
+from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import charts
 from vfl_node.report.charts import Bar, CalibrationChart, LineChart, Mark, Row
-from vfl_node.report.words import (
-    ATTACKS,
-    attack_figures,
-    attack_name,
-    human_bytes,
-    human_count,
-    human_seconds,
-    human_time,
-    signed,
-)
-from vfl_node.training.split.config import Missing
+from vfl_node.report.words import attack_figures, human_bytes, human_count, human_seconds, human_time, signed
+from vfl_node.trainers import TRAINERS, TrainerConfig
+from vfl_node.training.words import Code, ReportedTraining, TrainingWords
+
+if TYPE_CHECKING:
+    from vfl_node.report.envelope import Report
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -46,54 +43,77 @@ MANY_CLASSES = {
 }
 """The same, where labels have more than two classes."""
 
-FLOWS = {
-    "two-party": "{active} has the key: it decrypts {passive}'s gradients, which {passive} masks, and sees {passive}'s scores.",
-    "coordinator": "{coordinator} has the key: it decrypts gradients, which each party masks. Scores of rows trained on travel "
-    "encrypted.",
-    "coordinator-clear": "{coordinator} has the key: it decrypts {passive}'s gradients, which {passive} masks. {active} sees "
-    "{passive}'s scores.",
-}
-"""Flow of a logistic regression → who sees what while it trains."""
+ATTACK_STYLES = ("fourth", "fifth", "joint", "alone", "second", "first", "third")
+"""Classes of the style sheet for attacks, in the order of their registry; further ones begin again."""
 
 
-CALIBRATIONS = {
-    "none": "made-up labels and columns shift the probabilities",
-    "train": "in the loss, so that probabilities are as if all rows were real",
-    "test": "of the probabilities, after training",
-}
-"""Strategy of the job → what it does, in words."""
-
-
-def render(report: dict[str, Any]) -> str:
-    """The page of ``report``, the JSON form of a :class:`vfl_node.report.envelope.Report`."""
+def render(report: Report) -> str:
+    """The page of ``report``."""
     environment, style = _environment()
-    train, parties, alignment = report["job"]["spec"]["train"] or {}, report["parties"], report["alignment"]
-    names = [parties["active"], *parties["passive"], *filter(None, [parties["coordinator"]])]
-    others = [name for name in names if name != report["party"]]
-    flow, iteration = train.get("flow"), "iteration" if "flow" in train else "epoch"
-    about = METRICS | (MANY_CLASSES if train.get("classes", 2) > 2 else {})
+    data, names = report.model_dump(mode="json"), report.parties
+    train = _train(report)
+    peers = [name for name in names.data if name != report.party]
+    peer, unit = " and ".join(peers), train.unit if train else ""
+    about = METRICS | (MANY_CLASSES if train and train.classes > 2 else {})
+    aligned = _reported_alignment(report, train, peer) if report.alignment else None
     return environment.get_template("report.html.j2").render(
-        report=report,
-        others=others,
-        peer=others[0],
-        metric_names={name: about[name] for name in about if (report["metrics"] or {}).get(name) is not None},
-        seconds=(datetime.fromisoformat(report["finished"]) - datetime.fromisoformat(report["started"])).total_seconds(),
-        label_holder=train.get("labels", "active"),
-        iteration=iteration,
-        flow=flow and FLOWS[flow].format(**parties | {"passive": parties["passive"][0]}),
-        curves=_curves(report, iteration),
-        strategies=_strategies(report),
-        audit=_audit(report, iteration),
-        comparisons=_comparisons(report),
-        calibration=_calibration(report),
-        aligned=_words(report, others[0]) if alignment else None,
-        shares_metrics=not alignment or "passive" not in ALIGNMENTS[alignment["protocol"]].intersection_hidden_from,
-        sizes=_sizes(report, others[0]) if alignment else [],
-        sets=_sets(report, others[0]) if alignment else None,
-        traffic=_traffic(report),
+        report=data,
+        others=[name for name in names.all if name != report.party],
+        peer=peer,
+        metric_names={name: about[name] for name in about if (data["metrics"] or {}).get(name) is not None},
+        seconds=(datetime.fromisoformat(report.finished) - datetime.fromisoformat(report.started)).total_seconds(),
+        label_holder=train.label_holder if train else "active",
+        unit=unit,
+        trainer=_trainer_words(report, train, peer),
+        curves=_curves(data, unit),
+        audit=_audit(data, unit),
+        comparisons=_comparisons(data),
+        calibration=_calibration(data),
+        aligned=_alignment_words(report.alignment.protocol, aligned) if report.alignment and aligned else None,
+        shares_metrics=not report.alignment or "passive" not in ALIGNMENTS[report.alignment.protocol].intersection_hidden_from,
+        sizes=_sizes(data, aligned) if aligned else [],
+        sets=_sets(data, peer) if aligned else None,
+        traffic=_traffic(data),
         style=Markup(style),  # noqa: S704 - our own file
         style_source=csp_source(style),
-        settings=_settings(report["job"]["spec"]),
+        settings=_settings(data["job"]["spec"]),
+    )
+
+
+def attack_titles() -> dict[str, str]:
+    """Attack → its name for people."""
+    return {name: ATTACKS[name].title for name in ATTACKS}
+
+
+def attack_line(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
+    """:func:`~vfl_node.report.words.attack_figures` with the attacks' own titles."""
+    return attack_figures(attacks, judged, attack_titles())
+
+
+def _train(report: Report) -> TrainerConfig | None:
+    """The job's ``train`` section."""
+    section = report.job.spec["train"]
+    return TRAINERS[str(section["algorithm"])].model_validate(section) if isinstance(section, dict) else None
+
+
+def _trainer_words(report: Report, train: TrainerConfig | None, peer: str) -> TrainingWords:
+    """What the trainer says of itself; nothing where nothing was trained."""
+    if train is None or report.training is None:
+        return TrainingWords()
+    parties, training = report.parties, report.training
+    return training.section.words(
+        ReportedTraining(
+            train=train,
+            party=report.party,
+            role=report.role,
+            peer=peer,
+            active=parties.active,
+            passive=", ".join(parties.passive),
+            coordinator=parties.coordinator,
+            epochs=len(training.epochs),
+            steps=training.steps,
+            repeats=training.repeats,
+        )
     )
 
 
@@ -103,8 +123,9 @@ def _environment() -> tuple[Environment, str]:
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
     )
+    environment.tests["code"] = lambda part: isinstance(part, Code)
     environment.filters |= {
-        "attacks": attack_figures,
+        "attacks": attack_line,
         "bytes": human_bytes,
         "count": human_count,
         "duration": human_seconds,
@@ -119,32 +140,21 @@ def csp_source(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _curves(report: dict[str, Any], iteration: str) -> dict[str, Markup]:
-    """Loss and AUC by iteration, as far as this party knows them; the AUC's axis ends at 1 and shows a tenth at least."""
+def _curves(report: dict[str, Any], unit: str) -> dict[str, Markup]:
+    """Loss and AUC by ``unit``, as far as this party knows them; the AUC's axis ends at 1 and shows a tenth at least."""
     epochs = report["training"]["epochs"] if report["training"] else []
     drawn = {}
     for name, label, reach in (("loss", "mean loss", ()), ("auc", "AUC on training rows", (0.9, 1.0))):
         points = [(float(number), epoch[name]) for number, epoch in enumerate(epochs, 1) if epoch[name] is not None]
         if points:
-            drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label=iteration, y_label=label, reach=reach)
+            drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label=unit, y_label=label, reach=reach)
     return drawn
 
 
-def _strategies(report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """The missing-row strategies: (for what, strategy, in words)."""
-    used = ((report["training"] or {}).get("split") or {}).get("strategies") or {}
-    missing = Missing.model_validate(report["job"]["spec"]["train"]["missing"] if used else {})
-    named = (
-        ("labels", "Missing labels", missing.label_strategy),
-        ("features", "Missing columns", missing.feature_strategy),
-    )
-    found = [(title, used[name], strategy.words()) for name, title, strategy in named if used.get(name)]
-    return [*found, ("Calibration", used["calibration"], CALIBRATIONS[used["calibration"]])] if found else []
-
-
-def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
+def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
     """This party's attacks on what it sent: a drawing, and for each its style, words, newest and mean AUC."""
     epochs = report["training"]["epochs"] if report["training"] else []
+    styles = dict(zip(ATTACKS, cycle(ATTACK_STYLES), strict=False))
     names = [name for name in ATTACKS if any(name in epoch["attacks"] for epoch in epochs)]
     points = {
         name: [
@@ -152,23 +162,29 @@ def _audit(report: dict[str, Any], iteration: str) -> dict[str, Any] | None:
         ]
         for name in names
     }
-    curves = [LineChart(ATTACKS[name][0], points[name], ATTACKS[name][2]) for name in names if points[name]]
+    curves = [LineChart(ATTACKS[name].title, points[name], styles[name]) for name in names if points[name]]
     if not curves:
         return None
-    held_out = (report["training"].get("split") or {}).get("held_out")
     means, most = report["training"]["audit"], report["training"]["max_attack_auc"]
     strongest = max((name for name in names if means.get(name) is not None), key=lambda name: folded(means[name]), default=None)
     guides = [(0.5, "chance")] + ([(most, "limit")] if most else [])
+    last = epochs[-1]
     return {
         "drawing": charts.curves_chart(
-            "audit", "AUC of attacks", curves, x_label=iteration, y_label="AUC", guides=guides, reach=(0.4, 0.6)
+            "audit", "AUC of attacks", curves, x_label=unit, y_label="AUC", guides=guides, reach=(0.4, 0.6)
         ),
         "attacks": [
-            (*ATTACKS[name], epochs[-1]["attacks"].get(name), means.get(name), epochs[-1].get("judged", {}).get(name))
+            (
+                ATTACKS[name].title,
+                ATTACKS[name].reading,
+                styles[name],
+                last["attacks"].get(name),
+                means.get(name),
+                last.get("judged", {}).get(name),
+            )
             for name in names
         ],
-        "held_out": held_out and attack_figures(held_out["attacks"], held_out["judged"]).partition(": ")[2],
-        "strongest": strongest and (attack_name(strongest), round(100 * folded(means[strongest]))),
+        "strongest": strongest and (ATTACKS[strongest].title, round(100 * folded(means[strongest]))),
         "limit": most,
     }
 
@@ -214,34 +230,37 @@ def _most(report: dict[str, Any]) -> str:
     return "at most " if report["alignment"]["padded"] else ""
 
 
-def _reported(report: dict[str, Any], peer: str) -> ReportedAlignment:
+def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) -> ReportedAlignment:
     """The alignment, as the words about it need it."""
-    parties, of = report["parties"], report["alignment"]
-    train = report["job"]["spec"]["train"] or {}
+    parties, of = report.parties, report.alignment
+    assert of is not None
     return ReportedAlignment(
-        party=report["party"],
+        party=report.party,
         peer=peer,
-        active=parties["active"],
-        passive=", ".join(parties["passive"]),
-        label_holder=train.get("labels", "active"),
-        **{name: of[name] for name in ("rows", "intersection", "union", "padded")},
+        active=parties.active,
+        passive=", ".join(parties.passive),
+        label_holder=train.label_holder if train else "active",
+        rows=of.rows,
+        intersection=of.intersection,
+        union=of.union,
+        padded=of.padded,
     )
 
 
-def _words(report: dict[str, Any], peer: str) -> dict[str, str]:
+def _alignment_words(protocol: str, of: ReportedAlignment) -> dict[str, str]:
     """What the protocol says of its alignment: its title, and paragraphs about the shared order and about what it reveals."""
-    spec, of = ALIGNMENTS[report["alignment"]["protocol"]], _reported(report, peer)
+    spec = ALIGNMENTS[protocol]
     return {"title": spec.title, "rows": spec.rows_text(of), "leaks": spec.leak_text(of)}
 
 
-def _sizes(report: dict[str, Any], peer: str) -> list[tuple[str, str]]:
+def _sizes(report: dict[str, Any], aligned: ReportedAlignment) -> list[tuple[str, str]]:
     """Numbers of records and what they are of, the shared order's first."""
     of = report["alignment"]
     spec = ALIGNMENTS[of["protocol"]]
-    rows = spec.rows_title(_reported(report, peer))
     common = [] if spec.every_row_is_shared else [(human_count(of["intersection"]), "in common")]
-    theirs = human_count(of["theirs"]), f"of {peer}{', at most' if _most(report) else ''}"
-    return [(human_count(of["rows"]), rows), *common, (human_count(of["ours"]), f"of {report['party']}"), theirs]
+    theirs = human_count(of["theirs"]), f"of {aligned.peer}{', at most' if aligned.padded else ''}"
+    ours = human_count(of["ours"]), f"of {aligned.party}"
+    return [(human_count(of["rows"]), spec.rows_title(aligned)), *common, ours, theirs]
 
 
 def _sets(report: dict[str, Any], peer: str) -> Markup:

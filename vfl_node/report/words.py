@@ -8,27 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-ATTACKS = {
-    "collinear": ("collinear", "how nearly a row lies between two others of the batch", "fourth"),
-    "distance_ratio": ("distance ratio", "how near the nearest row is, for so dense a place", "fifth"),
-    "longitudinal": ("longitudinal", "how a row changes from epoch to epoch", "joint"),
-    "near_duplicate": ("near duplicate", "how near the nearest row of the epoch is", "alone"),
-    "row_loss": ("row loss", "how large a row's gradient is", "second"),
-    "same_step_twin": ("same-step twin", "in how many batches an equal row stands", "first"),
-    "spectral": ("spectral", "how a row lies along the batch's main direction", "third"),
-}
-"""Attack → (name, what it goes by, class of the style sheet)."""
+NO_TITLES: Mapping[str, str] = {}
 
 
-def attack_name(attack: str) -> str:
-    """An attack's name for people."""
-    return ATTACKS[attack][0] if attack in ATTACKS else attack.replace("_", " ")
+def attack_figures(
+    attacks: Mapping[str, float | None], judged: Mapping[str, int], titles: Mapping[str, str] = NO_TITLES
+) -> str:
+    """The newest AUC of each attack, and of how many rows, in one line; empty where there is none.
 
-
-def attack_figures(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
-    """The newest AUC of each attack, and of how many rows, in one line; empty where there is none."""
+    Args:
+        attacks: attack → AUC.
+        judged: attack → rows.
+        titles: attack → its name for people, where it is not the name in the registry.
+    """
     figures = [
-        f"{attack_name(name)} {auc:.2f}" + (f" ({judged[name]:,} rows)" if name in judged else "")
+        f"{titles.get(name) or name.replace('_', ' ')} {auc:.2f}" + (f" ({judged[name]:,} rows)" if name in judged else "")
         for name, auc in attacks.items()
         if auc is not None
     ]

@@ -11,10 +11,13 @@ from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
 from vfl_node.data.text_columns import read_columns
 from vfl_node.errors import DataError
+from vfl_node.estimate.words import before_start
 from vfl_node.job import Align, Job
+from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.run.requests import Records
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Kind, Limits, Settings
+from vfl_node.settings import Data, Kind, Limits, Role, Settings
+from vfl_node.trainers import TableShape
 
 
 def data_of(settings: Settings) -> Data:
@@ -39,6 +42,36 @@ def read_input(settings: Settings, job: Job) -> Table:
         classes=job.classes,
         at_least=settings.limits.min_set_size,
     )
+
+
+def count_input(settings: Settings) -> TableShape:
+    """How many records this party's table has and, at the most, columns: for an estimate, without their values.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
+    """
+    data = data_of(settings)
+    text = read_columns(data.path, party=settings.name, format=data.format)
+    return TableShape(len(text), 2 * len(text.names))
+
+
+def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None:
+    """Tell the owner of ``tables`` what training will take, as far as they tell before anything is aligned.
+
+    Args:
+        progress: told.
+        job: the job; nothing is told if its trainer does not count what it takes.
+        tables: of this party; of all data parties where they have one owner, who may then know how many records they share.
+    """
+    if job.train is None:
+        return
+    shared = None
+    if len(tables) > 1:
+        first, *others = (table.ids for table in tables.values())
+        common = len(set(first).intersection(*others))
+        shared = (common, common)
+    if sentences := before_start(job, {role: len(table) for role, table in tables.items()}, shared):
+        progress.emit(TrainingCostKnown("; ".join(sentences)))
 
 
 def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, party: str) -> Table:

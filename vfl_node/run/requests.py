@@ -7,6 +7,7 @@ import io
 import threading
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,9 @@ from numpy.typing import NDArray
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError, VflError
-from vfl_node.training.split.serving import Predicted
+
+if TYPE_CHECKING:
+    from vfl_node.training.split.serving import Predicted
 
 MOST_WAITING = 64
 """Requests that may wait for their turn."""

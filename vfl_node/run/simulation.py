@@ -21,7 +21,7 @@ from vfl_node.models import NONE_DECLARED
 from vfl_node.progress import Advanced, Event
 from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
-from vfl_node.run.inputs import read_input
+from vfl_node.run.inputs import announce, read_input
 from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.run.run import Run, set_up
 from vfl_node.session.memory import MemoryOfOneRun
@@ -67,7 +67,7 @@ def simulate(
     columns = dict(columns or {})
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
-        runs = []
+        runs, tables = [], {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             role = cast(Role, role_in(job.parties, name))
             label = columns.get("label") if role in (job.label_holder, "active") else None
@@ -84,6 +84,8 @@ def simulate(
                 models=dict(models),
             )
             table = read_input(settings, job) if data else None
+            if table is not None:
+                tables[role] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             own = (randomness or {}).get(name) or Randomness(folder.seed())
@@ -91,6 +93,8 @@ def simulate(
             memories = {peer: MemoryOfOneRun(own.derive("memory of the peer")) for peer in peers}
             channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
             runs.append(set_up(settings, job, job.name, table, own, folder, progress, 1, memories, channels))
+        active, *_ = runs
+        announce(active.session.progress, job, tables)
         clear_artefacts(list(folders.values()))
         try:
             results = run_together(*(protocol for run in runs for protocol in side_by_side(run)))

@@ -8,8 +8,8 @@ import json
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
-from vfl_node.estimate.estimate import after_alignment
 from vfl_node.estimate.memory import check_steps
+from vfl_node.estimate.words import after_alignment
 from vfl_node.machine import now
 from vfl_node.progress import TrainingCostKnown
 from vfl_node.run.align import aligned

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import ConfigDict, Field
 
 from vfl_node.configuration import Frozen
+from vfl_node.training.words import ReportedTraining, TrainingWords
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -23,3 +24,11 @@ class Section(Frozen):
     """Base of every part of a report: JSON values, no NaN, no unknown key."""
 
     model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)
+
+
+class TrainerSection(Section):
+    """Base of what one trainer reports of itself: ``training.<algorithm>``."""
+
+    def words(self, of: ReportedTraining) -> TrainingWords:
+        """What the page of the report says of it."""
+        return TrainingWords()

@@ -20,7 +20,7 @@ from vfl_node.settings import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Curve, Values
-from vfl_node.training.section import Section
+from vfl_node.training.section import TrainerSection
 from vfl_node.transport.channel import Channel
 
 
@@ -107,7 +107,7 @@ class Trained:
     rows: tuple[int, int]
     device: str
     disclosures: Mapping[str, tuple[Disclosure, ...]]
-    section: Section
+    section: TrainerSection
     warnings: tuple[str, ...] = ()
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""

@@ -30,7 +30,7 @@ class Pages:
             lstrip_blocks=True,
             undefined=StrictUndefined,
         )
-        self._templates.filters |= {"attacks": words.attack_figures, "time": words.human_time}
+        self._templates.filters |= {"attacks": page.attack_line, "time": words.human_time}
         style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
         script = self._templates.get_template("refresh.js.j2").render()
         self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files

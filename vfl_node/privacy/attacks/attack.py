@@ -88,6 +88,8 @@ class Attack(ABC):
     A subclass says what it needs:
 
     Attributes:
+        title: its name for people.
+        reading: what it goes by, a clause: "how near the nearest row of the epoch is".
         finds: what it tells apart: ``membership`` (which shared rows are synthetic at the sender).
         needs: the fields of a batch without which it has nothing to say.
         epochs: after how many epochs it says something; one of a single epoch also judges rows held out or predicted.
@@ -99,6 +101,8 @@ class Attack(ABC):
         scope: what it looks at.
     """
 
+    title: ClassVar[str]
+    reading: ClassVar[str]
     finds: ClassVar[str] = "membership"
     needs: ClassVar[frozenset[Need]] = frozenset({"rows"})
     epochs: ClassVar[int] = 1

@@ -56,6 +56,9 @@ def scores(rows: Tensor, which: Tensor | None = None) -> Tensor:
 class Collinear(ScoringAttack):
     """AUC of the largest score over all steps, at positions met at all."""
 
+    title = "collinear"
+    reading = "how nearly a row lies between two others of the batch"
+
     def see(self, batch: Batch) -> None:
         """As :meth:`~vfl_node.privacy.attacks.attack.Attack.see`."""
         which = self._scope.beside(batch)

@@ -59,5 +59,8 @@ def ratios(squares: Tensor) -> Tensor:
 class DistanceRatio(EpochAttack):
     """AUC of the mean over epochs, at positions met in every epoch."""
 
+    title = "distance ratio"
+    reading = "how near the nearest row is, for so dense a place"
+
     def _judge(self, epoch: TranscriptEpoch) -> None:
         self._tally.add(*self._scope.ratios(epoch))

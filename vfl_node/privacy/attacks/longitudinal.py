@@ -33,6 +33,8 @@ def change(before: Tensor, after: Tensor) -> Tensor:
 class Longitudinal(EpochAttack):
     """AUC of the mean change between consecutive epochs, at positions met in every epoch."""
 
+    title = "longitudinal"
+    reading = "how a row changes from epoch to epoch"
     epochs = 2
 
     def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:

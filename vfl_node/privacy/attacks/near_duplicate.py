@@ -61,6 +61,8 @@ def nearest(rows: Tensor, which: Tensor) -> Tensor:
 class NearDuplicate(EpochAttack):
     """AUC of minus the mean distance over epochs, at positions met in every epoch."""
 
+    title = "near duplicate"
+    reading = "how near the nearest row of the epoch is"
     lasts = "job"  # synthetic rows are the same in every repeat
 
     @staticmethod

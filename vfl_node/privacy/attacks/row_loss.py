@@ -26,6 +26,8 @@ def scores(gradients: Tensor) -> Tensor:
 class RowLoss(EpochAttack):
     """AUC of the mean over steps, at positions met at all."""
 
+    title = "row loss"
+    reading = "how large a row's gradient is"
     needs = frozenset({"gradients"})
 
     def see(self, batch: Batch) -> None:

@@ -46,6 +46,8 @@ def twins(rows: Tensor) -> NDArray[np.bool_]:
 class SameStepTwin(ScoringAttack):
     """AUC of the share of steps in which a row met its equal, at positions met at all."""
 
+    title = "same-step twin"
+    reading = "in how many batches an equal row stands"
     lasts = "job"  # synthetic rows are the same in every repeat
 
     def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:

@@ -59,6 +59,8 @@ def with_labels(transcript: Sequence[Batch], labels: NDArray[np.float32]) -> lis
 class Spectral(Attack):
     """Mean AUC over steps; those with no or only synthetic rows are left out."""
 
+    title = "spectral"
+    reading = "how a row lies along the batch's main direction"
     lasts = "epoch"
 
     def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:

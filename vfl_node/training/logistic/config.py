@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.scaling import Scaling
-from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig
+from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
@@ -23,6 +24,8 @@ class Logistic(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.logistic.section:LogisticSection"
 
     on_device: ClassVar[bool] = False
+    coordinated_by: ClassVar[str] = "flow: coordinator or coordinator-clear"
+    unit: ClassVar[str] = "iteration"
 
     algorithm: Literal["logistic"]
     flow: Flow = Field(
@@ -117,6 +120,14 @@ class Logistic(TrainerConfig):
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Iterations, however many rows there are."""
         return self.iterations
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """Ciphertexts and scores of the rows; the masked gradients, which depend on columns, are not counted."""
+        if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
+            return None
+        from vfl_node.training.logistic import costs  # numbers and gmpy2, which a job alone does not need
+
+        return costs.cost(self, evaluate, rows)
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:
         """Ciphertexts of an iteration."""

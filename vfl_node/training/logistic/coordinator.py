@@ -91,7 +91,7 @@ class Decryptions:
             workers=session.processes,
             log=self._logs[channel.peer],
             pins=session.pins,
-            other=next(name for name in self._logs if name != channel.peer),
+            other=session.job.parties.peer_of(channel.peer),
             progress=session.progress,
         )
 

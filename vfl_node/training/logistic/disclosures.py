@@ -33,7 +33,7 @@ class Numbers:
 
 def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> dict[str, tuple[Disclosure, ...]]:
     """Party → what it learnt, as far as a party with these ``numbers`` can know."""
-    active, passive = parties.active, parties.passive[0]
+    active, passive = parties.pair.values()
     disclosures = {
         active: _active(active, passive, train, numbers),
         passive: _passive(active, passive, train, evaluate, numbers),

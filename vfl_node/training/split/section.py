@@ -6,7 +6,16 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
-from vfl_node.training.section import Attacks, Count, Section
+from vfl_node.training.section import Attacks, Count, Section, TrainerSection
+from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.words import Attacked, Code, Figure, MetricColumn, ReportedTraining, Term, TrainingWords, several
+
+CALIBRATIONS = {
+    "none": "made-up labels and columns shift the probabilities",
+    "train": "in the loss, so that probabilities are as if all rows were real",
+    "test": "of the probabilities, after training",
+}
+"""Strategy of the job → what it does, in words."""
 
 
 class Strategies(Section):
@@ -15,6 +24,17 @@ class Strategies(Section):
     labels: str | None = Field(description="for a label that the active party lacks; null where it lacks none")
     features: str | None = Field(description="for columns that a party lacks; null where none are lacking")
     calibration: Literal["none", "train", "test"] = Field(description="whether and when probabilities were corrected for it")
+
+    def terms(self, missing: Missing) -> tuple[Term, ...]:
+        """Each strategy that was needed, and what it does; ``missing`` is the job's section with their keys."""
+        needed = []
+        if self.labels:
+            needed.append(Term("Missing labels", ((Code(self.labels), f": {missing.label_strategy.words()}"),)))
+        if self.features:
+            needed.append(Term("Missing columns", ((Code(self.features), f": {missing.feature_strategy.words()}"),)))
+        if needed:
+            needed.append(Term("Calibration", ((Code(self.calibration), f": {CALIBRATIONS[self.calibration]}"),)))
+        return tuple(needed)
 
 
 class HeldOut(Section):
@@ -33,8 +53,20 @@ class MatchedMetrics(Section):
     accuracy: float | None = None
     rows: Count | None
 
+    def column(self, of: ReportedTraining) -> MetricColumn:
+        """Beside the metrics on all rows that the active party owns."""
+        if self.rows is None:
+            note = "Rows of both: too few to be counted without telling of single ones."
+        else:
+            note = (
+                f"Rows of both: {self.rows:,} held-out rows that {of.passive} owns too, so that the columns are real on both "
+                f"sides{'; first repeat' if of.repeats > 1 else ''}. They are counted under encryption in groups of rows of "
+                "like scores; while both parties follow the protocol neither learns which rows they are."
+            )
+        return MetricColumn("Federated, rows of both", self.model_dump(exclude={"rows"}), note)
 
-class SplitSection(Section):
+
+class SplitSection(TrainerSection):
     """What only split training has."""
 
     strategies: Strategies
@@ -48,3 +80,35 @@ class SplitSection(Section):
         description="over the held-out rows that both own, counted under encryption, first repeat; null where the job does not "
         "ask, and at the passive party"
     )
+
+    def words(self, of: ReportedTraining) -> TrainingWords:
+        """What stands in for missing rows, what this party did against attacks, and what it attacks itself."""
+        assert isinstance(of.train, Train)
+        repeats = f" × {of.repeats} repeats" if of.repeats > 1 else ""
+        return TrainingWords(
+            figures=(Figure(of.epochs, several(of.epochs, of.train.unit) + repeats), Figure(of.steps, "batches")),
+            remarks=self._defended(of),
+            columns=(self.matched_metrics.column(of),) if self.matched_metrics else (),
+            terms=self.strategies.terms(of.train.missing),
+            attacked=self._attacked(of.role),
+        )
+
+    def _defended(self, of: ReportedTraining) -> tuple[str, ...]:
+        if not self.defences:
+            return ()
+        each = (
+            f"{defence['name']} ({', '.join(f'{name} {value}' for name, value in defence.items() if name != 'name')})"
+            for defence in self.defences
+        )
+        return (f"{of.party} changed what it sent by {', then '.join(each)}; {of.peer} was not told.",)
+
+    def _attacked(self, role: str) -> Attacked:
+        if role == "active":
+            return Attacked("gradients", "a gradient for every row, also where the label is made up")
+        return Attacked(
+            "embeddings",
+            "an embedding of every row, also where the columns are made up",
+            "The rows held out are all embedded by the same weights; of these, judged before they were sent",
+            self.held_out.attacks if self.held_out else {},
+            self.held_out.judged if self.held_out else {},
+        )

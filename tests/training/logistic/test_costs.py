@@ -1,0 +1,76 @@
+"""What a regression is said to send is what it sends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import parse
+from vfl_node.job import Evaluate, Job
+from vfl_node.report.envelope import Report
+from vfl_node.run.simulation import simulate
+from vfl_node.training.logistic.config import Logistic
+
+JOB = """\
+name: trial
+parties: {{active: clinic, passive: lab{third}}}
+align: {{protocol: psi}}
+train: {{algorithm: logistic, iterations: 2, key_bits: 2048, {train}}}
+evaluate: {{test_fraction: {held_out}}}
+"""
+
+
+def job(train: str, held_out: float = 0.3) -> Job:
+    third = ", coordinator: notary" if "coordinator" in train else ""
+    return parse(JOB.format(third=third, train=train, held_out=held_out), Job, source="job")
+
+
+@pytest.mark.parametrize(
+    ("train", "held_out", "beside"),
+    [
+        ("flow: coordinator, loss: taylor", 0.3, 1200),  # frames: 60 bytes or so for each message
+        ("flow: coordinator, loss: taylor, tolerance: 1.0e-9, batch_size: 60", 0.3, 1200),
+        ("flow: coordinator, loss: taylor, labels: passive", 0, 1200),
+        ("flow: coordinator-clear", 0.3, 1200),
+        ("flow: two-party", 0.3, 4000),  # a key, and a gradient of 26 columns, in two ciphertexts, twice
+    ],
+)
+def test_bytes_are_those_of_a_run(train: str, held_out: float, beside: int, trial: Any, tmp_path: Path) -> None:
+    asked, files = job(train, held_out), trial.files
+    if "labels: passive" in train:
+        header, *rows = trial.lab.read_text().splitlines()
+        labelled = [f"{header},label", *(f"{row},{place % 2}" for place, row in enumerate(rows))]
+        files = {**files, "lab": tmp_path / "lab.csv"}
+        files["lab"].write_text("\n".join(labelled))
+    simulate(asked, files, tmp_path / "out")
+    report = Report.model_validate_json((tmp_path / "out" / "report.json").read_text())
+    assert asked.train
+    assert report.alignment
+    assert report.training
+    expected, moved = asked.train.cost(asked.evaluate, report.alignment.rows, "psi"), report.phases["train"]
+    assert expected
+    assert 0 <= moved.bytes_sent - expected.active_bytes <= beside
+    assert 0 <= moved.bytes_received - expected.passive_bytes <= beside
+    assert len(report.training.epochs) * 2 == expected.steps
+
+
+def test_by_hand() -> None:
+    train = Logistic(algorithm="logistic", iterations=10, key_bits=2048, classes=10)
+    cost = train.cost(Evaluate(test_fraction=0.2), 1000, "apsi")
+    assert cost
+    assert (cost.rows, cost.batches, cost.steps) == (800, 1, 20)
+    assert cost.active_bytes == 10 * 800 * 512  # ten residuals share a ciphertext
+    assert cost.passive_bytes == 10 * 800 * 10 * 8 + 200 * 10 * 8
+    batches = train.model_copy(update={"batch_size": 50}).cost(Evaluate(test_fraction=0), 1000, "psi")
+    assert batches
+    assert (batches.rows, batches.active_bytes, batches.passive_bytes) == (50, 10 * 50 * 512, 10 * 50 * 80 + 1000 * 80)
+
+
+def test_nothing_shared_costs_nothing_and_no_union_is_trained_on() -> None:
+    train = Logistic(algorithm="logistic")
+    empty = train.cost(Evaluate(), 0, "psi")
+    assert empty
+    assert (empty.rows, empty.batches, empty.bytes) == (0, 0, 0)
+    assert train.cost(Evaluate(), 1000, "psu") is None

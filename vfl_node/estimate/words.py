@@ -1,0 +1,164 @@
+"""An estimate in words: the table of ``vfl-node estimate``, the notes below it, and the sentences of a job that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.roles import DATA_ROLES
+from vfl_node.alignment.sizes import announced
+from vfl_node.estimate.machine import Machine
+from vfl_node.estimate.plan import Plan, Records, Span, taking_part, terms_of
+from vfl_node.estimate.totals import Range
+from vfl_node.job import Align, Job
+from vfl_node.settings import Obfuscation
+
+
+def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
+    """The costs as text: a line for each figure, a column for each protocol; the first line names them."""
+    chosen, unit = plan.job.align.protocol, plan.job.train.unit if plan.job.train else ""
+    lines: dict[str, tuple[str, Callable[[float], str]]] = {
+        "wall_s": ("time", _duration),
+        "computing_s": ("  to compute", _duration),
+        "wire_s": (f"  to send at {plan.rate_mbit_s:g} Mbit/s", _duration),
+        "disk_s": ("  to write", _duration),
+        "cpu_s": (f"CPU time, {plan.role} party", _duration),
+        "sent_bytes": ("  sent", _size),
+        "received_bytes": ("  received", _size),
+        "memory_bytes": ("  memory", _size),
+        "active_disk_bytes": ("disk, active party", _size),
+        "passive_disk_bytes": ("disk, passive party", _size),
+        "rows": ("shared rows", _count),
+        "extra_rows": ("  more than with PSI", _count),
+        "epoch_rows": (f"training, rows an {unit}", _count),
+        "batches": ("  in batches", _count),
+        "train_bytes": ("  sent by both, in all", _size),
+        "train_wire_s": (f"  at {plan.rate_mbit_s:g} Mbit/s and {plan.rtt_ms:g} ms", _duration),
+    }
+    head = ("", *(name.upper() + " (this job)" * (name == chosen) for name in costs))
+    counted = {name: line for name, line in lines.items() if any(name in cost for cost in costs.values())}
+    return [
+        head,
+        *(
+            (title, *(_between(*cost[name], text) if name in cost else "–" for cost in costs.values()))
+            for name, (title, text) in counted.items()
+        ),
+    ]
+
+
+def notes(plan: Plan, machine: Machine) -> list[str]:
+    """What the reader of the table should know, in plain words."""
+    terms, (least, most) = plan.job.align, plan.shared
+    have = ", ".join(f"{name} has {_count(plan.records[role])} records" for role, name in plan.job.parties.pair.items())
+    shared = f"{_count(least)} are shared" if least == most else f"shared may be any number, {_between(least, most, _count)}"
+    said = [
+        f"{have}; {shared}",
+        f"measured on one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
+        f"{_micro(machine.decode_s)} a check ({terms.group}); the disk writes {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
+        "computing, sending and writing overlap, so the longest is the time, if both parties have a machine like this "
+        f"({machine.cores} {'core' if machine.cores == 1 else 'cores'}); reading the tables and training come on top",
+        "rows that only one party owns hide which ones both do; training takes them all",
+    ]
+    if terms.at_most is not None and terms.at_most < max(plan.records.values()):
+        said.append(
+            f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
+            "as many shared ones are counted as chance leaves of them"
+        )
+    if plan.need:
+        said.append(f"the {plan.role} party's node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
+    if plan.refusal:
+        said.append(f"it would not run this job: {plan.refusal}")
+    if terms.padding or terms.dummies:
+        said.append("ids that the job makes up (padding, dummies) are counted in")
+    for protocol in ALIGNMENTS:
+        said += ALIGNMENTS[protocol].estimate_notes(terms, plan.obfuscation)
+    return said
+
+
+def before_start(job: Job, records: Records, shared: Span | None = None) -> list[str]:
+    """What training takes over the rows of this job, and over the union or the intersection instead: a sentence each.
+
+    Args:
+        job: the job; there are no sentences if it does not train, or its trainer does not count what that takes.
+        records: of both parties, or of one: then the sentences say at least and at most.
+        shared: of both; None: any number.
+    """
+    own, sentences = job.align.protocol, []
+    for protocol in (own, job.align.spec.compared_with):
+        rows = _shared_rows(terms_of(job.align, protocol), records, shared)
+        if rows is not None and (takes := _takes(job, protocol, *rows)):
+            words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
+            sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes))
+    return sentences
+
+
+def after_alignment(job: Job, alignment: Alignment) -> str:
+    """The same once the job's parties have aligned, in one line; empty as :func:`before_start`."""
+    spec = ALIGNMENTS[alignment.protocol]
+    takes = _takes(job, spec.name, len(alignment), len(alignment))
+    if not takes:
+        return ""
+    said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[spec.compared_with]
+    rows = alignment.peer.intersection if other.every_row_is_shared else alignment.union
+    if rows is None:
+        return f"{said}; how many {other.shared_rows} would take is hidden" if _takes(job, other.name, 0, None) else said
+    instead = _takes(job, other.name, rows, rows)
+    return f"{said}; {other.shared_rows} would take {instead}" if instead else said
+
+
+def _shared_rows(terms: Align, records: Records, shared: Span | None) -> tuple[int, int | None] | None:
+    """The fewest and the most shared rows, as far as the ``records`` known tell; None where they tell nothing."""
+    if len(records) == len(DATA_ROLES):
+        taken, common = taking_part(terms, records, shared or (0, min(records.values())))
+        n_a, n_p = (announced(taken[role], terms, role) for role in DATA_ROLES)
+        rows = [m for shared in common for m in terms.spec.lengths(terms, n_a, n_p, shared, Obfuscation())]
+        return min(rows), max(rows)
+    (role, count), *_ = records.items()
+    own = announced(min(count, terms.at_most or count), terms, role)
+    most = None if terms.at_most is None else own + announced(terms.at_most, terms, role)
+    return terms.spec.lengths_of_one(own, most)
+
+
+def _takes(job: Job, protocol: str, least: int, most: int | None) -> str:
+    """Rows, batches and bytes of training over so many shared rows; empty where the trainer does not count them."""
+    if job.train is None:
+        return ""
+    low, high = (job.train.cost(job.evaluate, rows, protocol) for rows in (least, most or least))
+    if low is None or high is None:
+        return ""
+
+    def between(fewest: int, largest: int, text: Callable[[float], str]) -> str:
+        return f"at least {text(fewest)}" if most is None else _between(fewest, largest, text)
+
+    rows, sent = between(low.rows, high.rows, _count), between(low.bytes, high.bytes, _size)
+    batches = f"{between(low.batches, high.batches, _count)} batch{'es' if high.batches > 1 else ''}"
+    return f"{rows} rows an {job.train.unit}, {batches}, {sent} in all"
+
+
+def _between(least: float, most: float, text: Callable[[float], str]) -> str:
+    low, high = text(least), text(most)
+    unit = low[len(low.split(" ")[0]) :]
+    return low if low == high else f"{low.removesuffix(unit) if high.endswith(unit) else low} – {high}"
+
+
+def _duration(seconds: float) -> str:
+    for unit, size, largest in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 72)):
+        if seconds < largest * size:
+            return f"{seconds / size:.1f} {unit}" if seconds >= 0.1 else "0.1 s"
+    return f"{seconds / 86400:.1f} days"
+
+
+def _size(count: float) -> str:
+    for unit, size in (("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)):
+        if count < 1000 * size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count / (1 << 40):.1f} TiB"
+
+
+def _count(count: float) -> str:
+    return f"{count:,.0f}"
+
+
+def _micro(seconds: float) -> str:
+    return f"{seconds * 1e6:,.1f} µs"

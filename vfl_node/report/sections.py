@@ -1,0 +1,168 @@
+"""The parts of ``report.json``: what one party keeps of a job, as models that *are* the format.
+
+Keys are stable, unknown ones are refused, and no value is NaN or infinite. docs/report.md explains each key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field, JsonValue, create_model, model_serializer, model_validator
+
+from vfl_node.job import Name
+from vfl_node.registry import load
+from vfl_node.trainers import TRAINERS
+from vfl_node.training.section import Attacks, Count, Section, Share, TrainerSection
+
+
+class JobRun(Section):
+    """Which job this was."""
+
+    id: str = Field(description="id of this run: the job's name and a random part")
+    name: Name
+    manifest_digest: str = Field(description="SHA-256 of spec in canonical JSON, hexadecimal")
+    spec: dict[str, JsonValue] = Field(description="the job as all parties agreed on it, defaults included")
+
+
+class AlignmentSizes(Section):
+    """What the alignment found, in numbers of records."""
+
+    protocol: str = Field(description="its name in a job's align.protocol")
+    group: str
+    records: Count = Field(description="number of records in this party's table")
+    ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")
+    theirs: Count = Field(description="the peer's records, as announced")
+    padded: bool = Field(description="whether the peer rounds its number up, so that theirs is an upper bound")
+    rows: Count = Field(description="length of the shared order, including rows that belong to no record")
+    union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
+    intersection: Count | None = Field(description="null if it is hidden from this party")
+    seconds: float = Field(ge=0, description="wall time, including waiting for the peer")
+    bytes_sent: Count
+    bytes_received: Count
+
+
+class EpochFigures(Section):
+    """One epoch of the first repeat, or one iteration of a logistic regression."""
+
+    loss: float | None = Field(
+        description="mean over the epoch's rows, with synthetic labels taken as true (for a logistic regression over those "
+        "rows that the active party owns); null if not known to this party"
+    )
+    auc: float | None = Field(
+        description="of the federated model on the training rows that the active party owns, each scored when it was trained "
+        "on; null if not in evaluate.metrics, not defined or not known to this party"
+    )
+    seconds: float = Field(ge=0)
+    bytes: Count = Field(description="sent and received")
+    attacks: Attacks = Field(description="on what this party sent in the epoch")
+    judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
+
+
+class CommonFigures(Section):
+    """How training went, whatever was trained; what one trainer alone has stands under its name."""
+
+    algorithm: str
+    epochs: tuple[EpochFigures, ...]
+    steps: Count = Field(description="batches trained on, all repeats together")
+    repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
+    device: str
+    audit: Attacks = Field(
+        description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"
+    )
+    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
+
+    @property
+    def section(self) -> TrainerSection:
+        """What the trainer alone has."""
+        section: TrainerSection = getattr(self, self.algorithm)
+        return section
+
+    @model_validator(mode="after")
+    def _of_one_trainer(self) -> CommonFigures:
+        if [name for name in TRAINERS if getattr(self, name) is not None] != [self.algorithm]:
+            raise ValueError("training has one more section, that of its algorithm")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_other_trainers(self, handler: Any) -> dict[str, Any]:
+        figures: dict[str, Any] = handler(self)
+        return {name: value for name, value in figures.items() if name == self.algorithm or name not in TRAINERS}
+
+
+_SECTIONS: dict[str, Any] = {
+    name: (load(config.report_section, what=f"report of trainer {name!r}") | None, None)
+    for name, config in ((name, TRAINERS[name]) for name in TRAINERS)
+}
+if TYPE_CHECKING:
+    TrainingFigures = CommonFigures
+else:
+    TrainingFigures = create_model("TrainingFigures", __base__=CommonFigures, **_SECTIONS)
+
+
+class Interval(Section):
+    """A mean over repeats with its 95 % confidence interval."""
+
+    mean: float
+    sd: float = Field(ge=0)
+    low: float
+    high: float
+    repeats: int = Field(ge=2)
+
+
+class Metrics(Section):
+    """Metrics of a model; a metric is null if it was not asked for or is not defined."""
+
+    auc: float | None = None
+    ace: float | None = None
+    nll: float | None = None
+    accuracy: float | None = None
+    rows: Count | None = Field(description="number of rows on which it was measured (first repeat)")
+    population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
+    real_share: Share | None = Field(
+        description="share of the active party's shared rows with real passive features: intersection / those rows"
+    )
+    held_out: bool = Field(description="false if these rows were also trained on (test_fraction: 0)")
+    intervals: dict[str, Interval] | None = Field(description="by metric, over repeats; null for a single repeat")
+    calibration: tuple[tuple[Share, Share, Count], ...] = Field(
+        description="(mean prediction, share of positives, rows) for groups of equal size, first repeat"
+    )
+
+
+class Predictions(Section):
+    """Predictions with the model of an earlier job. For a service the counts are over all attempts."""
+
+    model: str = Field(description="the job that trained the model")
+    to: Name = Field(description="the party that asked, and got the predictions")
+    rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
+    requests: Count | None = Field(
+        description="known: answered requests of this party; null at the other party, and for new rows"
+    )
+    batches: Count | None = Field(description="known: batches exchanged; null for new rows")
+    told: Count | None = Field(
+        description="known: different rows of the model that the other party has learnt about from this one, in all services "
+        "of the model; null for new rows"
+    )
+    audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
+    max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
+    records: Count | None = Field(
+        description="new: this party's records that were predicted; null at the other party, and for known rows"
+    )
+
+
+class LedgerEntry(Section):
+    """One thing that a party learnt, as :class:`vfl_node.ledger.Disclosure`."""
+
+    what: str = Field(description="a stable keyword")
+    count: Count | None = Field(description="how many, or how large; null if this is hidden from the party of this report")
+    text: str = Field(description="in plain words")
+
+
+class PhaseTraffic(Section):
+    """Traffic of one phase, as serialised frames."""
+
+    bytes_sent: Count
+    bytes_received: Count
+    messages_sent: Count
+    messages_received: Count
