@@ -151,6 +151,20 @@ def test_templates_do_not_compare_names(kind: Extension) -> None:
     assert [path.name for path in PACKAGE.rglob("*.j2") if quoted.search(path.read_text())] == []
 
 
+FIRST_PARTY = re.compile(r"\b(passive|others|peers)\[\d\]|\bnext\(\(?(name|peer|other) for (name|peer|other) in")
+
+
+@pytest.mark.parametrize("code", ["parties.passive[0]", "others[0]", "next(name for name in parties.all if name != own)"])
+def test_a_party_picked_by_its_place_is_seen(code: str) -> None:
+    assert FIRST_PARTY.search(code)
+
+
+def test_no_party_is_picked_by_its_place() -> None:
+    """A protocol of two asks for ``Session.peer``, ``Parties.pair`` or ``Parties.peer_of``, which refuse a third party."""
+    templates = {path.name: path for path in PACKAGE.rglob("*.j2")}
+    assert [name for name, path in (MODULES | templates).items() if FIRST_PARTY.search(path.read_text())] == []
+
+
 CONFIGS = {TRAINERS[name].__name__: name for name in TRAINERS}
 """Class of a job's ``train`` section → its trainer."""
 
