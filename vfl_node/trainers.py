@@ -74,6 +74,8 @@ class TrainerConfig(Frozen):
         implementation: ``module:attribute`` of the :class:`~vfl_node.training.trainer.Trainer`.
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         max_passive_parties: how many passive parties it can train with.
+        defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
+            ``gradients`` of the active one.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
         unit: what it calls the part of training after which it reports figures, such as ``epoch``; begins with a vowel.
@@ -84,6 +86,7 @@ class TrainerConfig(Frozen):
     implementation: ClassVar[str]
     report_section: ClassVar[str]
     max_passive_parties: ClassVar[int] = 1
+    defended: ClassVar[frozenset[str]] = frozenset()
     on_device: ClassVar[bool] = True
     coordinated_by: ClassVar[str] = ""
     unit: ClassVar[str] = "epoch"

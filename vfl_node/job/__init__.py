@@ -112,6 +112,9 @@ class Job(Frozen):
         protocol, spec = self.align.protocol, self.align.spec
         if len(self.parties.passive) > spec.max_passive_parties:
             raise ValueError(f"several passive parties with {protocol} are not built yet: {spec.why_not_more}")
+        if self.train and len(self.parties.passive) > self.train.max_passive_parties:
+            most, algorithm = self.train.max_passive_parties, self.train.algorithm
+            raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")
         coordinated = self.train is not None and self.train.coordinated
         if coordinated and not self.parties.coordinator:
             raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")

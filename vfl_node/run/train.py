@@ -11,11 +11,13 @@ from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
 from vfl_node.machine import now
+from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.progress import TrainingCostKnown
 from vfl_node.run.align import aligned
 from vfl_node.run.keep import keep, traffic_of
 from vfl_node.run.run import ALIGNED, KEPT, Run
 from vfl_node.session.agree import agree
+from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.trainer import Trained, TrainingData, device_name, trainer_of
 
@@ -63,7 +65,19 @@ async def _trained(run: Run, alignment: Alignment, checkpoints: FileCheckpoints,
         _check_settings(run)
     trainer.prepare(session)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
-    return await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
+    trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
+    return dataclasses.replace(trained, warnings=(*trained.warnings, *idle_defences(session)))
+
+
+def idle_defences(session: Session) -> tuple[str, ...]:
+    """A warning where the owner's settings have defences that this training gives nothing to change."""
+    assert session.job.train is not None
+    sent = "embeddings" if session.role == "passive" else "gradients"
+    names = [params.name for params in session.protection.defences]
+    idle = [name for name in names if sent not in DEFENCES[name].directions & session.job.train.defended]
+    if not idle:
+        return ()
+    return (f"Of the defences in this node's settings these changed nothing that it sent in training: {', '.join(idle)}.",)
 
 
 def _check_settings(run: Run) -> None:

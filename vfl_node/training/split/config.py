@@ -101,6 +101,7 @@ class Train(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
+    defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
 
     algorithm: Literal["split"] = "split"
     model: ModelName = Field(default="mlp", description="mlp, wide_deep, or a model that every data party's node has declared")
