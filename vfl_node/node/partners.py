@@ -209,7 +209,7 @@ class Partner:
         line = records + job_id.encode()
         with self._lock:
             counted = self._lines("trainings")
-            over = [known for known in counted if known.startswith(records)]
+            over = [entry for entry in counted if entry.startswith(records)]
             if line in over:
                 return over.index(line) + 1
             if len(over) >= limit:

@@ -248,8 +248,8 @@ class Work:
                 lasted = time.monotonic() - started if started else 0.0
                 if lasted > retries.STEADY_S:
                     self._renew_deadline()
-                counts = self.turn is not None and self._settings.role != "coordinator"  # services, coordinators keep nothing
-                progressed = not counts or self._folder.extent != extent
+                storeless = self.turn is None or self._settings.role == "coordinator"  # a service, too: the others judge
+                progressed = storeless or self._folder.extent != extent
                 pause_s = series.pause_s(self._interruption, lasted, progressed=progressed)
                 if time.monotonic() > self._deadline:
                     raise

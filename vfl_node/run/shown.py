@@ -61,11 +61,11 @@ class FileShown:
             _write(self._path, *self._with(rows))
 
     def _with(self, rows: Names) -> tuple[Names, Names]:
-        held_out, known = self._read()
-        every = np.setdiff1d(np.union1d(known, rows), held_out)
-        if len(every) > max(self.most, len(known)):  # rows told about earlier stay free if the limit was lowered
+        held_out, later = self._read()
+        every = np.setdiff1d(np.union1d(later, rows), held_out)
+        if len(every) > max(self.most, len(later)):  # rows told about earlier stay free if the limit was lowered
             raise PolicyError(
-                f"the peer was told about {len(known)} rows of this model beside those held out; this request would "
+                f"the peer was told about {len(later)} rows of this model beside those held out; this request would "
                 f"make it {len(every)}, and this node allows {self.most} (limits.rows_per_model)",
                 code="E_BUDGET",
                 hint="ask for records that were asked for before, or for fewer; or raise limits.rows_per_model where the other "
