@@ -135,7 +135,9 @@ class Act:
         return part.randomness.derive("draw").bytes(8).hex()
 
     def keep(self, part: Any) -> None:
-        with self.keeping:  # a coordinator's two conversations end at once
+        with self.keeping:  # a coordinator's two conversations end at once, and a report is written once: a kill while
+            if self.own.sealed:  # it is written again would leave it unsealed when one party may have ended the job
+                return
             self.may_die("before its report")
             self.own.artefacts.mkdir(exist_ok=True)
             self.own.artefacts.joinpath("report.html").write_text("an act")
