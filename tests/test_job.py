@@ -151,6 +151,17 @@ def test_canonical_form_travels_and_digests_name_the_difference() -> None:
     assert ours.digest() != theirs.digest()
 
 
+def test_keys_of_a_strategy_are_fields_of_the_job() -> None:
+    """Two files that differ in one of them differ in that field; one that writes a default down does not differ."""
+    one, default, several = (
+        job(f"train: {{missing: {{labels: random-pred{keys}}}}}") for keys in ("", ", draws: 1", ", draws: 3")
+    )
+    assert differing_fields(one.field_digests(), default.field_digests()) == []
+    assert one.digest() == default.digest() != several.digest()
+    assert differing_fields(one.field_digests(), several.field_digests()) == ["train.missing.draws"]
+    assert parse_job(several.canonical(), source="a peer") == several
+
+
 def regression(train: str = "", rest: str = "", *, align: str = "psi", coordinator: bool = False) -> Job:
     """A job with a logistic regression; ``train`` are further keys of its section."""
     parties = "{active: clinic, passive: lab, coordinator: hub}" if coordinator else "{active: clinic, passive: lab}"

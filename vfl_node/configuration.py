@@ -168,8 +168,8 @@ def validate(document: object, model: type[Model], *, source: str) -> Model:
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field of ``model`` that is not itself a model, as (dotted name, JSON value)."""
-    for name in type(model).model_fields:
+    """Every field of ``model`` that is not itself a model, keys of extensions included, as (dotted name, JSON value)."""
+    for name in (*type(model).model_fields, *(model.model_extra or {})):
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             yield from leaves(value, f"{prefix}{name}.")
