@@ -1,4 +1,4 @@
-"""The house as docs and reviews describe it: what its files may and may not contain."""
+"""The structure that CONTRIBUTING.md promises: what files may and may not contain."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_class_name_stands_in_one_module_only() -> None:
     assert shared == {}, "give each class its own name"
 
 
-# Names of extensions: other rooms ask for a property, never for a name.
+# Names of extensions: other packages ask for a property, never for a name.
 
 
 def compared_names(source: str, names: set[str]) -> list[int]:
@@ -135,7 +135,7 @@ def test_a_module_may_spell_the_names_of_its_home(home: str, spelled: set[str]) 
 
 
 @extensions
-def test_other_rooms_ask_for_properties(kind: Extension) -> None:
+def test_other_packages_ask_for_properties(kind: Extension) -> None:
     decisions = {
         name: lines
         for name, path in MODULES.items()
@@ -186,7 +186,7 @@ def test_a_section_told_by_its_class_is_seen(code: str) -> None:
     assert sections_told_apart(code)
 
 
-def test_no_other_room_recognises_a_trainers_section() -> None:
+def test_no_other_package_recognises_a_trainers_section() -> None:
     told = {name: sections_told_apart(path.read_text()) for name, path in MODULES.items()}
     trainers = EXTENSIONS["trainers"]
     assert {name: kinds for name, kinds in told.items() if kinds - trainers.spelled_at(name)} == {}

@@ -1,8 +1,10 @@
 """What a job may train: the registry of trainers, and what each of them says about itself before anything runs.
 
-A trainer is a folder under ``vfl_node/training`` (or an installed package) with two parts: a *config*, the job's ``train``
-section, a subclass of :class:`TrainerConfig` that imports neither torch nor grpc, so that any command can check a job; and
-the *implementation*, a :class:`vfl_node.training.trainer.Trainer`, loaded when it first runs.
+A trainer is a folder under ``vfl_node/training`` (or an installed package) with three parts: the *config*, the job's ``train``
+section, a subclass of :class:`TrainerConfig` that imports neither torch nor grpc, so that any command can check a job; the
+*implementation*, a :class:`vfl_node.training.trainer.Trainer`, loaded when it first runs; and the *report section*, a
+:class:`vfl_node.training.section.TrainerSection` with what it alone reports. CONTRIBUTING.md ("Another trainer") lists what
+belongs to a trainer of this project besides.
 """
 
 from __future__ import annotations
@@ -47,6 +49,8 @@ class TableShape:
 class TrainingCost:
     """What training over some number of shared rows takes, all repeats together unless it says otherwise.
 
+    Bytes are those of tensors and ciphertexts; the frames around them, some hundred bytes a message, are left out.
+
     Attributes:
         rows: trained on in a :attr:`TrainerConfig.unit`: an epoch, or an iteration.
         batches: likewise.
@@ -68,7 +72,7 @@ class TrainingCost:
 
 
 class TrainerConfig(Frozen):
-    """The job's ``train`` section for one trainer, and the facts that other rooms ask for.
+    """The job's ``train`` section for one trainer, and the facts that the rest of vfl-node asks for.
 
     Attributes:
         implementation: ``module:attribute`` of the :class:`~vfl_node.training.trainer.Trainer`.
@@ -78,9 +82,9 @@ class TrainerConfig(Frozen):
             ``gradients`` of the active one.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
-        unit: what it calls the part of training after which it reports figures, such as ``epoch``; begins with a vowel.
+        unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
         algorithm: its name, that of the registry.
-        classes: how many classes labels have, 0 to classes − 1.
+        classes: how many classes labels have, 0 to classes − 1. A trainer for two classes narrows the key to ``Literal[2]``.
     """
 
     implementation: ClassVar[str]
@@ -145,11 +149,12 @@ class TrainerConfig(Frozen):
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
         """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
 
+        Return None, too, for an alignment over which this trainer does not run.
+
         Args:
             evaluate: the job's section.
             rows: length of the shared order.
-            protocol: name of the alignment, not always the job's: an estimate compares them. None is given for one over which
-                this training does not run.
+            protocol: name of the alignment. It is not always the job's: an estimate compares several.
         """
         return None
 
@@ -182,7 +187,11 @@ class TrainerConfig(Frozen):
         return 0
 
     def message_bytes(self, evaluate: Evaluate) -> int:
-        """Size of the largest message, head included."""
+        """Size of the largest message, head (:data:`HEAD_BYTES`) included. A larger one is refused by the peer's node.
+
+        0 stands for messages of less than 2 MiB. The number of shared rows is not known yet; a message must be bounded by the
+        job (``batch_size``), or travel in chunks (:meth:`vfl_node.transport.channel.Channel.send_rows`).
+        """
         return 0
 
     def served_message_bytes(self, rows: int) -> int:

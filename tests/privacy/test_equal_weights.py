@@ -17,6 +17,7 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy import equal_weights
 from vfl_node.privacy.attacks import ATTACKS, follow
+from vfl_node.privacy.attacks.attack import ScoringAttack
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.equal_weights import audit_equal_weights
@@ -79,6 +80,22 @@ def test_it_finds_what_the_plain_attacks_on_all_rows_find(embedded: Any, monkeyp
     assert found["distance_ratio"] == pytest.approx(plain["distance_ratio"], abs=1e-4)
     assert found["collinear"] == pytest.approx(plain["collinear"], abs=1e-4)
     assert found["spectral"] == pytest.approx(plain["spectral"], abs=1e-4)
+
+
+class Length(ScoringAttack):
+    """The first number of each row, as an attack that judges each row by itself."""
+
+    def see(self, batch: Batch) -> None:
+        followed = self._scope.alone(batch)
+        assert sorted(followed.positions) == sorted(self._scope.followed.positions)
+        self._tally.add(followed.positions, followed.rows[:, 0].double().numpy())
+
+
+def test_an_attack_that_judges_each_row_by_itself_sees_the_rows_that_are_followed() -> None:
+    rows = torch.where(torch.from_numpy(SECRET), -1.0, 0.0)[:, None] + torch.linspace(0, 0.5, SIZE)[:, None]
+    judged = audit_equal_weights(rows, SECRET, Randomness(b"j" * 32), {"length": Length})
+    assert judged.attacks == {"length": 0.0}
+    assert 0 < judged.judged["length"] < SIZE
 
 
 def test_rows_of_one_kind_leave_nothing_to_tell_apart(embedded: Any) -> None:

@@ -1,10 +1,10 @@
-"""The contract of an alignment protocol: all that other rooms ask of it before, beside and after its run.
+"""The contract of an alignment protocol: all that the rest of vfl-node asks of it before, beside and after its run.
 
 A protocol is a folder: ``spec.py`` with one :class:`AlignmentSpec`, and ``protocol.py`` with a coroutine for each role. A spec
 imports no numpy, torch or grpc, so that a job can be checked and shown without them. The registry
 (:mod:`vfl_node.alignment.registry`) names the spec, and the spec names the coroutines, which are loaded when they first run.
 
-No other room compares the name of a protocol: it asks for a property.
+Nothing outside a protocol's folder compares its name: it asks for a property.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ def terms_of(align: Align, protocol: str) -> Align:
 
 
 def taking_part(align: Align, records: Records, shared: Span) -> tuple[Records, Span]:
-    """How many records take part, and how many of those are shared where chance does as expected."""
+    """How many records take part, and how many of those are expected to be shared."""
     if align.at_most is None:
         return records, shared
     taken = {role: min(count, align.at_most) for role, count in records.items()}

@@ -121,7 +121,10 @@ class Jobs:
         return job, predictions.read_request(self._settings, self._store, job, request)
 
     def _service(self, job: Job) -> Requests:
-        """The requests of a service under way, of one that is resumed, or of a new one; of one that ends, they say why."""
+        """The requests of the service for ``job``: of the one under way, else of one resumed, else of a new one.
+
+        If the service ends meanwhile, asking raises why.
+        """
         spec = job.canonical()
         for record in self._store.all():
             if record.spec == spec and not record.over:

@@ -10,7 +10,7 @@ STEADY_S = 1.0
 """An attempt that lasted longer than this had really begun."""
 
 MOST_FRUITLESS = 8
-"""So many attempts in a row may break off without progress; after more, and ``peer_wait_s`` without any, the owner decides."""
+"""After more attempts in a row than this without progress, and ``peer_wait_s`` without any, the job waits for its owner."""
 
 FIRST_PAUSE_S, MOST_PAUSE_S = 0.1, 30.0
 """How long to wait before the next attempt; twice as long each time that one ends soon, as on a full disk."""

@@ -86,8 +86,9 @@ class _OneStep:
         self.followed = Subset(np.concatenate([of[:share] for of in kinds]), len(rows))
 
     def alone(self, batch: Batch) -> Batch:
-        """All rows."""
-        return batch
+        """The sample of which half is synthetic if there are enough, on the CPU."""
+        places = self.followed.positions
+        return Batch(batch.epoch, batch.positions[places], batch.rows[torch.from_numpy(places).to(batch.rows.device)].cpu())
 
     def beside(self, batch: Batch) -> NDArray[np.int64]:
         """The sample of which half is synthetic if there are enough."""

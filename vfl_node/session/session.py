@@ -33,7 +33,8 @@ class Session:
         randomness: this party's own for the job; the same on every attempt.
         memories: name of a data party → what this node remembers of it beyond the job.
         pins: digests of what the peers sent in earlier attempts.
-        attempt: how often this party has begun the job; no noise or additive mask is ever drawn for two attempts.
+        attempt: how often this party has begun the job. What masks or blurs a value that may differ between attempts is drawn
+            under its number, so that no mask serves two values.
         folder: private; large intermediate results lie there until the job no longer needs them.
         progress: follows the job: every event of it is emitted there.
         workers: who computes group operations.

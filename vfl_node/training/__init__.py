@@ -1,1 +1,1 @@
-"""Training of a split network over an alignment; see docs/training.md."""
+"""What trainers have in common, and a folder for each of this project's own; :mod:`vfl_node.trainers` names them."""

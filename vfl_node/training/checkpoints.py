@@ -1,8 +1,9 @@
 """Where a party keeps what it needs to go on after a restart.
 
-At the same epochs both parties store their own half under the same name. Neither can be
-more than one checkpoint ahead of the other, so keeping two is enough for them to have one
-in common; the node agrees on its name before training resumes.
+At the same epochs the parties store their own half under the same name. A trainer sees to it
+that none is more than one checkpoint ahead of another (a party that only sends waits for an
+answer first), so keeping two is enough for them to have one in common; the node agrees on its
+name before training resumes.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -133,24 +134,30 @@ class Coordination(Protocol):
         """What the coordinator can report, once it has served every data party."""
 
 
-class Trainer(Protocol):
+class Trainer(ABC):
     """Trains a model with the peers of a session; loaded when a job first runs it. Stateless: a job is a call."""
 
-    def prepare(self, session: Session) -> None:
+    def prepare(self, session: Session) -> None:  # noqa: B027 - most trainers run on any machine
         """Refuse what this machine cannot run, before anything is sent.
 
         Raises:
             VflError: with what to change.
         """
 
+    @abstractmethod
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """This data party's part, from the first message to the metrics.
 
         Args:
-            session: whom it meets; all that it draws comes from ``session.randomness.derive("train")``.
+            session: whom it meets. All that it draws comes from ``session.randomness``, which is this training's own and the
+                same in every attempt. A value that is sent again in a later attempt has the same noise again. Where the value
+                may differ, ``session.attempt`` belongs into the name of the draw.
             data: what it trains on.
-            checkpoints: where its state is kept. All data parties keep theirs at the same points, under the same names.
-            resume: name of the checkpoint that all hold, or None to begin.
+            checkpoints: where its state is kept. All data parties keep theirs at the same points, under the same names,
+                which sort by time. A party saves the next one only when it knows that all have saved the one before: so they
+                always have one in common.
+            resume: name of the checkpoint that all hold, or None to begin. A resumed training gives the same bytes, but for
+                seconds and bytes of :class:`Epoch`.
 
         Raises:
             VflError: this party's or a peer's error.
@@ -160,6 +167,7 @@ class Trainer(Protocol):
 
     def coordination(self, session: Session) -> Coordination:
         """The coordinator's part, where :attr:`~vfl_node.trainers.TrainerConfig.coordinated` says that there is one."""
+        raise NotImplementedError(f"{type(self).__name__} has no coordinator")
 
 
 def unaudited(protection: Protection) -> tuple[str, ...]:

@@ -267,7 +267,7 @@ class Channel:
             raise UsageError(
                 f"a {type_name} of {size} bytes is more than one message may have ({MAX_FRAME_BYTES})",
                 code="E_SIZE",
-                hint="a smaller batch_size or cut layer makes smaller messages",
+                hint="a smaller batch_size, cut layer or align.at_most makes smaller messages",
                 for_peer="a message of this job would be too large",
             )
         self._sent += 1

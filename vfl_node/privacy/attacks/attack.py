@@ -168,7 +168,7 @@ class Tally:
 
 
 class ScoringAttack(Attack):
-    """Base of attacks that give each position a score, the larger the likelier; theirs is the AUC of the mean scores."""
+    """Base of attacks that give each position a score, the larger the likelier; they are judged by the AUC of the means."""
 
     def __init__(self, truth: NDArray[np.bool_], scope: Scope) -> None:
         super().__init__(truth, scope)

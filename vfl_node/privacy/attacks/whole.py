@@ -24,7 +24,7 @@ class Whole:
         self.met = self.followed = Subset(np.arange(size), size)
 
     def alone(self, batch: Batch) -> Batch:
-        """All rows."""
+        """All rows, which are on the CPU already."""
         return batch
 
     def beside(self, batch: Batch) -> NDArray[np.int64]:

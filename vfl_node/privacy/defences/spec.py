@@ -1,4 +1,4 @@
-"""What other rooms ask of a defence before it runs: its keys in the settings, where it fits, its words."""
+"""What the rest of vfl-node asks of a defence before it runs: its keys in the settings, where it fits, its words."""
 
 from __future__ import annotations
 

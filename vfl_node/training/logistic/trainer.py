@@ -7,14 +7,11 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.logistic.coordinator import Decryptions
 from vfl_node.training.logistic.decryption_log import FileDecryptionLog
 from vfl_node.training.logistic.regression import regress
-from vfl_node.training.trainer import Coordination, Trained, TrainingData
+from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 
 
-class LogisticTrainer:
+class LogisticTrainer(Trainer):
     """Genuine-with-dummy training (:mod:`~vfl_node.training.logistic.regression`), as a `Trainer`."""
-
-    def prepare(self, session: Session) -> None:
-        """Nothing is refused."""
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """As :func:`~vfl_node.training.logistic.regression.regress`."""

@@ -19,10 +19,10 @@ from vfl_node.training.split.disclosures import active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.section import HeldOut, MatchedMetrics, SplitSection, Strategies
-from vfl_node.training.trainer import Coordination, Servable, Trained, TrainingData, device_name, unaudited
+from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 
-class SplitTrainer:
+class SplitTrainer(Trainer):
     """FLORIST (:mod:`vfl_node.training.split.loop`), as a :class:`~vfl_node.training.trainer.Trainer`."""
 
     def prepare(self, session: Session) -> None:
@@ -50,10 +50,6 @@ class SplitTrainer:
         async with session.peer.phase("train") as traffic:
             journal = await train(session, data, checkpoints, resume, traffic)
             return await (_active if session.role == "active" else _passive)(session, data, journal)
-
-    def coordination(self, session: Session) -> Coordination:
-        """There is none."""
-        raise NotImplementedError("split training has no coordinator")
 
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:

@@ -173,7 +173,7 @@ class Embedder(ServingSide):
 
         For a known row with the same columns as in training the whole agreed batch of the row is sent:
         the active party may recognise its rows from training, but never sees them in another combination. All other rows are
-        mixed with synthetic ones (:data:`~vfl_node.job.SERVED_FEATURES`). These depend on the table: if
+        mixed with synthetic ones (:data:`~vfl_node.training.split.config.SERVED_FEATURES`). These depend on the table: if
         the same ones came with another table, they would be recognised as synthetic.
 
         Raises:

@@ -64,7 +64,8 @@ class Step:
         positions: int64[B], the shared positions.
         real: bool[B], which rows have a real label.
         targets: float32[B], or [B, K] for K above 2; right for real rows, meaningless elsewhere.
-        seen: the same shape, detached: the probability P' that the model gives what the training data show.
+        seen: the same shape, detached: the probability P' of each class as the training data, synthetic labels included, show
+            it.
         embedding: float32[B, d], detached, as received from the passive party.
     """
 
