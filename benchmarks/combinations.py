@@ -36,8 +36,7 @@ ABOUT = """\
 # What goes with what
 
 `make docs` writes this page: each cell is a job that vfl-node has checked. A number in brackets is a refusal; the sentences
-stand below, as a node gives them. Installed packages ([extending.md](extending.md)) add rows and columns on the machine where
-they are installed.
+stand below, as a node gives them. Installed packages ([extending.md](extending.md)) add trainers and alignments to these.
 
 ## Trainer, alignment, passive parties
 
@@ -47,7 +46,7 @@ A cell is the number of passive parties that a job may have.
 BESIDES = """\
 ## Options
 
-What a job with one passive party may ask for besides.
+What a job with one passive party may ask for besides. A job that only aligns has nothing to evaluate or to serve.
 """
 
 

@@ -19,10 +19,12 @@ class JsonLines:
     def __init__(self, path: Path, *, party: str) -> None:
         self.source = f"{party}: {path}"
         try:
-            self._file = path.open(encoding="utf-8")
+            self._file = path.open("rb")
         except OSError as error:
             raise DataError(f"{self.source}: cannot be read ({error.strerror})", code="E_FILE") from None
         self._first = self._file.readline()
+        if not self._first:
+            raise DataError(f"{self.source}: the file is empty", code="E_EMPTY")
         self.names = tuple(self._object(self._first, 1))
 
     def batches(self) -> Iterator[RowBatch]:
@@ -47,10 +49,10 @@ class JsonLines:
         """As the contract says."""
         self._file.close()
 
-    def _object(self, text: str, line: int) -> dict[str, Any]:
+    def _object(self, text: bytes, line: int) -> dict[str, Any]:
         try:
             values = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):  # not UTF-8, not JSON, or nested without end
             values = None
         if not isinstance(values, dict) or not values:
             raise DataError(f"{self.source}:{line}: not a JSON object", code="E_JSON")

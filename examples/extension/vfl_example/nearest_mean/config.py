@@ -1,0 +1,59 @@
+"""The job's ``train`` section of the trainer ``nearest_mean``. It imports neither torch nor grpc: any command checks jobs."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.trainers import HEAD_BYTES, TrainerConfig, TrainingCost
+
+if TYPE_CHECKING:
+    from vfl_node.job import Evaluate, Job
+
+BATCH_ROWS = 100_000
+
+
+class NearestMean(TrainerConfig):
+    """``train: {algorithm: nearest_mean, epochs: 2}``."""
+
+    implementation: ClassVar[str] = "vfl_example.nearest_mean.trainer:NearestMeanTrainer"
+    report_section: ClassVar[str] = "vfl_example.nearest_mean.section:NearestMeanSection"
+    on_device: ClassVar[bool] = False
+
+    algorithm: Literal["nearest_mean"]
+    classes: Literal[2] = 2
+    epochs: int = Field(default=2, ge=1, le=1000, description="how often each row's number is sent, each time with new noise")
+
+    def check(self, job: Job) -> None:
+        """As the base: refuse what would fail only after a long alignment, in whole sentences that name the keys."""
+        if not job.align.spec.every_row_is_shared:
+            raise ValueError("nearest_mean trains on records that both parties have: say align.protocol: psi")
+        if job.evaluate.repeats > 1:
+            raise ValueError("evaluate.repeats must be 1 with nearest_mean: it has no initial weights to draw again")
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """As the base."""
+        return self.epochs
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """A float32 of each row and epoch, of held-out rows too."""
+        if not ALIGNMENTS[protocol].every_row_is_shared:
+            return None
+        return TrainingCost(
+            rows=rows - math.ceil(rows * evaluate.test_fraction),
+            batches=math.ceil(rows / BATCH_ROWS),
+            steps=self.epochs * math.ceil(rows / BATCH_ROWS),
+            active_bytes=0,
+            passive_bytes=4 * self.epochs * rows,
+        )
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """As the base."""
+        return self.epochs
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """A batch. How many rows are shared is not known yet, so a message has a bound of its own."""
+        return 4 * BATCH_ROWS + HEAD_BYTES

@@ -1,0 +1,25 @@
+"""What the trainer ``nearest_mean`` alone reports: ``training.nearest_mean``."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from vfl_node.training.section import TrainerSection
+from vfl_node.training.words import Figure, ReportedTraining, Term, TrainingWords, several
+
+
+class NearestMeanSection(TrainerSection):
+    """The two means, at the active party."""
+
+    class_means: tuple[float, float] | None = Field(
+        description="mean number of the rows trained on, of class 0 and of class 1; null at the passive party"
+    )
+
+    def words(self, of: ReportedTraining) -> TrainingWords:
+        """What the page of the report says of it."""
+        figures = (Figure(of.epochs, several(of.epochs, of.train.unit)),)
+        if self.class_means is None:
+            remark = f"{of.party} sent one number of each shared record in each epoch, with noise; {of.peer} has the means."
+            return TrainingWords(figures=figures, remarks=(remark,))
+        terms = [Term(f"Mean number of class {number}", ((f"{mean:.3g}",),)) for number, mean in enumerate(self.class_means)]
+        return TrainingWords(figures=figures, terms=tuple(terms))

@@ -1,1 +1,0 @@
-"""A trainer in one message each way: a line through one number of each row."""
