@@ -82,7 +82,8 @@ def test_every_command(
         "make demo",
         "make test",
         "python3 -m venv .venv",
-        ".venv/bin/pip install .",
+        ". .venv/bin/activate",
+        "pip install .",
     }
     assert set(left) == elsewhere
 
