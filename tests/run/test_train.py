@@ -62,7 +62,6 @@ def test_what_a_trainer_promised_and_did_not_give_is_a_warning(trial: Any) -> No
     assert "predictions (serve)" in served
     assert "evaluate.matched" in matched
     assert missing_results(asks, "passive", trained(TrainerSection())) == (served,)
-    counted = SplitSection(
-        strategies=Strategies(labels=None, features=None, calibration="none"), matched_metrics=MatchedMetrics(rows=7)
-    )
+    used = Strategies(labels=None, features=None, calibration="none")
+    counted = SplitSection(strategies=used, held_out=None, matched_metrics=MatchedMetrics(rows=7))
     assert missing_results(asks, "active", trained(counted)) == (served,)
