@@ -15,6 +15,7 @@ import vfl_node
 from tests.node.nodes import command
 from vfl_node import cli
 from vfl_node.cli import predictions, shared
+from vfl_node.cli import trial as trial_commands
 from vfl_node.errors import StateError, UsageError
 from vfl_node.node.partners import Partner
 from vfl_node.run.live import AT_REST
@@ -120,6 +121,24 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
         assert (folder / "report.html").exists()
     for line in result.stderr.splitlines():
         json.loads(line)  # not on a terminal: JSON lines
+
+
+@pytest.mark.parametrize(
+    ("about", "end"),
+    [
+        ({"rows": 103, "population": "owned"}, " on 103 owned rows"),
+        ({"rows": 103, "population": None}, " on 103 rows"),
+        ({"rows": None, "population": None}, ""),
+    ],
+)
+def test_a_run_says_of_its_metrics_what_the_report_knows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], about: dict[str, Any], end: str
+) -> None:
+    sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4}
+    report = {"alignment": sizes, "metrics": {"auc": 0.8438} | about, "local_metrics": None}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    trial_commands._summarise(tmp_path / "report.json", 1.0)
+    assert f"federated: auc 0.8438{end}" in capsys.readouterr().out.splitlines()
 
 
 def test_a_link_planted_where_a_run_or_predictions_go_is_not_followed(job: Path, trial: Any, tmp_path: Path) -> None:

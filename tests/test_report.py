@@ -20,11 +20,12 @@ from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
+from vfl_node.run.serving import reported
 from vfl_node.settings import Protection, role_in
 from vfl_node.training.logistic.section import LogisticSection
+from vfl_node.training.serving import Predicted, Served, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 from vfl_node.training.split.section import HeldOut, MatchedMetrics, SplitSection, Strategies
-from vfl_node.training.split.serving import Predicted, Served
 from vfl_node.training.split.trainer import strategies_used
 from vfl_node.training.trainer import Epoch, Trained, unaudited
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
@@ -219,12 +220,14 @@ def predicting(rows: str, *, party: str, **changes: Any) -> Report:
     """Predictions for clinic by the model of an earlier job, as ``party`` reports them."""
     document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}, "align": {"protocol": "psi"}}
     job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "active", "rows": rows}})
-    asks = party == "clinic"
+    asks, shared = party == "clinic", np.arange(453 if party == "clinic" else 0)
+    exchanged: Served | Predicted = Predicted(shared, shared / 453, shared=453)
     if rows == "known":
-        known = {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
-        return build(job, party=party, predictions=Served(rows=256, requests=3 if asks else 0, batches=7), **known, **changes)
-    shared = np.arange(453 if asks else 0)
-    return build(job, party=party, predictions=Predicted(shared, shared / 453, shared=453))
+        exchanged = Served(rows=256, requests=3 if asks else 0, batches=7)
+        changes |= {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
+    protection = changes.get("protection", Protection())
+    predictions = reported(predictor_of(a_job().train), job, party, exchanged, protection)
+    return build(job, party=party, predictions=predictions, **changes)
 
 
 UNTOLD_AUDIT = replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)
@@ -354,6 +357,21 @@ def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
             assert not missing
 
 
+def test_a_page_does_not_say_that_a_defence_without_effect_changed_what_was_sent() -> None:
+    sigmas = (0, 0.5)
+    defences = tuple(NoiseParams(name="noise", sigma=sigma) for sigma in sigmas)
+    assert "clinic changed what it sent by noise (sigma 0.5); lab" in text(page(build(protection=Protection(defences))))
+    assert "changed what it sent" not in text(page(build(protection=Protection(defences[:1]))))
+
+
+@pytest.mark.parametrize("rows", ["known", "new"])
+def test_predictions_warn_of_defences_where_no_embedding_is_sent(rows: str) -> None:
+    idle = "Of the defences in this node's settings these changed nothing that it sent in predictions: noise, noise."
+    report = {party: predicting(rows, party=party, protection=DEFENDED) for party in ("clinic", "lab")}
+    assert report["clinic"].predictions.warnings[-1] == idle
+    assert idle not in report["lab"].predictions.warnings
+
+
 @pytest.mark.parametrize("case", ["defended, audit off", "predictions, audit off"])
 def test_an_owner_reads_that_nothing_was_attacked_and_what_was_changed(case: str) -> None:
     report = REPORTS[case]()
@@ -364,6 +382,7 @@ def test_an_owner_reads_that_nothing_was_attacked_and_what_was_changed(case: str
     if report.training:
         assert report.training.split.defences == tuple({"name": "noise", "sigma": sigma} for sigma in (0.25, 0.5))
         assert "clinic changed what it sent by noise (sigma 0.25), then noise (sigma 0.5); lab was not told." in read
+    assert "product measures" not in read
     audited = text(page(build()))
     assert "No attack was run" not in audited
     assert "changed what it sent" not in audited
@@ -506,7 +525,9 @@ def test_every_keyword_of_the_ledger_is_documented() -> None:
     sources = "".join(path.read_text() for path in (ROOT / "vfl_node").rglob("*.py"))
     ledger = (ROOT / "docs/report.md").read_text().split("## The ledger")[1]
     documented = set(re.findall(r"^\| `([^`]+)` \| [^|`]", ledger, flags=re.M))
-    assert set(re.findall(r'Disclosure\(\s*"([^"]+)"', sources)) == documented
+    assert set(re.findall(r'Disclosure\(\s*"([^"]+)"', sources)) == documented, (
+        'docs/report.md, "The ledger": its table must have one row for each keyword of a Disclosure, and no other one'
+    )
 
 
 @cases
@@ -568,9 +589,22 @@ def test_page_of_a_passive_party_that_was_not_told() -> None:
     seen = text(html)
     assert "Metrics were not shared with this party" in seen
     assert "The curves were not shared with this party" in seen
-    assert "The calibration plot is not shared" in seen
+    assert "A calibration plot is not shared with the passive party." in seen
     assert "AUC" not in seen
     assert 'class="curve"' not in html
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("party", ["clinic", "lab"])
+def test_page_claims_nothing_of_a_trainer_that_has_neither_epochs_nor_metrics(party: str, shared: bool) -> None:
+    bare = Trained((), 1, (300, 100), "cpu", dict.fromkeys(("clinic", "lab"), ()), RESULT.section)
+    seen = text(page(build(a_job(share_with_passive=shared), party=party, training=bare)))
+    assert "Computed on cpu. There are no figures of single epochs." in seen
+    for claim in ("Each epoch", "0 s", "0 B exchanged", "curves", "product measures", "no rows to draw"):
+        assert claim not in seen, claim
+    assert ("This training measured no metrics." in seen) == (party == "clinic")
+    assert ("Metrics were not shared with this party" in seen) == (party == "lab")
+    assert ("A job shares them by" in seen) == (party == "lab" and not shared)
 
 
 def test_page_of_a_passive_party_that_was_told() -> None:
@@ -895,7 +929,11 @@ def test_page_claims_no_more_than_may_be_said(make) -> None:
         assert "Alignment reveals the size of each party's set and of their union." in seen
     elif built.alignment and built.alignment.protocol == "psi":
         assert "to both which records they share" in seen
-    assert ("Training leaks more, and the product measures how much." in seen) == (built.training is not None)
+    assert ("Training leaks more" in seen) == (built.training is not None)
+    measured = built.training is not None and any(
+        auc is not None for epoch in built.training.epochs for auc in epoch.attacks.values()
+    )
+    assert ("the product measures how much" in seen) == measured
     assert ("Predictions leak more." in seen) == (built.predictions is not None)
     assert not re.search(
         r"\b(nothing else|nothing more|only the sizes|private|secure|anonymous|zero leakage)\b", seen.replace("private set", "")

@@ -192,6 +192,40 @@ def test_no_other_package_recognises_a_trainers_section() -> None:
     assert {name: kinds for name, kinds in told.items() if kinds - trainers.spelled_at(name)} == {}
 
 
+TRAINERS_IMPORTED = re.compile(rf"vfl_node\.training\.({'|'.join(TRAINERS)})\b")
+
+
+def trainers_imported(source: str) -> set[str]:
+    """Trainers from whose packages ``source`` imports something, for types alone too."""
+    modules = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules += [f"{node.module}.{alias.name}" for alias in node.names]
+    return {match[1] for module in modules if (match := TRAINERS_IMPORTED.match(module))}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import vfl_node.training.split.config",
+        "from vfl_node.training import split",
+        "from vfl_node.training.split import costs",
+        "if TYPE_CHECKING:\n    from vfl_node.training.split.serving import ServedModel",
+    ],
+)
+def test_an_import_of_a_trainer_is_seen(code: str) -> None:
+    assert trainers_imported(code) == {"split"}
+
+
+def test_a_trainer_is_imported_nowhere_but_in_its_own_package() -> None:
+    """The registry names its config as text; all else is loaded through the contract."""
+    imported = {name: trainers_imported(path.read_text()) for name, path in MODULES.items()}
+    trainers = EXTENSIONS["trainers"]
+    assert {name: kinds for name, kinds in imported.items() if kinds - trainers.spelled_at(name)} == {}
+
+
 @pytest.mark.parametrize("code", ["import unittest.mock", "from unittest.mock import patch", "def f(monkeypatch): pass"])
 def test_a_replaced_part_is_seen(code: str) -> None:
     assert replacing(code)

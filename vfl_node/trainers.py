@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
 from typing_extensions import Self
 
@@ -77,6 +77,8 @@ class TrainerConfig(Frozen):
     Attributes:
         implementation: ``module:attribute`` of the :class:`~vfl_node.training.trainer.Trainer`.
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
+        serving: ``module:attribute`` of the :class:`~vfl_node.training.serving.Predictor` by its models; empty: they cannot be
+            served.
         max_passive_parties: how many passive parties it can train with.
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.
@@ -89,6 +91,7 @@ class TrainerConfig(Frozen):
 
     implementation: ClassVar[str]
     report_section: ClassVar[str]
+    serving: ClassVar[str] = ""
     max_passive_parties: ClassVar[int] = 1
     defended: ClassVar[frozenset[str]] = frozenset()
     on_device: ClassVar[bool] = True
@@ -120,10 +123,11 @@ class TrainerConfig(Frozen):
         """Whether it makes rows up for those that a party does not own, anew in each training."""
         return False
 
+    @final
     @property
     def can_serve(self) -> bool:
-        """Whether its model can be kept for predictions (``serve``)."""
-        return False
+        """Whether its model can be kept for predictions (``serve``): :attr:`serving` names what predicts by it."""
+        return bool(self.serving)
 
     @property
     def can_match(self) -> bool:

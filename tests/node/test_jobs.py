@@ -26,7 +26,7 @@ from vfl_node.node.works import Works
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.serving import FileTally
 from vfl_node.settings import Data, Limits, Settings
-from vfl_node.training.split.serving import Served
+from vfl_node.training.serving import Served
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
 ALIGN = "name: trial\nparties: {active: clinic, passive: lab}\n"

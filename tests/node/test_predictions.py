@@ -39,8 +39,8 @@ from vfl_node.run.shown import FileShown
 from vfl_node.run.simulation import simulate
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import load_settings
-from vfl_node.training.split.serving import Embedder, Scorer
-from vfl_node.training.split.serving import Served as Exchanged
+from vfl_node.training.serving import Served as Exchanged
+from vfl_node.training.split.serving import Embedder, Scorer, ServedModel
 from vfl_node.transport.memory import memory_channels
 
 BATCH = 16
@@ -136,7 +136,7 @@ class Served:
             row_of = {id_: row for row, id_ in enumerate(table.ids)}
             rows = np.array([row_of[f"text:{id_}".encode()] for id_ in ids])
             aligned = Alignment("psi", "curve25519", rows, len(rows), {OTHER[name]: PeerFacts(len(rows), len(rows), missing=0)})
-            halves.append(kind(model.half, aligned, table, torch.device("cpu")))
+            halves.append(kind(ServedModel.of(model.stored), aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))
         return list(scorer.expected(positions, embedder.shared(positions)))
@@ -193,7 +193,7 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
     sides = {}
     for party, kind in (("clinic", Scorer), ("lab", Embedder)):
         _, model, table = served.stored(party)
-        sides[party] = kind(model.half, model.alignment, table, torch.device("cpu"))
+        sides[party] = kind(ServedModel.of(model.stored), model.alignment, table, torch.device("cpu"))
     scorer, embedder = sides["clinic"], sides["lab"]
     _, _, table = served.stored(name)
     rows = [list(table.ids).index(f"text:{id_}".encode()) for id_ in ids]
@@ -457,7 +457,7 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
         )
         run.session.processes.close()
         assert run.data.table.ids == table.ids
-        sides[name] = kind(predicting.model.half, predicting.model.alignment, table, torch.device("cpu"))
+        sides[name] = kind(ServedModel.of(predicting.model.stored), predicting.model.alignment, table, torch.device("cpu"))
         store.partner = lambda _: MemoryOfOneRun(Randomness(b"another secret".ljust(32)))
         with pytest.raises(StateError, match="the table has changed") as caught:
             predictions.prepare(settings, store, known, JobFolder(tmp_path / name), None)

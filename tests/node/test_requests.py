@@ -12,7 +12,7 @@ from vfl_node.data.text_columns import read_columns
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.run.requests import MOST_WAITING, Records, Requests
 from vfl_node.settings import Data
-from vfl_node.training.split.serving import Predicted
+from vfl_node.training.serving import Predicted
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from vfl_node.node.store import Store
 from vfl_node.run.folder import SUMS, JobFolder, Serving
 from vfl_node.run.serving import FileTally
 from vfl_node.session.memory import Memory
-from vfl_node.training.split.serving import Served
+from vfl_node.training.serving import Served
 from vfl_node.transport.channel import Traffic
 
 JOB = parse("name: trial\nparties: {active: clinic, passive: lab}\n", Job, source="j")

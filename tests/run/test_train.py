@@ -1,38 +1,67 @@
-"""What a run adds to what a trainer reports."""
+"""What a run adds to what a trainer reports, and what it refuses before and after it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
+import torch
 
-from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import StateError
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.run.train import idle_defences
-from vfl_node.session.session import Session
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.train import _check_settings, missing_results
 from vfl_node.settings import Protection
+from vfl_node.trainers import TrainerConfig
+from vfl_node.training.section import TrainerSection
+from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
+from vfl_node.training.trainer import Trained
 
-LOGISTIC = "align: {protocol: psi}\ntrain: {algorithm: logistic}"
+
+class OnDevice(TrainerConfig):
+    """Computes on the device, and has no defences."""
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "defences", "idle"),
-    [
-        ("train: {}", "lab", [{"name": "noise", "sigma": 1}], ""),
-        ("train: {}", "clinic", [{"name": "noise", "sigma": 1}], ""),
-        ("train: {}", "clinic", [], ""),
-        (LOGISTIC, "lab", [{"name": "noise", "sigma": 1}], "noise"),
-        (LOGISTIC, "clinic", [{"name": "noise", "sigma": 1}, {"name": "noise", "sigma": 2}], "noise, noise"),
-        (LOGISTIC, "lab", [], ""),
-    ],
-)
-def test_a_defence_that_changed_nothing_is_a_warning(
-    trial: Any, tmp_path: Path, text: str, name: str, defences: list[dict[str, Any]], idle: str
+class Defended(TrainerConfig):
+    """Computes with the same result on every machine, and has defences."""
+
+    on_device: ClassVar[bool] = False
+    defended: ClassVar[frozenset[str]] = frozenset({"embeddings"})
+
+
+def run_at(folder: Path, device: str, *sigmas: float) -> Any:
+    defences = tuple(read_params({"name": "noise", "sigma": sigma}) for sigma in sigmas)
+    session = SimpleNamespace(device=torch.device(device), protection=Protection(defences=defences))
+    return SimpleNamespace(session=session, folder=JobFolder(folder))
+
+
+@pytest.mark.parametrize(("train", "code"), [(OnDevice, "E_DEVICE"), (Defended, "E_DEFENCES")])
+def test_a_job_goes_on_with_the_settings_that_its_training_depends_on(
+    tmp_path: Path, train: type[TrainerConfig], code: str
 ) -> None:
-    protection = Protection(defences=tuple(read_params(entry) for entry in defences))
-    job = trial.job(text)
-    session = Session(job=job, name=name, peers={}, randomness=Randomness(bytes(32)), folder=tmp_path, protection=protection)
-    warnings = idle_defences(session)
-    assert len(warnings) == bool(idle)
-    assert all(warning.endswith(f"in training: {idle}.") for warning in warnings)
+    config = train(algorithm="test")
+    begun, other_device, other_defences = (run_at(tmp_path, *of) for of in (("cpu", 1.0), ("meta", 1.0), ("cpu", 2.0)))
+    _check_settings(begun, config)
+    free, pinned = (other_device, other_defences) if train is Defended else (other_defences, other_device)
+    _check_settings(free, config)
+    with pytest.raises(StateError) as caught:
+        _check_settings(pinned, config)
+    assert caught.value.code == code
+
+
+def trained(section: TrainerSection) -> Trained:
+    return Trained((), 1, (1, 1), "cpu", {}, section)
+
+
+def test_what_a_trainer_promised_and_did_not_give_is_a_warning(trial: Any) -> None:
+    plain, asks = trial.job("train: {}"), trial.job("train: {}\nserve: {to: both}\nevaluate: {matched: true}")
+    assert missing_results(plain, "active", trained(TrainerSection())) == ()
+    served, matched = missing_results(asks, "active", trained(TrainerSection()))
+    assert "predictions (serve)" in served
+    assert "evaluate.matched" in matched
+    assert missing_results(asks, "passive", trained(TrainerSection())) == (served,)
+    used = Strategies(labels=None, features=None, calibration="none")
+    counted = SplitSection(strategies=used, held_out=None, matched_metrics=MatchedMetrics(rows=7))
+    assert missing_results(asks, "active", trained(counted)) == (served,)

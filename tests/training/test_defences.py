@@ -215,6 +215,13 @@ def test_the_owner_s_own_ledger_names_its_defences_and_the_peer_s_does_not(synth
     assert "unless clinic has a defence" in text(lab, "lab")
 
 
+def test_the_ledger_names_no_defence_that_changes_nothing(synthetic: Any, run: Any) -> None:
+    for result in run(protections=(noisy(0), noisy(0)))(synthetic(100)):
+        texts = " ".join(entry.text for entries in result.disclosures.values() for entry in entries)
+        assert "normal noise" not in texts
+        assert "almost surely" in texts
+
+
 @pytest.fixture
 def world(synthetic: Any, run: Any) -> World:
     """A training of which half is held out, under the lab's noise."""

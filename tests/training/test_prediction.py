@@ -37,14 +37,13 @@ from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
+from vfl_node.training.serving import Served, check_allowed
 from vfl_node.training.split.active import probabilities
 from vfl_node.training.split.config import SERVED_FEATURES, Missing
 from vfl_node.training.split.missing.strategies import FEATURES
 from vfl_node.training.split.serving import (
     Embedder,
     Scorer,
-    Served,
-    check_allowed,
     column_kinds,
     learnt,
     predict_once,
@@ -828,7 +827,7 @@ def test_the_ledger_counts_what_crossed_the_wire(world: Make, predict: Predict, 
     ours, theirs = made.talk(predict, Requests(request))
     assert ours.batches == theirs.batches == len(made.bodies("Embedding"))
     assert (ours.requests, theirs.requests) == ((1, 0) if predict is TO_ACTIVE else (0, 1))
-    told = learnt(predict, active="clinic", passive="lab", made=ours)
+    told = learnt(predict, active="clinic", passive="lab", exchanged=ours)
     entries = {party: {entry.what: entry for entry in of} for party, of in told.items()}
     assert entries["clinic"]["embeddings"].count == len(made.embeddings())
     asked = "lab" if predict is TO_ACTIVE else "clinic"

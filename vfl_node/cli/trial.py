@@ -165,7 +165,8 @@ def _summarise(path: Path, seconds: float) -> None:
                 continue
             spread = (metrics.get("intervals") or {}).get(name)
             shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
-        out.print(f"{title}: {', '.join(shown)} on {metrics['rows']} {metrics['population']} rows")
+        rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
+        out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
 
 

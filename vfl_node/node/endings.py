@@ -20,7 +20,7 @@ def conclude(settings: Settings, store: Store, record: Record) -> None:
     """Store how a job ended. If it is over for good, report what it disclosed; its secrets are then destroyed."""
     if record.over:
         try:
-            account(settings, record, store.job_folder(record))
+            account(settings, store, record)
         except (VflError, OSError, ValueError) as error:
             log.warning("what was predicted could not be reported", job=record.id, reason=str(error))
     store.end(record)

@@ -4,8 +4,8 @@ A job with ``predict`` is a job like any other: both nodes hold it, wait for eac
 ``rows: known`` it is a service that runs until it is cancelled, and the owner's requests are answered one after the other in
 one conversation. With ``rows: new`` it intersects a file of new records with the peer's table, predicts once, and ends.
 
-The protocol, and what each party learns, is in :mod:`vfl_node.training.split.serving`; the requests are in
-:mod:`vfl_node.run.requests`.
+What predicts, and what each party learns by it, is the trainer's :class:`~vfl_node.training.serving.Predictor`; the requests
+are in :mod:`vfl_node.run.requests`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from vfl_node.report import envelope
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.inputs import data_of, read_input, read_records, taking_part
 from vfl_node.run.requests import Records, Requests
-from vfl_node.run.serving import FileTally, Model, Predicting
+from vfl_node.run.serving import FileTally, Model, Predicting, reported
 from vfl_node.session.memory import Memory
 from vfl_node.settings import Role, Settings, role_in
-from vfl_node.training.split.config import Train
-from vfl_node.training.split.serving import ServedModel, check_allowed, column_kinds
+from vfl_node.training.serving import StoredModel, check_allowed, predictor_of
 
 
 def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
@@ -90,7 +89,8 @@ def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
     """The job by which the ``to`` party gets predictions of the model that job ``model`` trained.
 
     Known records keep the model's alignment. New ones are intersected, with all records of both, whatever the
-    training did: see :func:`vfl_node.training.split.serving.predict_once`.
+    training did, since of a record that a party lacks each job would have other synthetic columns: by the protocol of the
+    training if it gives each party every row, else by psi.
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
@@ -102,7 +102,10 @@ def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
 def _job(trained: Job, predict: Predict) -> Job:
     """The only job that predicts in this way by the model of ``trained``; nothing in it is left to its submitter."""
     align = trained.align
-    intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
+    if align.spec.every_row_is_shared:
+        intersect = align.model_copy(update={"at_most": None})
+    else:
+        intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
     return Job(
         name=f"{trained.name[:55].rstrip('-')}-predict",
         parties=trained.parties,
@@ -129,7 +132,7 @@ def prepare(
             raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
-    kinds = column_kinds(model.half.encoder)
+    kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
     records = read_records(settings, model.job, kinds, data_of(settings).path, all_columns=True)
     return records.table, Predicting(model, None, None)
 
@@ -140,7 +143,7 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     record, serving = trained_by(store, predict.model)
     new = predict.rows == "new"
     of_training = predict.to == "active" and not new  # its own columns, then, and no others
-    kinds = {} if of_training else column_kinds(serving.encoder)
+    kinds = {} if of_training else predictor_of(record.job.train).column_kinds(serving.encoder)
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)
         file.flush()
@@ -185,35 +188,29 @@ def load_model(store: Store, model: str, settings: Settings) -> Model:
     if aligned is None:
         hint = "restore it from a backup, or train again"
         raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)
-    job = record.job
-    assert job.serve is not None
     weights, _ = storage.load(folder.artefact("model.safetensors"))
-    half = ServedModel(
-        train=Train.of(job),
-        serve=job.serve,
-        weights=weights,
-        encoder=serving.encoder,
-        serving=serving.serving,
-        models=settings.models,
-    )
-    half.architecture  # noqa: B018 - raises where this node can no longer build it, before the peer is met
-    return Model(half, job, aligned[0], bytes.fromhex(serving.input), folder.shown)
+    stored = StoredModel(record.job, weights, serving.encoder, serving.serving, settings.models)
+    predictor_of(record.job.train).check(stored)
+    return Model(stored, aligned[0], bytes.fromhex(serving.input), folder.shown)
 
 
-def account(settings: Settings, record: Record, folder: JobFolder) -> None:
+def account(settings: Settings, store: Store, record: Record) -> None:
     """Report what a service exchanged if it ended without a report; nothing happens for other jobs.
 
     Args:
         settings: of this party.
+        store: of its jobs.
         record: a job that is over.
-        folder: of the job.
 
     Raises:
         StateError: the count is damaged (``E_STATE_CORRUPT``).
+        UsageError: the job that trained the model is gone (``E_UNKNOWN_JOB``), or what predicts by it is (``E_EXTENSION``).
     """
+    folder = store.job_folder(record)
     served = None if folder.sealed else FileTally(folder).read()
     if served is None:
         return
+    predictor = predictor_of(store.record(_predict(record.job).model).job.train)
     report = envelope.build(
         job=record.job,
         job_id=record.id,
@@ -224,7 +221,7 @@ def account(settings: Settings, record: Record, folder: JobFolder) -> None:
         protection=settings.protection,
         traffic={},
         training=None,
-        predictions=served,
+        predictions=reported(predictor, record.job, settings.name, served, settings.protection),
         started=record.submitted,
         finished=now(),
         versions=envelope.installed_versions(),

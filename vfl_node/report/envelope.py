@@ -35,9 +35,8 @@ from vfl_node.report.sections import (
 )
 from vfl_node.settings import Protection, Role, role_in
 from vfl_node.training.section import Section
-from vfl_node.training.split.serving import Predicted, Served
-from vfl_node.training.split.serving import learnt as learnt_by_predictions
-from vfl_node.training.trainer import Trained, unaudited
+from vfl_node.training.serving import ReportedPredictions, Served
+from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Traffic
 
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
@@ -96,7 +95,7 @@ def build(
     protection: Protection,
     traffic: Mapping[str, Traffic],
     training: Trained | None,
-    predictions: Served | Predicted | None = None,
+    predictions: ReportedPredictions | None = None,
     started: str,
     finished: str,
     versions: Mapping[str, str],
@@ -122,7 +121,7 @@ def build(
     Raises:
         pydantic.ValidationError: a value that the format does not allow, such as NaN.
     """
-    digest, role = job.digest(), role_in(job.parties, party)
+    digest, role, result = job.digest(), role_in(job.parties, party), training or predictions
     if role is None:
         raise ValueError("the report of a party that the job does not name")
     return Report(
@@ -140,7 +139,7 @@ def build(
         gains=_intervals(job, training.gains) if training else None,
         predictions=_predictions(job, role, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
-        learnt=_learnt(job, party, alignment, training.disclosures if training else _learnt_by(job, predictions)),
+        learnt=_learnt(job, party, alignment, result.disclosures if result else None),
         versions=dict(versions),
     )
 
@@ -230,14 +229,14 @@ def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[s
     return found or None
 
 
-def _predictions(job: Job, role: Role, made: Served | Predicted, protection: Protection) -> Predictions:
+def _predictions(job: Job, role: Role, predictions: ReportedPredictions, protection: Protection) -> Predictions:
     assert job.predict is not None
-    asks = role == job.predict.to
+    asks, exchanged = role == job.predict.to, predictions.exchanged
     requests = batches = told = records = None
-    if isinstance(made, Served):
-        requests, batches, told = made.requests if asks else None, made.batches, made.told
+    if isinstance(exchanged, Served):
+        requests, batches, told = exchanged.requests if asks else None, exchanged.batches, exchanged.told
     elif asks:
-        records = len(made.rows)
+        records = len(exchanged.rows)
     return Predictions(
         model=job.predict.model,
         to=job.parties.pair[job.predict.to],
@@ -245,15 +244,11 @@ def _predictions(job: Job, role: Role, made: Served | Predicted, protection: Pro
         requests=requests,
         batches=batches,
         told=told,
-        audit=dict(made.attacks) if isinstance(made, Served) else {},
+        audit=dict(exchanged.attacks) if isinstance(exchanged, Served) else {},
         max_attack_auc=protection.max_attack_auc,
-        warnings=unaudited(protection) if isinstance(made, Served) else (),
+        warnings=predictions.warnings,
         records=records,
     )
-
-
-def _learnt_by(job: Job, made: Served | Predicted | None) -> Mapping[str, tuple[Disclosure, ...]] | None:
-    return learnt_by_predictions(job.predict, **job.parties.pair, made=made) if job.predict and made else None
 
 
 def _learnt(

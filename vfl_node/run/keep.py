@@ -13,7 +13,7 @@ from vfl_node.run import serving
 from vfl_node.run.align import Aligned
 from vfl_node.run.run import Run
 from vfl_node.session.session import Session
-from vfl_node.training.split.serving import Predicted, Served
+from vfl_node.training.serving import ReportedPredictions
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Traffic
 
@@ -40,7 +40,7 @@ def keep(
     *,
     aligned: Aligned | None = None,
     trained: Trained | None = None,
-    predictions: Served | Predicted | None = None,
+    predictions: ReportedPredictions | None = None,
 ) -> None:
     """Write this party's artefacts.
 

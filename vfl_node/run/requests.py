@@ -17,7 +17,7 @@ from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError, VflError
 
 if TYPE_CHECKING:
-    from vfl_node.training.split.serving import Predicted
+    from vfl_node.training.serving import Predicted
 
 MOST_WAITING = 64
 """Requests that may wait for their turn."""
@@ -62,7 +62,7 @@ class Records:
 
 
 class PredictionRequest:
-    """One request of the owner (:class:`vfl_node.training.split.serving.Request`); asked and answered on different threads."""
+    """One request of the owner (:class:`vfl_node.training.serving.Request`); asked and answered on different threads."""
 
     def __init__(self, records: Records) -> None:
         self.table = records.table
@@ -100,7 +100,7 @@ class PredictionRequest:
 
 
 class Requests:
-    """The owner's requests in turn, a :class:`~vfl_node.training.split.serving.RequestQueue`; safe for several threads."""
+    """The owner's requests in turn, a :class:`~vfl_node.training.serving.RequestQueue`; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -12,11 +12,13 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.tables import Table
 from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Job
+from vfl_node.privacy.defences.idle import idle_defences
 from vfl_node.run.folder import JobFolder, Serving
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.shown import FileShown
-from vfl_node.training.split.serving import Served, ServedModel
-from vfl_node.training.trainer import Servable
+from vfl_node.settings import Protection, role_in
+from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
+from vfl_node.training.trainer import Servable, unaudited
 
 PREDICTIONS = "predictions.csv"
 """What a job that predicts new records leaves, beside its report."""
@@ -44,18 +46,21 @@ class Model:
     """One party's half of a trained model, and what was stored with it.
 
     Attributes:
-        half: that half.
-        job: that trained it.
+        stored: that half.
         alignment: it was trained on.
         input_digest: of this party's records that took part.
         shown: file with the rows about which the peer was told.
     """
 
-    half: ServedModel
-    job: Job
+    stored: StoredModel
     alignment: Alignment
     input_digest: bytes
     shown: Path
+
+    @property
+    def job(self) -> Job:
+        """The job that trained it."""
+        return self.stored.job
 
 
 @dataclass(frozen=True)
@@ -73,8 +78,33 @@ class Predicting:
     records: Records | None
 
 
+def reported(
+    predictor: Predictor, job: Job, party: str, exchanged: Served | Predicted, protection: Protection
+) -> ReportedPredictions:
+    """What ``party`` reports of a job of predictions in which it ``exchanged`` something.
+
+    Args:
+        predictor: of the model.
+        job: that predicts.
+        party: this party's name.
+        exchanged: the job's result.
+        protection: what its owner does about what its tensors tell.
+    """
+    role = role_in(job.parties, party)
+    assert job.predict is not None
+    assert role is not None
+    return ReportedPredictions(
+        exchanged,
+        predictor.learnt(job.predict, **job.parties.pair, exchanged=exchanged),
+        (
+            *(unaudited(protection) if isinstance(exchanged, Served) else ()),
+            *idle_defences(protection.defences, role, predictor.defended, "predictions"),
+        ),
+    )
+
+
 class FileTally:
-    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.split.serving.ServiceTally`).
+    """What a service has exchanged, in the folder of its job (:class:`vfl_node.training.serving.ServiceTally`).
 
     It outlives the process; a power failure may take back what was counted within its last seconds.
     """

@@ -9,13 +9,13 @@ import numpy as np
 
 from vfl_node.errors import PolicyError, StateError
 from vfl_node.files import read_checked, write_checked
-from vfl_node.training.split.serving.shown import Names
+from vfl_node.training.serving import Names
 
 _COUNTING = threading.Lock()
 
 
 class FileShown:
-    """The rows of one model (:class:`vfl_node.training.split.serving.ShownRows`), for all services and directions over it.
+    """The rows of one model (:class:`vfl_node.training.serving.ShownRows`), for all services and directions over it.
 
     Rows held out in training met the same weights: the peer was told about them before anybody asked, so that they are
     attacked with the others, and are free.
@@ -52,11 +52,11 @@ class FileShown:
         return numbers[1 : count + 1], numbers[count + 1 :]
 
     def check(self, rows: Names) -> None:
-        """As :meth:`vfl_node.training.split.serving.ShownRows.check`."""
+        """As :meth:`vfl_node.training.serving.ShownRows.check`."""
         self._with(rows)
 
     def add(self, rows: Names) -> None:
-        """As :meth:`vfl_node.training.split.serving.ShownRows.add`."""
+        """As :meth:`vfl_node.training.serving.ShownRows.add`."""
         with _COUNTING:  # two services over one model may run at once
             _write(self._path, *self._with(rows))
 

@@ -10,15 +10,18 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
+from vfl_node.job import Job
 from vfl_node.machine import now
-from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.privacy.defences.idle import idle_defences
 from vfl_node.progress import TrainingCostKnown
 from vfl_node.run.align import aligned
 from vfl_node.run.keep import keep, traffic_of
 from vfl_node.run.run import ALIGNED, KEPT, Run
 from vfl_node.session.agree import agree
-from vfl_node.session.session import Session
+from vfl_node.settings import Role
+from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
+from vfl_node.training.serving import predictor_of
 from vfl_node.training.trainer import Trained, TrainingData, device_name, trainer_of
 
 
@@ -61,37 +64,41 @@ async def _trained(run: Run, alignment: Alignment, checkpoints: FileCheckpoints,
     if takes := after_alignment(job, alignment):
         session.progress.emit(TrainingCostKnown(takes))
     trainer = trainer_of(job.train)
-    if job.train.on_device:
-        _check_settings(run)
+    if job.serve:
+        predictor_of(job.train)  # refuses a model that could be kept but not used
+    _check_settings(run, job.train)
     trainer.prepare(session)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
-    return dataclasses.replace(trained, warnings=(*trained.warnings, *idle_defences(session)))
+    idle = idle_defences(session.protection.defences, session.role, job.train.defended, "training")
+    return dataclasses.replace(trained, warnings=(*trained.warnings, *idle, *missing_results(job, session.role, trained)))
 
 
-def idle_defences(session: Session) -> tuple[str, ...]:
-    """A warning where the owner's settings have defences that this training gives nothing to change."""
-    assert session.job.train is not None
-    sent = "embeddings" if session.role == "passive" else "gradients"
-    names = [params.name for params in session.protection.defences]
-    idle = [name for name in names if sent not in DEFENCES[name].directions & session.job.train.defended]
-    if not idle:
-        return ()
-    return (f"Of the defences in this node's settings these changed nothing that it sent in training: {', '.join(idle)}.",)
+def missing_results(job: Job, role: Role, trained: Trained) -> tuple[str, ...]:
+    """Warnings where the trainer gave the party in ``role`` no part of what the job asks for."""
+    assert job.train is not None
+    warnings = []
+    if job.serve and trained.servable is None:
+        warnings.append("Nothing was kept for predictions (serve): this training gave nothing to predict with.")
+    if job.evaluate.matched and role == job.train.label_holder and not trained.section.counts_matched_rows:
+        warnings.append("Nothing was measured on the rows that both parties own (evaluate.matched).")
+    return tuple(warnings)
 
 
-def _check_settings(run: Run) -> None:
-    """Refuse to go on with other settings than those that the job began with: another result would come of it.
+def _check_settings(run: Run, train: TrainerConfig) -> None:
+    """Refuse to go on with other settings than those that the job began with, if another result would come of it.
 
     Raises:
-        UsageError: another device (``E_DEVICE``), or other defences (``E_DEFENCES``).
+        StateError: another device (``E_DEVICE``), or other defences (``E_DEFENCES``).
     """
-    device = device_name(run.session.device)
-    defences = [params.model_dump(mode="json") for params in run.session.protection.defences]
-    text = f"this node computes on {device}, and the job began on another device"
-    run.folder.check_setting("device", device, text=text, code="E_DEVICE")
-    text = "the job began with other defences than those in this node's settings"
-    run.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
+    if train.on_device:
+        device = device_name(run.session.device)
+        text = f"this node computes on {device}, and the job began on another device"
+        run.folder.check_setting("device", device, text=text, code="E_DEVICE")
+    if train.defended:
+        defences = [params.model_dump(mode="json") for params in run.session.protection.defences]
+        text = "the job began with other defences than those in this node's settings"
+        run.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
 
 
 def _number(run: Run, alignment: Alignment) -> int:

@@ -29,6 +29,11 @@ class Section(Frozen):
 class TrainerSection(Section):
     """Base of what one trainer reports of itself: ``training.<algorithm>``."""
 
+    @property
+    def counts_matched_rows(self) -> bool:
+        """Whether it tells what was measured on the rows that both parties own (``evaluate.matched``)."""
+        return False
+
     def words(self, of: ReportedTraining) -> TrainingWords:
         """What the page of the report says of it."""
         return TrainingWords()

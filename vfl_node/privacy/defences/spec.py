@@ -16,6 +16,11 @@ class DefenceParams(Frozen):
 
     name: str
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether with these keys it leaves every tensor as it is."""
+        return False
+
     def words(self, direction: Direction) -> str:
         """What it does to what is sent, for the owner's report: a clause without a capital and a full stop."""
         raise NotImplementedError

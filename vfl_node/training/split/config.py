@@ -101,6 +101,7 @@ class Train(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
+    serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
 
     algorithm: Literal["split"] = "split"
@@ -158,11 +159,6 @@ class Train(TrainerConfig):
     @property
     def can_match(self) -> bool:
         """By histograms under encryption."""
-        return True
-
-    @property
-    def can_serve(self) -> bool:
-        """Both halves stay at the parties."""
         return True
 
     @classmethod

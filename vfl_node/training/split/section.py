@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import Field, JsonValue
 
+from vfl_node.privacy.defences.idle import effective, sent_by
+from vfl_node.privacy.defences.registry import read_params
 from vfl_node.training.section import Attacks, Count, Section, TrainerSection
 from vfl_node.training.split.config import Missing, Train
 from vfl_node.training.words import Attacked, Code, Figure, MetricColumn, ReportedTraining, Term, TrainingWords, several
@@ -81,6 +83,11 @@ class SplitSection(TrainerSection):
         "ask, and at the passive party"
     )
 
+    @property
+    def counts_matched_rows(self) -> bool:
+        """As the base."""
+        return self.matched_metrics is not None
+
     def words(self, of: ReportedTraining) -> TrainingWords:
         """What stands in for missing rows, what this party did against attacks, and what it attacks itself."""
         assert isinstance(of.train, Train)
@@ -94,11 +101,13 @@ class SplitSection(TrainerSection):
         )
 
     def _defended(self, of: ReportedTraining) -> tuple[str, ...]:
-        if not self.defences:
+        sent = sent_by(of.role)
+        at_work = [entry for entry in self.defences if effective([read_params(entry)], sent)]
+        if not at_work:
             return ()
         each = (
             f"{defence['name']} ({', '.join(f'{name} {value}' for name, value in defence.items() if name != 'name')})"
-            for defence in self.defences
+            for defence in at_work
         )
         return (f"{of.party} changed what it sent by {', then '.join(each)}; {of.peer} was not told.",)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.ledger import Disclosure
+from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Figures, real_share, summarise
@@ -117,11 +118,9 @@ def _disclosures(session: Session, data: TrainingData, rows: tuple[int, int]) ->
     """Both parties' entries; in the peer's a number that this party may not know is None."""
     view, peer, job = data.alignment, session.peer.peer, session.job
     missing = None if view.missing and view.peer.missing is None else view.missing  # synthetic rows may be among them
-    active = session.role == "active"
+    active, defences = session.role == "active", effective(session.protection.defences, sent_by(session.role))
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
     return {
         session.name: ours(peer, rows, view.peer.missing, Train.of(session.job), job.evaluate, data.number),
-        peer: theirs(
-            session.name, rows, missing, Train.of(session.job), job.evaluate, data.number, session.protection.defences
-        ),
+        peer: theirs(session.name, rows, missing, Train.of(session.job), job.evaluate, data.number, defences),
     }

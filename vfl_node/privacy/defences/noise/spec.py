@@ -20,6 +20,11 @@ class NoiseParams(DefenceParams):
         "loss: a batch's gradients are divided by its number of rows, and the noise on them too; 0: nothing is added",
     )
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Noise of standard deviation 0 is none."""
+        return self.sigma == 0
+
     def words(self, direction: Direction) -> str:
         """As :meth:`DefenceParams.words`."""
         what = "embedding" if direction == "embeddings" else "gradient of a row's loss"

@@ -30,24 +30,17 @@ What each party learns: :func:`learnt`.
 from __future__ import annotations
 
 from vfl_node.training.split.serving.disclosures import learnt
-from vfl_node.training.split.serving.new_records import Predicted, predict_once
-from vfl_node.training.split.serving.requests import Request, RequestQueue
-from vfl_node.training.split.serving.served_model import ServedModel, check_allowed, column_kinds
-from vfl_node.training.split.serving.service import Served, ServiceTally, serve
-from vfl_node.training.split.serving.shown import ShownRows
+from vfl_node.training.split.serving.new_records import predict_once
+from vfl_node.training.split.serving.predictor import SplitPredictor
+from vfl_node.training.split.serving.served_model import ServedModel, column_kinds
+from vfl_node.training.split.serving.service import serve
 from vfl_node.training.split.serving.sides import Embedder, Scorer
 
 __all__ = [
     "Embedder",
-    "Predicted",
-    "Request",
-    "RequestQueue",
     "Scorer",
-    "Served",
     "ServedModel",
-    "ServiceTally",
-    "ShownRows",
-    "check_allowed",
+    "SplitPredictor",
     "column_kinds",
     "learnt",
     "predict_once",

@@ -4,39 +4,41 @@ from __future__ import annotations
 
 from vfl_node.job import Predict
 from vfl_node.ledger import Disclosure
-from vfl_node.training.split.serving.new_records import Predicted
-from vfl_node.training.split.serving.service import Served
+from vfl_node.training.serving import Predicted, Served
 
 
-def learnt(predict: Predict, *, active: str, passive: str, made: Served | Predicted) -> dict[str, tuple[Disclosure, ...]]:
+def learnt(predict: Predict, *, active: str, passive: str, exchanged: Served | Predicted) -> dict[str, tuple[Disclosure, ...]]:
     """Party → what it learnt.
 
     Args:
         predict: the job's section.
         active: name of the party.
         passive: likewise.
-        made: what was exchanged.
+        exchanged: of known records, or of new ones.
     """
-    of_both = isinstance(made, Predicted)
-    if isinstance(made, Predicted):
-        rows, which = made.shared, "each record that both have"
+    of_both = isinstance(exchanged, Predicted)
+    if isinstance(exchanged, Predicted):
+        rows, which = exchanged.shared, "each record that both have"
         asked: tuple[Disclosure, ...] = ()
-    elif made.unnamed:
-        rows, which = made.rows * made.batches, "rows that are not named, made-up ones and the wanted one's batch among them"
+    elif exchanged.unnamed:
+        rows = exchanged.rows * exchanged.batches
+        which = "rows that are not named, made-up ones and the wanted one's batch among them"
         asked = (
             Disclosure(
                 "requests",
-                made.batches,
-                f"how many batches of {made.rows} rows {passive} asked for; a known record may be recognised as one of "
+                exchanged.batches,
+                f"how many batches of {exchanged.rows} rows {passive} asked for; a known record may be recognised as one of "
                 f"its batch by whoever compares with training",
             ),
         )
     else:
-        rows, which = made.rows * made.batches, "each row of the batches asked for"
+        rows, which = exchanged.rows * exchanged.batches, "each row of the batches asked for"
         asker = active if predict.to == "active" else passive
         asked = (
             Disclosure(
-                "requests", made.batches, f"which of the agreed batches of {made.rows} rows {asker} asked for, and when"
+                "requests",
+                exchanged.batches,
+                f"which of the agreed batches of {exchanged.rows} rows {asker} asked for, and when",
             ),
         )
     embeddings = Disclosure(

@@ -5,8 +5,6 @@ Leaks: see :func:`~vfl_node.training.split.serving.disclosures.learnt`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from vfl_node import failpoints
@@ -15,26 +13,11 @@ from vfl_node.job import Predict
 from vfl_node.progress import Advanced, PhaseBegan, Progress, Silent
 from vfl_node.settings import Protection
 from vfl_node.training.schedule import cut
+from vfl_node.training.serving import Predicted, ShownRows, check_allowed
 from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
-from vfl_node.training.split.serving.served_model import check_allowed
-from vfl_node.training.split.serving.shown import DisclosureGuard, ShownRows
-from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer
+from vfl_node.training.split.serving.shown import DisclosureGuard
+from vfl_node.training.split.serving.sides import Embedder, Probabilities, Scorer
 from vfl_node.transport.channel import Channel
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """Predictions of new rows that both parties own.
-
-    Attributes:
-        rows: int64[k], the rows of the asker's table that are shared, ascending.
-        probabilities: float64[k], or float64[k, K] with more than two classes.
-        shared: number of shared rows.
-    """
-
-    rows: Positions
-    probabilities: Probabilities
-    shared: int
 
 
 async def predict_once(

@@ -1,4 +1,4 @@
-"""What a party stores of a training to predict with, and who may ask for predictions."""
+"""What a party stores of a training to predict with."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
 from vfl_node.data.features import Encoder
-from vfl_node.errors import PolicyError, StateError
-from vfl_node.job import Predict, Serve
+from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version
 from vfl_node.settings import Kind
+from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.versions import Steps, damaged, parsed
 
@@ -45,6 +45,12 @@ class ServedModel:
     encoder: str = field(repr=False)
     serving: str = field(repr=False)
     models: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: StoredModel) -> ServedModel:
+        """The same, of what a node has stored."""
+        assert model.job.serve is not None
+        return cls(Train.of(model.job), model.job.serve, model.weights, model.encoder, model.state, model.models)
 
     @cached_property
     def architecture(self) -> Architecture:
@@ -96,31 +102,6 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
     batches: _Seed
     calibration: str | None = None
     positive_rate: float | None = None
-
-
-def check_allowed(predict: Predict, serve: Serve | None) -> None:
-    """Refuse predictions that the training job does not allow.
-
-    Args:
-        predict: the ``predict`` section of the job.
-        serve: the ``serve`` section of the training job; None if it has none.
-
-    Raises:
-        StateError: no model was kept (``E_NO_MODEL``).
-        PolicyError: the training job allows only the other party to ask (``E_PREDICT``).
-    """
-    if serve is None:
-        raise StateError(
-            f"nothing of job {predict.model} was kept to predict with",
-            code="E_NO_MODEL",
-            hint="predictions need a training whose job says serve: {to: …}",
-            for_peer="it has kept nothing of that training to predict with",
-        )
-    if serve.to not in (predict.to, "both"):
-        reason = f"the training job's serve.to is {serve.to}: the {predict.to} party gets no predictions"
-        raise PolicyError(
-            reason, code="E_PREDICT", hint="train with serve.to: both, or ask at the other party", for_peer=reason
-        )
 
 
 def column_kinds(encoder: str) -> dict[str, Kind]:

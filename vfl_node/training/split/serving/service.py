@@ -11,9 +11,8 @@ Leaks: see :func:`~vfl_node.training.split.serving.disclosures.learnt`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -23,45 +22,12 @@ from vfl_node.errors import DataError, PolicyError, ProtocolError
 from vfl_node.job import Predict
 from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited, Progress, Silent
 from vfl_node.settings import Protection
+from vfl_node.training.serving import Request, RequestQueue, Served, ServiceTally, ShownRows, check_allowed
 from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
-from vfl_node.training.split.serving.requests import Request, RequestQueue
-from vfl_node.training.split.serving.served_model import check_allowed
-from vfl_node.training.split.serving.shown import DisclosureGuard, ShownRows
+from vfl_node.training.split.serving.shown import DisclosureGuard
 from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
-
-
-@dataclass
-class Served:
-    """What a service has exchanged, in all attempts.
-
-    Attributes:
-        rows: number of rows of a batch.
-        requests: number of answered requests; 0 at the party that is asked.
-        batches: number of batches asked for; those of a request that came again after a break count twice.
-        unnamed: whether their rows are not named.
-        told: how many different rows of the model this party has told the peer about, in all services of the model.
-        attacks: attack → AUC of this party's own attacks on the embeddings or probabilities that it has sent; empty if
-            none of its rows is synthetic.
-    """
-
-    rows: int
-    requests: int = 0
-    batches: int = 0
-    unnamed: bool = False
-    told: int = 0
-    attacks: Mapping[str, float | None] = field(default_factory=dict)
-
-
-class ServiceTally(Protocol):
-    """Stores :class:`Served`, so that it outlives an attempt."""
-
-    def read(self) -> Served | None:
-        """What was written last; None if nothing was."""
-
-    def write(self, served: Served) -> None:
-        """Store ``served``; called before the batches that it counts are exchanged."""
 
 
 async def serve(

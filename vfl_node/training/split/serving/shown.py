@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,31 +14,10 @@ from torch import Tensor
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.served import ServedAudit
 from vfl_node.settings import Protection
+from vfl_node.training.serving import Names, ShownRows
 from vfl_node.training.split.serving.sides import Embedder, Positions, Scorer
 
-Names = NDArray[np.int64]
-"""Names of rows: shared positions, or numbers below 0 computed from the embeddings of rows that are not named."""
-
 ROWS_AT_ONCE = 4096
-
-
-class ShownRows(Protocol):
-    """The rows of one model that the peer was told about: in all services and directions, over all restarts.
-
-    Attributes:
-        most: how many different rows this party's owner allows.
-    """
-
-    most: int
-
-    def rows(self) -> Names:
-        """All of them."""
-
-    def check(self, rows: Names) -> None:
-        """Check that ``rows`` may be shown as well. Raises PolicyError (``E_BUDGET``)."""
-
-    def add(self, rows: Names) -> None:
-        """Count those of ``rows`` that are not counted yet; durable when it returns. Raises PolicyError (``E_BUDGET``)."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,41 @@
+"""Which defences change something: what a report says of them, and what it warns of."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from vfl_node.privacy.defences.idle import effective, idle_defences
+from vfl_node.privacy.defences.registry import read_params
+
+NOISE, NONE = {"name": "noise", "sigma": 1}, {"name": "noise", "sigma": 0}
+SPLIT = {"embeddings", "gradients"}
+
+
+@pytest.mark.parametrize(
+    ("role", "defended", "activity", "defences", "idle"),
+    [
+        ("passive", SPLIT, "training", [NOISE], ""),
+        ("active", SPLIT, "training", [NOISE], ""),
+        ("active", SPLIT, "training", [], ""),
+        ("active", SPLIT, "training", [NOISE, NONE], "noise"),
+        ("passive", SPLIT, "training", [NONE], "noise"),
+        ("passive", set(), "training", [NOISE], "noise"),
+        ("active", set(), "training", [NOISE, {"name": "noise", "sigma": 2}], "noise, noise"),
+        ("passive", set(), "training", [], ""),
+        ("passive", {"embeddings"}, "predictions", [NOISE], ""),
+        ("active", {"embeddings"}, "predictions", [NOISE], "noise"),
+    ],
+)
+def test_a_defence_that_changed_nothing_is_a_warning(
+    role: str, defended: set[str], activity: Literal["training", "predictions"], defences: list[dict[str, Any]], idle: str
+) -> None:
+    warnings = idle_defences([read_params(entry) for entry in defences], role, defended, activity)
+    assert len(warnings) == bool(idle)
+    assert all(warning.endswith(f"in {activity}: {idle}.") for warning in warnings)
+
+
+def test_noise_of_standard_deviation_0_is_not_effective() -> None:
+    at_work, idle = read_params(NOISE), read_params(NONE)
+    assert effective([idle, at_work], "gradients") == (at_work,)

@@ -1,0 +1,37 @@
+"""Which defences of a node's settings have something to change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.privacy.defences.spec import DefenceParams, Direction
+
+
+def sent_by(role: str) -> Direction:
+    """The tensors that the data party in ``role`` sends."""
+    return "embeddings" if role == "passive" else "gradients"
+
+
+def effective(defences: Sequence[DefenceParams], sent: Direction) -> tuple[DefenceParams, ...]:
+    """Those of ``defences`` that change tensors of the kind ``sent``."""
+    return tuple(params for params in defences if sent in DEFENCES[params.name].directions and not params.changes_nothing)
+
+
+def idle_defences(
+    defences: Sequence[DefenceParams], role: str, defended: Collection[str], activity: Literal["training", "predictions"]
+) -> tuple[str, ...]:
+    """A warning where the owner's settings have defences that change nothing of what this party sends.
+
+    Args:
+        defences: of this party's settings.
+        role: its role.
+        defended: the tensors that are sent through defences.
+        activity: what the job does.
+    """
+    at_work = effective(defences, sent_by(role)) if sent_by(role) in defended else ()
+    idle = [params.name for params in defences if params not in at_work]
+    if not idle:
+        return ()
+    return (f"Of the defences in this node's settings these changed nothing that it sent in {activity}: {', '.join(idle)}.",)

@@ -1,0 +1,278 @@
+"""The contract of predictions: what a trainer brings whose model is served, and what a node gives it.
+
+The config of such a trainer names a :class:`Predictor` (:attr:`vfl_node.trainers.TrainerConfig.serving`). The node keeps the
+model, the rows that the peer was told about and the owner's requests; the predictor talks with the peer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.tables import Table
+from vfl_node.errors import PolicyError, StateError, UsageError, VflError
+from vfl_node.job import Job, Predict, Serve
+from vfl_node.ledger import Disclosure
+from vfl_node.registry import load
+from vfl_node.session.session import Session
+from vfl_node.settings import Kind
+from vfl_node.trainers import TrainerConfig
+
+Names = NDArray[np.int64]
+"""Names of rows: shared positions, or numbers below 0 computed from what is sent of rows that are not named."""
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """One party's half of a trained model, as its node has stored it.
+
+    Attributes:
+        job: that trained it; has ``train`` and ``serve``.
+        weights: parameter → tensor, as :attr:`~vfl_node.training.trainer.Trained.weights`.
+        encoder: as :attr:`~vfl_node.training.trainer.Trained.encoder`.
+        state: as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
+        models: name → ``module:Class`` of an architecture, from this node's settings.
+    """
+
+    job: Job
+    weights: Mapping[str, Tensor] = field(repr=False)
+    encoder: str = field(repr=False)
+    state: str = field(repr=False)
+    models: Mapping[str, str] = field(default_factory=dict)
+
+
+class Request(Protocol):
+    """Rows that the asker's owner needs predictions of."""
+
+    @property
+    def table(self) -> Table:
+        """The ids of the rows. If rows are not named to the peer, also the model's columns, which are read then."""
+
+    def line(self, row: int) -> int:
+        """The line of the owner's file that has row ``row`` of the table."""
+
+    def answer(self, probabilities: NDArray[np.float64]) -> None:
+        """Receive the predictions: float64[n] or, with more than two classes, float64[n, K], in the table's order."""
+
+    def fail(self, error: VflError) -> None:
+        """Receive the reason why this request cannot be answered; other requests can still be."""
+
+
+class RequestQueue(Protocol):
+    """The requests at the asker's node."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether the service ends once no request is left."""
+
+    def take(self) -> Request | None:
+        """The next request, or None if there is none at the moment; never blocks.
+
+        A request that was taken and not answered comes again in the next attempt.
+        """
+
+
+class ShownRows(Protocol):
+    """The rows of one model that the peer was told about: in all services and directions, over all restarts.
+
+    Attributes:
+        most: how many different rows this party's owner allows.
+    """
+
+    most: int
+
+    def rows(self) -> Names:
+        """All of them."""
+
+    def check(self, rows: Names) -> None:
+        """Check that ``rows`` may be shown as well. Raises PolicyError (``E_BUDGET``)."""
+
+    def add(self, rows: Names) -> None:
+        """Count those of ``rows`` that are not counted yet; durable when it returns. Raises PolicyError (``E_BUDGET``)."""
+
+
+@dataclass
+class Served:
+    """What a service has exchanged, in all attempts.
+
+    Attributes:
+        rows: number of rows of a batch.
+        requests: number of answered requests; 0 at the party that is asked.
+        batches: number of batches asked for; those of a request that came again after a break count twice.
+        unnamed: whether their rows are not named.
+        told: how many different rows of the model this party has told the peer about, in all services of the model.
+        attacks: attack → AUC of this party's own attacks on what it has sent; empty if none of its rows is synthetic.
+    """
+
+    rows: int
+    requests: int = 0
+    batches: int = 0
+    unnamed: bool = False
+    told: int = 0
+    attacks: Mapping[str, float | None] = field(default_factory=dict)
+
+
+class ServiceTally(Protocol):
+    """Stores :class:`Served`, so that it outlives an attempt."""
+
+    def read(self) -> Served | None:
+        """What was written last; None if nothing was."""
+
+    def write(self, served: Served) -> None:
+        """Store ``served``; called before the batches that it counts are exchanged."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Predictions of new rows that both parties own.
+
+    Attributes:
+        rows: int64[k], the rows of the asker's table that are shared, ascending; none at the other party.
+        probabilities: float64[k], or float64[k, K] with more than two classes.
+        shared: number of shared rows.
+    """
+
+    rows: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+    shared: int
+
+
+class Predictor(Protocol):
+    """Predicts by the models of one trainer, together with the peer. Stateless: a job is a call.
+
+    Attributes:
+        defended: the tensors that it sends through the place where defences work, as
+            :attr:`vfl_node.trainers.TrainerConfig.defended`.
+    """
+
+    defended: frozenset[str]
+
+    def check(self, model: StoredModel) -> None:
+        """Refuse a model by which this node cannot predict, before the peer is met.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``), or another version stored it (``E_STATE_VERSION``).
+            UsageError: this node no longer has its architecture (``E_EXTENSION``).
+        """
+
+    def column_kinds(self, encoder: str) -> Mapping[str, Kind]:
+        """Column → kind, for this party's columns that a model reads.
+
+        Args:
+            encoder: as :attr:`StoredModel.encoder`.
+
+        Raises:
+            StateError: it is damaged (``E_STATE_CORRUPT``).
+        """
+
+    async def serve(
+        self,
+        session: Session,
+        model: StoredModel,
+        alignment: Alignment,
+        table: Table,
+        requests: RequestQueue | None,
+        *,
+        shown: ShownRows,
+        tally: ServiceTally,
+    ) -> Served:
+        """Predict known rows, request by request, until the asker's owner ends it.
+
+        Args:
+            session: this party's; its job has ``predict``.
+            model: this party's half.
+            alignment: that of the training.
+            table: this party's records that took part in it.
+            requests: at the party that asks; None at the other.
+            shown: which rows of the model the peer was told about; asked before anything of another row is sent.
+            tally: stores what is exchanged, and has what earlier attempts exchanged.
+
+        Raises:
+            VflError: this party's or a peer's error.
+
+        Leaks: what :meth:`learnt` says.
+        """
+
+    async def predict_once(
+        self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
+    ) -> Predicted | None:
+        """Predict all rows of a new alignment, in which each party owns every row.
+
+        Args as :meth:`serve`, but of the new alignment. Returns the predictions at the asker, None at the other party.
+        """
+
+    def learnt(
+        self, predict: Predict, *, active: str, passive: str, exchanged: Served | Predicted
+    ) -> Mapping[str, tuple[Disclosure, ...]]:
+        """Party → what it learnt.
+
+        Args:
+            predict: the job's section.
+            active: name of the party.
+            passive: likewise.
+            exchanged: the result of :meth:`serve`, or of :meth:`predict_once` (at the other party without rows).
+        """
+
+
+@dataclass(frozen=True)
+class ReportedPredictions:
+    """What a party reports of a job of predictions.
+
+    Attributes:
+        exchanged: the result of the job.
+        disclosures: every party of the job → what it learnt, as far as this party can know.
+        warnings: whole sentences for this party's owner.
+    """
+
+    exchanged: Served | Predicted
+    disclosures: Mapping[str, tuple[Disclosure, ...]]
+    warnings: tuple[str, ...] = ()
+
+
+def predictor_of(config: TrainerConfig | None) -> Predictor:
+    """What predicts by the models of a job's ``train`` section, loaded on first use.
+
+    Raises:
+        UsageError: it cannot be loaded, or its trainer names none (``E_EXTENSION``).
+    """
+    if config is None or not config.serving:
+        algorithm = config.algorithm if config else "none"
+        raise UsageError(
+            f"no model of trainer {algorithm!r} can be kept for predictions",
+            code="E_EXTENSION",
+            hint="leave serve out of the job",
+            for_peer="its trainer makes no models for predictions",
+        )
+    kind: type[Predictor] = load(config.serving, what=f"predictions of trainer {config.algorithm!r}")
+    return kind()
+
+
+def check_allowed(predict: Predict, serve: Serve | None) -> None:
+    """Refuse predictions that the training job does not allow.
+
+    Args:
+        predict: the ``predict`` section of the job.
+        serve: the ``serve`` section of the training job; None if it has none.
+
+    Raises:
+        StateError: no model was kept (``E_NO_MODEL``).
+        PolicyError: the training job allows only the other party to ask (``E_PREDICT``).
+    """
+    if serve is None:
+        raise StateError(
+            f"nothing of job {predict.model} was kept to predict with",
+            code="E_NO_MODEL",
+            hint="predictions need a training whose job says serve: {to: …}",
+            for_peer="it has kept nothing of that training to predict with",
+        )
+    if serve.to not in (predict.to, "both"):
+        reason = f"the training job's serve.to is {serve.to}: the {predict.to} party gets no predictions"
+        raise PolicyError(
+            reason, code="E_PREDICT", hint="train with serve.to: both, or ask at the other party", for_peer=reason
+        )

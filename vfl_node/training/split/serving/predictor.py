@@ -1,0 +1,82 @@
+"""Predictions by split networks, as a node runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.tables import Table
+from vfl_node.job import Predict
+from vfl_node.ledger import Disclosure
+from vfl_node.session.session import Session
+from vfl_node.settings import Kind
+from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
+from vfl_node.training.split.serving.disclosures import learnt
+from vfl_node.training.split.serving.new_records import predict_once
+from vfl_node.training.split.serving.served_model import ServedModel, column_kinds
+from vfl_node.training.split.serving.service import serve
+from vfl_node.training.split.serving.sides import Embedder, Scorer
+
+
+class SplitPredictor:
+    """Both halves of a split network (:mod:`vfl_node.training.split.serving`), as a `Predictor`."""
+
+    defended: ClassVar[frozenset[str]] = frozenset({"embeddings"})
+
+    def check(self, model: StoredModel) -> None:
+        """As the base: the networks must be those that were trained."""
+        ServedModel.of(model).architecture  # noqa: B018 - raises where this node can no longer build it
+
+    def column_kinds(self, encoder: str) -> Mapping[str, Kind]:
+        """As :func:`~vfl_node.training.split.serving.served_model.column_kinds`."""
+        return column_kinds(encoder)
+
+    async def serve(
+        self,
+        session: Session,
+        model: StoredModel,
+        alignment: Alignment,
+        table: Table,
+        requests: RequestQueue | None,
+        *,
+        shown: ShownRows,
+        tally: ServiceTally,
+    ) -> Served:
+        """As :func:`~vfl_node.training.split.serving.service.serve`."""
+        return await serve(
+            session.peer,
+            _predict(session),
+            _side(session, model, alignment, table),
+            requests,
+            session.progress,
+            shown=shown,
+            tally=tally,
+            protection=session.protection,
+        )
+
+    async def predict_once(
+        self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
+    ) -> Predicted | None:
+        """As :func:`~vfl_node.training.split.serving.new_records.predict_once`."""
+        side = _side(session, model, alignment, table)
+        return await predict_once(session.peer, _predict(session), side, session.progress, shown=shown)
+
+    def learnt(
+        self, predict: Predict, *, active: str, passive: str, exchanged: Served | Predicted
+    ) -> Mapping[str, tuple[Disclosure, ...]]:
+        """As :func:`~vfl_node.training.split.serving.disclosures.learnt`."""
+        return learnt(predict, active=active, passive=passive, exchanged=exchanged)
+
+
+def _predict(session: Session) -> Predict:
+    assert session.job.predict is not None
+    return session.job.predict
+
+
+def _side(session: Session, model: StoredModel, alignment: Alignment, table: Table) -> Embedder | Scorer:
+    """This party's half of a trained model, over the training's alignment or a new one."""
+    served_model = ServedModel.of(model)
+    if session.role == "active":
+        return Scorer(served_model, alignment, table, session.device)
+    return Embedder(served_model, alignment, table, session.device, session.protection.defences)
