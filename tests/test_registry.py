@@ -18,7 +18,7 @@ from vfl_node.job import Job
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.registry import Registry
 from vfl_node.report.sections import CommonFigures
-from vfl_node.trainers import REPORT_KEYS
+from vfl_node.trainers import REPORT_KEYS, TRAINERS
 
 PACKAGE = """
 from typing import ClassVar
@@ -118,6 +118,14 @@ def test_a_job_that_names_a_broken_package_is_refused(environment: dict[str, str
     for (code, message, for_peer), expected in zip(parsed(environment, *names), names.values(), strict=True):
         assert expected in message
         assert (code, for_peer) == ("E_EXTENSION", "a part that the job needs cannot be loaded there")
+
+
+def test_a_trainer_whose_code_cannot_be_loaded_is_refused_before_a_job_begins(environment: dict[str, str]) -> None:
+    program = "from vfl_node.trainers import TRAINERS; TRAINERS['whole']().check_here({})"
+    result = ended(environment, "-c", program)
+    assert "trainer 'whole' cannot be loaded from careless:Trainer" in result.stderr
+    for name in TRAINERS.own:
+        TRAINERS[name](algorithm=name).check_here({})
 
 
 def test_a_broken_package_hides_no_other_mistake(environment: dict[str, str]) -> None:

@@ -24,7 +24,7 @@ class Registry(Generic[T]):
     Args:
         group: of entry points, such as ``vfl_node.trainers``.
         own: name → ``module:attribute`` within this package.
-        check: raises ValueError for a (name, thing) that does not keep to what the group asks for.
+        check: raises an error for a (name, thing) that does not keep to what the group asks for.
     """
 
     def __init__(self, group: str, own: Mapping[str, str], *, check: Callable[[str, T], None] | None = None) -> None:
@@ -60,7 +60,7 @@ class Registry(Generic[T]):
             try:
                 if self._check:
                     self._check(name, thing)
-            except ValueError as error:
+            except Exception as error:  # noqa: BLE001 - a check may run code of the package
                 raise _unusable(f"{what} cannot be used: {place} {error}") from None
             self._loaded[name] = thing
         return self._loaded[name]

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from typing_extensions import Self
 
 from vfl_node.configuration import Frozen
-from vfl_node.registry import Registry
+from vfl_node.registry import Registry, load
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
@@ -163,6 +163,8 @@ class TrainerConfig(Frozen):
         Raises:
             UsageError: with what to declare or install (``E_EXTENSION``).
         """
+        load(self.implementation, what=f"trainer {self.algorithm!r}")
+        load(self.report_section, what=f"report of trainer {self.algorithm!r}")
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.

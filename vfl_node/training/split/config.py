@@ -282,6 +282,7 @@ class Train(TrainerConfig):
         """
         from vfl_node.privacy.attacks import ATTACKS  # loads numpy and torch, which a command that checks a job needs not
 
+        super().check_here(models)
         architecture_of(self.model, models)
         for error in ATTACKS.unusable():
             raise error
