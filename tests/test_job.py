@@ -39,6 +39,15 @@ def test_defaults_and_single_passive_as_a_name() -> None:
         ("evaluate: {test_fraction: 0, repeats: 3}", "repeats above 1 need a test_fraction", ""),
         ("train: [1]", "'train'", ""),
         ("train: {missing: 3}", "'train.missing'", ""),
+        ("train: 3", "'train': Input should be a valid dictionary", ""),
+        ("train: {algorithm: 3}", "'train.algorithm' cannot be '3'; it is one of split, logistic", ""),
+        ("train: {algorithm: [split]}", "'train.algorithm' cannot be", ""),
+        ("train: {algorithm: logistics}", "'train.algorithm' cannot be 'logistics'; it is one of", "did you mean 'logistic'?"),
+        (
+            "train: {missing: {shares: {active: 1, passive: 1, activ: 1}}}",
+            "unknown key 'train.missing.shares.activ'",
+            "did you mean 'active'?",
+        ),
         ("align: {id_form: inteer}", "'align.id_form' cannot be 'inteer'; it is one of text, nocase, integer", "'integer'?"),
         ("align: {id_form: [text, inteer]}", "'align.id_form.1' cannot be 'inteer'", "did you mean 'integer'?"),
         ("align: {id_form: [text]}", "'align.id_form': Tuple should have at least 2 items", ""),
@@ -231,7 +240,7 @@ def test_mistakes_inside_a_regression_are_named(train: str, said: str, hint: str
 def test_the_two_trainings_have_keys_of_their_own() -> None:
     with pytest.raises(UsageError, match=r"unknown key 'train\.flow'"):
         job("train: {flow: two-party}")
-    with pytest.raises(UsageError, match=r"train\.algorithm is none of split, logistic"):
+    with pytest.raises(UsageError, match=r"'train\.algorithm' cannot be 'logistics'; it is one of split, logistic"):
         job("train: {algorithm: logistics}")
     assert job("train: {algorithm: split}") == job("train: {}")
 

@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
+from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
@@ -20,8 +21,10 @@ from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
+from vfl_node.report.sections import CommonFigures
 from vfl_node.run.serving import reported
 from vfl_node.settings import Protection, role_in
+from vfl_node.trainers import TRAINERS
 from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.serving import Predicted, Served, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
@@ -426,11 +429,49 @@ def test_keys_of_the_whole() -> None:
 def test_schema_file_is_current_and_closed() -> None:
     written = json.loads((ROOT / "docs/report.schema.json").read_text())
     assert written == envelope.json_schema(), "run: python -m vfl_node.report.envelope > docs/report.schema.json"
+    assert {name for name, part in written["$defs"].items() if "properties" not in part} == {"JsonValue"}
     sections = [written, *(part for part in written["$defs"].values() if "properties" in part)]
     assert all(section["additionalProperties"] is False for section in sections)
     assert all(
         set(section["required"]) == set(section["properties"]) for section in sections if "metrics" in section["properties"]
     )
+
+
+def test_the_schema_describes_the_figures_of_each_trainer() -> None:
+    parts = envelope.json_schema()["$defs"]
+    for name, figures, section in (
+        ("split", "SplitFigures", SplitSection),
+        ("logistic", "LogisticFigures", LogisticSection),
+    ):
+        keys = parts[figures]["properties"]
+        assert set(keys) == {*CommonFigures.model_fields, name} == set(parts[figures]["required"])
+        assert keys["algorithm"]["const"] == name
+        assert keys[name] == {"$ref": f"#/$defs/{section.__name__}"}
+        assert set(parts[section.__name__]["properties"]) == set(section.model_fields)
+
+
+def test_figures_have_the_section_of_their_trainer_and_no_other() -> None:
+    whole = json.loads(build().to_json())
+    training = whole["training"]
+    section = training.pop("split")
+    for wrong, said in (
+        ({}, "split"),
+        ({"split": section, "logistic": section}, "logistic"),
+        ({"algorithm": "logistic", "split": section}, "logistic"),
+        ({"algorithm": "nothing", "split": section}, "algorithm"),
+    ):
+        with pytest.raises(ValidationError, match=rf"training\.{said}"):
+            Report.model_validate(whole | {"training": training | wrong})
+
+
+def test_a_trainer_that_cannot_be_loaded_concerns_no_other_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TRAINERS, "_places", dict(TRAINERS._places) | {"broken": "vfl_node_is_not_here:Config"})
+    whole = json.loads(build().to_json())
+    assert Report.model_validate(whole) == build()
+    assert page(build())
+    with pytest.raises(UsageError, match="cannot be loaded") as caught:
+        Report.model_validate(whole | {"training": whole["training"] | {"algorithm": "broken"}})
+    assert caught.value.code == "E_EXTENSION"
 
 
 def test_unknown_keys_and_numbers_that_are_none_are_refused() -> None:

@@ -7,13 +7,14 @@ YAML is small text that may stand for a large document (aliases), or take long t
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Tag, ValidationError
-from pydantic_core import PydanticCustomError, PydanticKnownError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.errors import UsageError
 from vfl_node.registry import Registry
@@ -62,9 +63,28 @@ def name_in(registry: Registry[Any]) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def unknown_key(name: str, known: Sequence[str]) -> PydanticCustomError:
-    """The error for a key that a model with keys of extensions does not know; it reads as for any other model."""
-    return PydanticCustomError("unknown_key", "unknown key", {"key": name, "known": sorted(known)})
+@dataclass(frozen=True)
+class ReadBy:
+    """Annotates a section whose keys depend on what it names.
+
+    Only the model of what the section names is loaded, when the section is read.
+
+    Attributes:
+        model_of: the model that reads a section, given the section as it was written or as a model. It raises
+            ValidationError for one that names nothing known.
+    """
+
+    model_of: Callable[[Any], type[BaseModel]]
+
+    def __get_pydantic_core_schema__(self, *_: object) -> CoreSchema:
+        """A model inside of another one; the errors of the inner one are placed in the section."""
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def _read(self, section: Any) -> BaseModel:
+        model = self.model_of(section)
+        if isinstance(section, BaseModel) and type(section) is not model:
+            section = dict(section)
+        return model.model_validate(section)
 
 
 Model = TypeVar("Model", bound=Frozen)
@@ -160,7 +180,7 @@ def validate(document: object, model: type[Model], *, source: str) -> Model:
         return model.model_validate(document)
     except ValidationError as error:
         placed = _placed(error.errors(), document)
-        lines, hints = zip(*(_explain(item, path, model) for path, item in placed[:MOST_MISTAKES]), strict=True)
+        lines, hints = zip(*(_explain(item, path, model, document) for path, item in placed[:MOST_MISTAKES]), strict=True)
         more = f"; and {len(placed) - MOST_MISTAKES} more mistakes" if len(placed) > MOST_MISTAKES else ""
         raise UsageError(
             f"{source}: " + "; ".join(lines) + more, hint=" ".join(hint for hint in hints if hint), code="E_CONFIG"
@@ -168,8 +188,8 @@ def validate(document: object, model: type[Model], *, source: str) -> Model:
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field of ``model`` that is not itself a model, keys of extensions included, as (dotted name, JSON value)."""
-    for name in (*type(model).model_fields, *(model.model_extra or {})):
+    """Every field of ``model`` that is not itself a model, as (dotted name, JSON value)."""
+    for name in type(model).model_fields:
         value = getattr(model, name)
         if isinstance(value, BaseModel):
             yield from leaves(value, f"{prefix}{name}.")
@@ -202,13 +222,11 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
     return tuple(place)
 
 
-def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel]) -> tuple[str, str]:
+def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document: object) -> tuple[str, str]:
     """One pydantic error at ``path`` as (what is wrong, hint)."""
-    if item["type"] == "unknown_key":
-        path = (*path, item["ctx"]["key"])
     name = ".".join(path)
-    if item["type"] in ("extra_forbidden", "unknown_key"):
-        known = item.get("ctx", {}).get("known") or sorted(_known_keys(model, path[:-1], item["loc"]))
+    if item["type"] == "extra_forbidden":
+        known = sorted(_known_keys(model, path[:-1], document))
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"unknown key {name!r}", f"{name!r}: {hint}"
@@ -223,21 +241,27 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel]) -> tuple[
     return (f"{name!r}: {text}" if name else text), ""
 
 
-def _known_keys(model: type[BaseModel], path: tuple[str, ...], tags: tuple[object, ...]) -> set[str]:
-    """The keys allowed at ``path`` inside ``model``; of several forms, those that ``tags`` name."""
+def _known_keys(model: type[BaseModel], path: tuple[str, ...], document: Any) -> set[str]:
+    """The keys allowed at ``path`` inside ``model``, where ``document`` was to be one."""
     if not path:
         return set(model.model_fields)
     field = model.model_fields.get(path[0])
-    annotation = field.annotation if field else None
+    if field is None:
+        return set()
+    inner, annotation, path = document[path[0]], field.annotation, path[1:]
     if get_origin(annotation) is dict:
-        return _known_keys(get_args(annotation)[1], path[2:], tags)
-    return set().union(*(_known_keys(form, path[1:], tags) for form in _forms(annotation, tags)))
+        inner, annotation, path = inner[path[0]], get_args(annotation)[1], path[1:]
+    forms = _forms(Annotated[(annotation, *field.metadata, None)], inner)
+    return set().union(*(_known_keys(form, path, inner) for form in forms))
 
 
-def _forms(annotation: Any, tags: tuple[object, ...]) -> Iterator[type[BaseModel]]:
-    """The models that a value of this type may be, but for tagged ones that ``tags`` leave out."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _forms(annotation: Any, document: Any) -> Iterator[type[BaseModel]]:
+    """The models that ``document`` may have been meant for, of a value of this type."""
+    readers = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, ReadBy)]
+    if readers:
+        yield readers[0].model_of(document)
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif not any(isinstance(extra, Tag) and extra.tag not in tags for extra in getattr(annotation, "__metadata__", ())):
+    else:
         for argument in get_args(annotation):
-            yield from _forms(argument, tags)
+            yield from _forms(argument, document)

@@ -7,7 +7,8 @@ An entry is loaded when it is first used, so that looking at names imports nothi
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib import metadata
 from typing import Any, Generic, TypeVar
@@ -23,11 +24,13 @@ class Registry(Generic[T]):
     Args:
         group: of entry points, such as ``vfl_node.trainers``.
         own: name → ``module:attribute`` within this package.
+        check: raises an error for a (name, thing) that does not keep to what the group asks for.
     """
 
-    def __init__(self, group: str, own: Mapping[str, str]) -> None:
+    def __init__(self, group: str, own: Mapping[str, str], *, check: Callable[[str, T], None] | None = None) -> None:
         self.group = group
         self._own = dict(own)
+        self._check = check
         self._loaded: dict[str, T] = {}
 
     @cached_property
@@ -41,19 +44,45 @@ class Registry(Generic[T]):
         return iter(self._places)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self._places  # installed packages are looked through only where they may matter
+        # installed packages are looked through only where they may matter
+        return isinstance(name, str) and (name in self._own or name in self._places)
 
     def __getitem__(self, name: str) -> T:
         """The thing of this name.
 
         Raises:
             KeyError: nothing has it.
-            UsageError: the package that declares it cannot be loaded (``E_EXTENSION``).
+            UsageError: the package that declares it cannot be loaded, or used (``E_EXTENSION``).
         """
         if name not in self._loaded:
-            place = self._own.get(name) or self._places[name]
-            self._loaded[name] = load(place, what=f"{self.group} {name!r}")
+            place, what = self._own.get(name) or self._places[name], f"{self.group} {name!r}"
+            thing: T = load(place, what=what)
+            try:
+                if self._check:
+                    self._check(name, thing)
+            except Exception as error:  # noqa: BLE001 - a check may run code of the package
+                raise _unusable(f"{what} cannot be used: {place} {error}") from None
+            self._loaded[name] = thing
         return self._loaded[name]
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of this package's own things."""
+        return tuple(self._own)
+
+    def usable(self) -> Iterator[tuple[str, T]]:
+        """Each name with its thing, loaded one after the other; what cannot be loaded is left out."""
+        for name in self:
+            with suppress(UsageError):
+                yield name, self[name]
+
+    def unusable(self) -> Iterator[UsageError]:
+        """Why each of those that :meth:`usable` leaves out cannot be used."""
+        for name in self:
+            try:
+                self[name]
+            except UsageError as error:
+                yield error
 
 
 def load(place: str, *, what: str) -> Any:
@@ -64,15 +93,19 @@ def load(place: str, *, what: str) -> Any:
         what: it is, for errors.
 
     Raises:
-        UsageError: there is no such module or attribute (``E_EXTENSION``).
+        UsageError: there is no such module or attribute, or its module fails (``E_EXTENSION``).
     """
     module, _, attribute = place.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(
-            f"{what} cannot be loaded from {place}: {error}",
-            code="E_EXTENSION",
-            hint="install the package that has it in this node's environment, or correct the name",
-            for_peer="a part that the job names cannot be loaded there",
-        ) from None
+    except Exception as error:  # noqa: BLE001 - whatever the module of another package raises
+        raise _unusable(f"{what} cannot be loaded from {place}: {str(error) or type(error).__name__}") from None
+
+
+def _unusable(message: str) -> UsageError:
+    return UsageError(
+        message,
+        code="E_EXTENSION",
+        hint="install the package that has it in this node's environment, or correct the name",
+        for_peer="a part that the job needs cannot be loaded there",
+    )

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
+from pydantic import BaseModel
 from typing_extensions import Self
 
 from vfl_node.configuration import Frozen
-from vfl_node.registry import Registry
+from vfl_node.registry import Registry, load
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
@@ -171,6 +172,8 @@ class TrainerConfig(Frozen):
         Raises:
             UsageError: with what to declare or install (``E_EXTENSION``).
         """
+        load(self.implementation, what=f"trainer {self.algorithm!r}")
+        load(self.report_section, what=f"report of trainer {self.algorithm!r}")
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
@@ -203,11 +206,25 @@ class TrainerConfig(Frozen):
         return 0
 
 
+REPORT_KEYS = frozenset({"algorithm", "epochs", "steps", "repeats", "device", "audit", "max_attack_auc", "warnings", "section"})
+"""What no trainer is called, since its section of a report stands beside these."""
+
+
+def _check(name: str, config: type[TrainerConfig]) -> None:
+    if not (isinstance(config, type) and issubclass(config, TrainerConfig)):
+        raise ValueError("is no TrainerConfig")
+    if lacking := [attribute for attribute in ("implementation", "report_section") if not hasattr(config, attribute)]:
+        raise ValueError(f"lacks {' and '.join(lacking)}")
+    if name in REPORT_KEYS or name.startswith("_") or hasattr(BaseModel, name):
+        raise ValueError("has a name that is taken in reports; it needs another one")
+
+
 TRAINERS: Registry[type[TrainerConfig]] = Registry(
     "vfl_node.trainers",
     {
         "split": "vfl_node.training.split.config:Train",
         "logistic": "vfl_node.training.logistic.config:Logistic",
     },
+    check=_check,
 )
 """``train.algorithm`` → its config."""

@@ -74,8 +74,11 @@ Where the trainer counts what training over the protocol's rows takes, also ``ep
 
 
 def estimate(plan: Plan, machine: Machine) -> dict[str, Range]:
-    """What each protocol would cost between two parties with such a ``machine``: protocol → :data:`Range`."""
-    return {protocol: _range(plan, machine, terms_of(plan.job.align, protocol)) for protocol in ALIGNMENTS}
+    """What each protocol would cost between two parties with such a ``machine``: protocol → :data:`Range`.
+
+    One of a package that cannot be loaded is left out.
+    """
+    return {protocol: _range(plan, machine, terms_of(plan.job.align, protocol)) for protocol, _ in ALIGNMENTS.usable()}
 
 
 def as_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[str, Any]:

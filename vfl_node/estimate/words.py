@@ -71,9 +71,9 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
         said.append(f"it would not run this job: {plan.refusal}")
     if terms.padding or terms.dummies:
         said.append("ids that the job makes up (padding, dummies) are counted in")
-    for protocol in ALIGNMENTS:
-        said += ALIGNMENTS[protocol].estimate_notes(terms, plan.obfuscation)
-    return said
+    for _, spec in ALIGNMENTS.usable():
+        said += spec.estimate_notes(terms, plan.obfuscation)
+    return said + [f"left out: {error.message}" for error in ALIGNMENTS.unusable()]
 
 
 def before_start(job: Job, records: Records, shared: Span | None = None) -> list[str]:

@@ -10,11 +10,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Union
+from typing import Annotated, Any
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, field_validator, model_validator
+from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from vfl_node.configuration import Frozen, leaves, load, validate
+from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, ProtocolName
 from vfl_node.job.evaluate import Evaluate, Metric
@@ -69,22 +69,18 @@ class Parties(Frozen):
         return (*self.data, *([self.coordinator] if self.coordinator else []))
 
 
-def _algorithm(value: object) -> object:
-    """Which trainer a ``train`` section is for."""
-    return value.get("algorithm", DEFAULT_TRAINER) if isinstance(value, Mapping) else getattr(value, "algorithm", None)
+class _TrainerName(Frozen, extra="ignore"):
+    """The key of a ``train`` section that says which trainer's config reads all of it."""
+
+    algorithm: Annotated[str, name_in(TRAINERS)] = DEFAULT_TRAINER
 
 
-if TYPE_CHECKING:
-    Training = TrainerConfig
-else:
-    Training = Annotated[
-        Union[tuple(Annotated[TRAINERS[name], Tag(name)] for name in TRAINERS)],  # noqa: UP007 - of as many as there are
-        Discriminator(
-            _algorithm,
-            custom_error_type="algorithm",
-            custom_error_message=f"train.algorithm is none of {', '.join(TRAINERS)}",
-        ),
-    ]
+def _config_of(section: Any) -> type[TrainerConfig]:
+    return TRAINERS[_TrainerName.model_validate(section, from_attributes=True).algorithm]
+
+
+Training = Annotated[TrainerConfig, ReadBy(_config_of)]
+"""The ``train`` section of a job, by the config of its trainer."""
 
 
 class Job(Frozen):
@@ -103,9 +99,12 @@ class Job(Frozen):
     def _completed(cls, value: object) -> object:
         """Defaults of the trainer that depend on other sections."""
         train = value.get("train") if isinstance(value, Mapping) else None
-        if not isinstance(train, Mapping) or not isinstance(value, Mapping) or _algorithm(train) not in TRAINERS:
+        if not isinstance(train, Mapping) or not isinstance(value, Mapping):
             return value
-        return {**value, "train": TRAINERS[str(_algorithm(train))].completed(train, value)}
+        name = train.get("algorithm", DEFAULT_TRAINER)
+        if name not in TRAINERS:
+            return value
+        return {**value, "train": TRAINERS[name].completed(train, value)}
 
     @model_validator(mode="after")
     def _possible(self) -> Job:
@@ -119,7 +118,7 @@ class Job(Frozen):
         if coordinated and not self.parties.coordinator:
             raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
-            ways = ((name, TRAINERS[name].coordinated_by) for name in TRAINERS)
+            ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
             where = " and ".join(f"train.algorithm: {name} with {way}" for name, way in ways if way)
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:

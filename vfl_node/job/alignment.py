@@ -89,7 +89,7 @@ class Align(Frozen):
     def _fits_the_protocol(self) -> Align:
         for option, given in (("obfuscation", self.obfuscation is not None), ("dummies", self.dummies > 0)):
             if given and option not in self.spec.options:
-                suited = " or ".join(name for name in ALIGNMENTS if option in ALIGNMENTS[name].options)
+                suited = " or ".join(name for name, spec in ALIGNMENTS.usable() if option in spec.options)
                 raise ValueError(f"align.{option} is for {suited}: {self.protocol} has none, so leave it out")
         self.spec.check(self)
         return self

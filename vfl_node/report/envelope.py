@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, create_model, model_validator
 
 import vfl_node
 from vfl_node.alignment.alignment import Alignment
@@ -32,8 +32,10 @@ from vfl_node.report.sections import (
     PhaseTraffic,
     Predictions,
     TrainingFigures,
+    figures_of,
 )
 from vfl_node.settings import Protection, Role, role_in
+from vfl_node.trainers import TRAINERS
 from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
@@ -164,8 +166,12 @@ def installed_versions() -> dict[str, str]:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of ``report.json``."""
-    return Report.model_json_schema(mode="serialization")
+    """The JSON Schema of ``report.json``, with the sections of this package's own trainers."""
+    figures: Any = Union[tuple(figures_of(name) for name in TRAINERS.own)]  # noqa: UP007 - of as many as there are
+    about = Field(description=Report.model_fields["training"].description)
+    training: Any = (Annotated[figures, Field(discriminator="algorithm")] | None, about)
+    published = create_model("Report", __base__=Report, __doc__=Report.__doc__, training=training)
+    return published.model_json_schema(mode="serialization")
 
 
 def _sizes(
@@ -191,7 +197,7 @@ def _sizes(
 
 def _training(job: Job, trained: Trained, protection: Protection) -> CommonFigures:
     assert job.train is not None
-    return TrainingFigures(
+    return figures_of(job.train.algorithm)(
         algorithm=job.train.algorithm,
         epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in trained.epochs),
         steps=trained.steps,

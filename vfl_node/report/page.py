@@ -82,7 +82,7 @@ def render(report: Report) -> str:
 
 def attack_titles() -> dict[str, str]:
     """Attack → its name for people."""
-    return {name: ATTACKS[name].title for name in ATTACKS}
+    return {name: attack.title for name, attack in ATTACKS.usable()}
 
 
 def attack_line(attacks: Mapping[str, float | None], judged: Mapping[str, int]) -> str:
@@ -155,7 +155,7 @@ def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
     """This party's attacks on what it sent: a drawing, and for each its style, words, newest and mean AUC."""
     epochs = report["training"]["epochs"] if report["training"] else []
     styles = dict(zip(ATTACKS, cycle(ATTACK_STYLES), strict=False))
-    names = [name for name in ATTACKS if any(name in epoch["attacks"] for epoch in epochs)]
+    names = [name for name, _ in ATTACKS.usable() if any(name in epoch["attacks"] for epoch in epochs)]
     points = {
         name: [
             (float(number), auc) for number, epoch in enumerate(epochs, 1) if (auc := epoch["attacks"].get(name)) is not None

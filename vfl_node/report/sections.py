@@ -5,10 +5,12 @@ Keys are stable, unknown ones are refused, and no value is NaN or infinite. docs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, create_model, model_serializer, model_validator
+from pydantic import Field, JsonValue, create_model
 
+from vfl_node.configuration import Frozen, ReadBy, name_in
 from vfl_node.job import Name
 from vfl_node.registry import load
 from vfl_node.trainers import TRAINERS
@@ -78,26 +80,29 @@ class CommonFigures(Section):
         section: TrainerSection = getattr(self, self.algorithm)
         return section
 
-    @model_validator(mode="after")
-    def _of_one_trainer(self) -> CommonFigures:
-        if [name for name in TRAINERS if getattr(self, name) is not None] != [self.algorithm]:
-            raise ValueError("training has one more section, that of its algorithm")
-        return self
 
-    @model_serializer(mode="wrap")
-    def _without_other_trainers(self, handler: Any) -> dict[str, Any]:
-        figures: dict[str, Any] = handler(self)
-        return {name: value for name, value in figures.items() if name == self.algorithm or name not in TRAINERS}
+@cache
+def figures_of(algorithm: str) -> type[CommonFigures]:
+    """The model of ``training`` for one trainer: the common figures, and its own section under its name.
+
+    Raises:
+        UsageError: the package of the trainer or of its section cannot be loaded (``E_EXTENSION``).
+    """
+    section = load(TRAINERS[algorithm].report_section, what=f"report of trainer {algorithm!r}")
+    fields: dict[str, Any] = {"algorithm": (Literal[algorithm], ...), algorithm: (section, ...)}
+    return create_model(f"{algorithm.capitalize()}Figures", __base__=CommonFigures, __doc__=CommonFigures.__doc__, **fields)
 
 
-_SECTIONS: dict[str, Any] = {
-    name: (load(config.report_section, what=f"report of trainer {name!r}") | None, None)
-    for name, config in ((name, TRAINERS[name]) for name in TRAINERS)
-}
-if TYPE_CHECKING:
-    TrainingFigures = CommonFigures
-else:
-    TrainingFigures = create_model("TrainingFigures", __base__=CommonFigures, **_SECTIONS)
+class _TrainedBy(Frozen, extra="ignore"):
+    algorithm: Annotated[str, name_in(TRAINERS)]
+
+
+def _figures_for(training: Any) -> type[CommonFigures]:
+    return figures_of(_TrainedBy.model_validate(training, from_attributes=True).algorithm)
+
+
+TrainingFigures = Annotated[CommonFigures, ReadBy(_figures_for)]
+"""``training`` of a report, by the model of its trainer."""
 
 
 class Interval(Section):

@@ -113,7 +113,8 @@ def test_every_strategy_trains_and_ends_with_the_same_bits_after_a_restart(
     parties = synthetic(300, (0.6, 0.8))
     if classes == 3:
         parties.clinic.labels[::5] = 2
-    missing = Missing(labels=strategy, **({"draws": 3} if strategy == "random-pred" else {}))  # type: ignore[arg-type]
+    keys = {"draws": 3} if strategy == "random-pred" else {}
+    missing = Train.model_validate({"missing": {"labels": strategy, **keys}}).missing
     train = run().train.model_copy(update={"missing": missing, "classes": classes})
     whole = run(train=train)
     first = whole(parties)[0]

@@ -87,12 +87,12 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
 
 def _that_pad(role: Role) -> str:
     """Names of the protocols in which the party with this role pads its set."""
-    return " or ".join(name for name in ALIGNMENTS if role in ALIGNMENTS[name].padded_roles)
+    return " or ".join(name for name, spec in ALIGNMENTS.usable() if role in spec.padded_roles)
 
 
 def _that_hide(role: Role) -> str:
     """Names of the protocols by which the party with this role can hide how many records are shared."""
-    specs = [ALIGNMENTS[name] for name in ALIGNMENTS]
+    specs = [spec for _, spec in ALIGNMENTS.usable()]
     by_dummies = [f"{spec.name} with dummies" for spec in specs if "dummies" in spec.options]
     return ", or ".join(by_dummies + [spec.name for spec in specs if OTHER_ROLE[role] in spec.intersection_hidden_from])
 

@@ -22,6 +22,7 @@ def read_params(entry: object) -> DefenceParams:
 
     Raises:
         ValueError: it names no defence, or has a key or value that the defence does not know; the text is for the owner.
+        UsageError: the package that adds the defence cannot be loaded (``E_EXTENSION``).
     """
     if isinstance(entry, DefenceParams):
         return entry
@@ -30,7 +31,8 @@ def read_params(entry: object) -> DefenceParams:
         raise ValueError("a defence has a name, such as {name: noise, sigma: 0.1}")
     if name not in DEFENCES:
         raise ValueError(f"there is no defence {name!r}; known ones: {', '.join(DEFENCES)}")
+    spec = DEFENCES[name]
     try:
-        return validate(entry, DEFENCES[name].params, source=name)
+        return validate(entry, spec.params, source=name)
     except UsageError as error:
         raise ValueError(f"{error.message} ({error.hint})" if error.hint else error.message) from None

@@ -7,14 +7,19 @@ no torch; what it names beside it is loaded on first use. A package adds a strat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
+
+from pydantic import ValidationError
 
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry
 
 
-class Strategy(Frozen):
+class Strategy(Frozen, validate_default=True):
     """A strategy as a job has chosen it. The fields of a subclass are its own keys in ``train.missing``, each with a default.
+
+    Defaults are validated like what a job says, so that a job that leaves a key out is equal to one that writes its default.
 
     Attributes:
         fills: whether it makes anything up; one that does not suits an alignment without missing rows only.
@@ -66,6 +71,21 @@ class FeatureStrategy(Strategy):
         raise NotImplementedError
 
 
+def _check(base: type[Strategy]) -> Callable[[str, type[Strategy]], None]:
+    """Refuses what is no strategy of this base, or has a key without a default that fits it."""
+
+    def check(_: str, strategy: type[Strategy]) -> None:
+        if not (isinstance(strategy, type) and issubclass(strategy, base)):
+            raise ValueError(f"is no {base.__name__}")
+        try:
+            strategy()
+        except ValidationError as error:
+            keys = ", ".join(sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]}))
+            raise ValueError(f"has keys without a default that fits them: {keys}") from None
+
+    return check
+
+
 LABELS: Registry[type[LabelStrategy]] = Registry(
     "vfl_node.strategies.labels",
     {
@@ -76,6 +96,7 @@ LABELS: Registry[type[LabelStrategy]] = Registry(
         "neighbors": "vfl_node.training.split.missing.labels.neighbors.spec:Neighbors",
         "none": "vfl_node.training.split.missing.labels.none.spec:NoLabels",
     },
+    check=_check(LabelStrategy),
 )
 """``train.missing.labels`` → its strategy."""
 
@@ -89,5 +110,6 @@ FEATURES: Registry[type[FeatureStrategy]] = Registry(
         "naive": "vfl_node.training.split.missing.features.naive.spec:Naive",
         "none": "vfl_node.training.split.missing.features.none.spec:NoFeatures",
     },
+    check=_check(FeatureStrategy),
 )
 """``train.missing.features`` → its strategy."""
