@@ -77,9 +77,9 @@ def most_passive_parties(trainer: str | None, alignment: str) -> int:
 
 
 def trainers() -> Iterator[str | None]:
-    """All trainers, and none."""
+    """No trainer, and each of this project's own."""
     yield None
-    yield from TRAINERS
+    yield from TRAINERS.own
 
 
 def page() -> str:
@@ -104,14 +104,14 @@ def page() -> str:
     ]
     for trainer in trainers():
         cells = []
-        for alignment in ALIGNMENTS:
+        for alignment in ALIGNMENTS.own:
             most = most_passive_parties(trainer, alignment)
             beyond = cell(job(trainer, alignment, most + 1), "") if most < MOST_PASSIVE else ""
             cells.append(" ".join(filter(None, [str(most) if most < 2 else f"1 to {most}", beyond])) if most else beyond)
         lines.append(row([_name(trainer), *cells]))
     lines += ["", BESIDES, row(["job", *OPTIONS]), row(["---"] * (1 + len(OPTIONS)))]
     for trainer in trainers():
-        for alignment in ALIGNMENTS:
+        for alignment in ALIGNMENTS.own:
             if refusal(job(trainer, alignment)) is None:
                 options = [
                     "" if trainer is None and "align" not in sections else cell(job(trainer, alignment, **sections), "yes")

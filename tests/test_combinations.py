@@ -13,7 +13,7 @@ from vfl_node.configuration import leaves, validate
 from vfl_node.job import Job
 from vfl_node.trainers import TRAINERS
 
-TRAINERS_AND_NONE = [None, *TRAINERS]
+TRAINERS_AND_NONE = [None, *TRAINERS.own]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def test_the_page_is_that_of_this_code(combinations: Any) -> None:
 
 
 @pytest.mark.parametrize("passive", [1, 2, 8])
-@pytest.mark.parametrize("alignment", list(ALIGNMENTS))
+@pytest.mark.parametrize("alignment", ALIGNMENTS.own)
 @pytest.mark.parametrize("trainer", TRAINERS_AND_NONE)
 def test_a_job_is_accepted_up_to_the_number_of_its_cell(
     combinations: Any, trainer: str | None, alignment: str, passive: int
@@ -39,7 +39,7 @@ def test_a_job_is_accepted_up_to_the_number_of_its_cell(
         assert names_what_to_change(refusal), refusal
 
 
-@pytest.mark.parametrize("alignment", list(ALIGNMENTS))
+@pytest.mark.parametrize("alignment", ALIGNMENTS.own)
 @pytest.mark.parametrize("trainer", TRAINERS_AND_NONE)
 def test_an_option_that_is_refused_names_what_to_change(combinations: Any, trainer: str | None, alignment: str) -> None:
     for sections in combinations.OPTIONS.values():
