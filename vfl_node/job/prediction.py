@@ -28,5 +28,5 @@ class Predict(Frozen):
     to: Literal["active", "passive"] = Field(description="who asks, and gets the predictions")
     rows: Literal["known", "new"] = Field(
         default="known",
-        description="known: requested rows of the model's alignment; new: all rows of a new alignment in which each party has every row",
+        description="known: requested rows of the model's alignment; new: all rows of a new alignment without missing rows",
     )
