@@ -32,7 +32,8 @@ from vfl_node.privacy.equal_weights import audit_equal_weights
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.active import ActiveHalf
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
 from vfl_node.training.split.serving import Embedder, ServedModel
 from vfl_node.training.split.trainer import SplitTrainer

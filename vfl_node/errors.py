@@ -67,7 +67,7 @@ UNUSABLE_DATA = "its data cannot be used for this job"
 class DataError(VflError):
     """The party's own table cannot be used; the message names file, line and column.
 
-    A peer chooses the job, and could search for what the table holds by what it is told: so it is told the same of all.
+    A peer gets the same text for all of them: it chooses the job, and could otherwise search for what the table holds.
     """
 
     default_code = "E_DATA"

@@ -18,7 +18,8 @@ from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.progress import Event, PredictionsAudited, Silent
 from vfl_node.settings import Protection
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from vfl_node.job import Evaluate
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.section import Missing
 
 
 @pytest.mark.parametrize("active_features", [False, True])

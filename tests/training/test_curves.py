@@ -11,7 +11,7 @@ import torch
 
 from vfl_node.job import Evaluate
 from vfl_node.training.split import active as half
-from vfl_node.training.split.config import Missing
+from vfl_node.training.split.missing.section import Missing
 
 Make = Callable[..., Any]
 

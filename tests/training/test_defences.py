@@ -21,7 +21,7 @@ from vfl_node.privacy.outgoing import Exit
 from vfl_node.settings import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.active import ActiveHalf
-from vfl_node.training.split.config import Missing
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.serving import Embedder
 from vfl_node.training.trainer import TrainingData

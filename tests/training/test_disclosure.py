@@ -17,7 +17,8 @@ from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import near_duplicate
 from vfl_node.settings import Protection
 from vfl_node.training.serving import Served
-from vfl_node.training.split.config import SERVED_FEATURES, Missing
+from vfl_node.training.split.config import SERVED_FEATURES
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving.shown import names_of
 
 Make = Callable[..., Any]

@@ -6,8 +6,9 @@ import pytest
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
-from vfl_node.training.split.config import LabelStrategy, Missing, Train
+from vfl_node.training.split.config import LabelStrategy, Train
 from vfl_node.training.split.disclosures import active_learns, passive_learns
+from vfl_node.training.split.missing.section import Missing
 
 
 def membership(entries: tuple[Disclosure, ...]) -> str:

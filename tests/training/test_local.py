@@ -15,7 +15,8 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.training.split import active
 from vfl_node.training.split.active import ActiveHalf
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.memory import memory_channels
 

@@ -39,7 +39,8 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
 from vfl_node.training.serving import Served, check_allowed
 from vfl_node.training.split.active import probabilities
-from vfl_node.training.split.config import SERVED_FEATURES, Missing
+from vfl_node.training.split.config import SERVED_FEATURES
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
 from vfl_node.training.split.serving import (
     Embedder,

@@ -12,7 +12,7 @@ import torch
 from vfl_node.errors import StateError
 from vfl_node.job import Evaluate
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.split.config import Missing
+from vfl_node.training.split.missing.section import Missing
 
 NAMES = [f"r{repeat:03d}-e{epoch:06d}" for repeat in range(2) for epoch in range(1, 4)]
 

@@ -15,7 +15,7 @@ from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
 from vfl_node.training.split import active, loop
-from vfl_node.training.split.config import Missing
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 

@@ -19,7 +19,8 @@ from vfl_node.job import Align, Evaluate, Job
 from vfl_node.report import envelope
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Limits, Protection
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.transport.channel import Channel, Traffic
 from vfl_node.transport.memory import memory_channels, run_together
 

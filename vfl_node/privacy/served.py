@@ -67,8 +67,8 @@ class ServedAudit:
     @property
     def strongest(self) -> float:
         """The largest of the figures, folded; .5 without any."""
-        found = [value for value in self.judged.attacks.values() if value is not None]
-        return max((0.5 + abs(value - 0.5) for value in found), default=0.5)
+        aucs = [value for value in self.judged.attacks.values() if value is not None]
+        return max((0.5 + abs(value - 0.5) for value in aucs), default=0.5)
 
     def check(self, expected: ServedAudit | None = None) -> None:
         """Stop where the rows seen tell more than the owner allows; call it before they leave.

@@ -231,8 +231,8 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
 
 
 def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[str, Interval] | None:
-    found = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
-    return found or None
+    by_metric = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
+    return by_metric or None
 
 
 def _predictions(job: Job, role: Role, predictions: ReportedPredictions, protection: Protection) -> Predictions:
@@ -262,12 +262,12 @@ def _learnt(
 ) -> dict[str, tuple[LedgerEntry, ...]]:
     """This party's entries as its protocols gave them; another's as far as this party can know them."""
     others = [name for name in job.parties.all if name != party]
-    found: dict[str, tuple[Disclosure, ...]] = dict.fromkeys((party, *others), ())
+    disclosures: dict[str, tuple[Disclosure, ...]] = dict.fromkeys((party, *others), ())
     if alignment:
-        found |= {party: alignment.learnt, **{name: facts.learnt for name, facts in alignment.peers.items()}}
+        disclosures |= {party: alignment.learnt, **{name: facts.learnt for name, facts in alignment.peers.items()}}
     if more:
-        found = {name: entries + more[name] for name, entries in found.items()}
-    return {name: tuple(LedgerEntry(**asdict(entry)) for entry in entries) for name, entries in found.items()}
+        disclosures = {name: entries + more[name] for name, entries in disclosures.items()}
+    return {name: tuple(LedgerEntry(**asdict(entry)) for entry in entries) for name, entries in disclosures.items()}
 
 
 if __name__ == "__main__":

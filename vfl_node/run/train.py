@@ -22,7 +22,7 @@ from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.serving import predictor_of
-from vfl_node.training.trainer import Trained, TrainingData, device_name, trainer_of
+from vfl_node.training.trainer import Trained, Trainer, TrainingData, device_name, trainer_of
 
 
 async def play(run: Run) -> None:
@@ -44,10 +44,11 @@ async def play(run: Run) -> None:
         done = [KEPT] if point == KEPT else []
         await agree(session, done, input_digest=digest, inputs=folder, peers=[session.coordinator])
     if point != KEPT:
+        trainer = _prepared(run)
         result = await aligned(run, resume=point is not None)
         trained = None
-        if session.job.train:
-            trained = await _trained(run, result.alignment, checkpoints, None if point == ALIGNED else point)
+        if trainer:
+            trained = await _trained(run, trainer, result.alignment, checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
     failpoints.reach("finish")
     for channel in session.peers.values():
@@ -55,7 +56,21 @@ async def play(run: Run) -> None:
             pass
 
 
-async def _trained(run: Run, alignment: Alignment, checkpoints: FileCheckpoints, resume: str | None) -> Trained:
+def _prepared(run: Run) -> Trainer | None:
+    """The job's trainer, once it is sure that it can run here; None for a job that only aligns. Raises VflError."""
+    session, train = run.session, run.session.job.train
+    if train is None:
+        return None
+    trainer = trainer_of(train)
+    if session.job.serve:
+        predictor_of(train)  # refuses a model that could be kept but not used
+    trainer.prepare(session)
+    return trainer
+
+
+async def _trained(
+    run: Run, trainer: Trainer, alignment: Alignment, checkpoints: FileCheckpoints, resume: str | None
+) -> Trained:
     session, job = run.session, run.session.job
     assert job.train is not None
     number = _number(run, alignment)
@@ -63,11 +78,7 @@ async def _trained(run: Run, alignment: Alignment, checkpoints: FileCheckpoints,
     check_steps(job, len(alignment), session.limits)
     if takes := after_alignment(job, alignment):
         session.progress.emit(TrainingCostKnown(takes))
-    trainer = trainer_of(job.train)
-    if job.serve:
-        predictor_of(job.train)  # refuses a model that could be kept but not used
     _check_settings(run, job.train)
-    trainer.prepare(session)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
     idle = idle_defences(session.protection.defences, session.role, job.train.defended, "training")

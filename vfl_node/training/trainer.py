@@ -138,7 +138,7 @@ class Trainer(ABC):
     """Trains a model with the peers of a session; loaded when a job first runs it. Stateless: a job is a call."""
 
     def prepare(self, session: Session) -> None:  # noqa: B027 - most trainers run on any machine
-        """Refuse what this machine cannot run, before anything is sent.
+        """Refuse what this machine cannot run, before alignment.
 
         Raises:
             VflError: with what to change.

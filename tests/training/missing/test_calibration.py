@@ -11,7 +11,6 @@ import torch
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.training.split.config import OwnedShares
 from vfl_node.training.split.missing.calibration import (
     CALIBRATIONS,
     AtTest,
@@ -22,6 +21,7 @@ from vfl_node.training.split.missing.calibration import (
     Rate,
     calibration,
 )
+from vfl_node.training.split.missing.section import OwnedShares
 
 LOGIT, P_A, P_P, PI = 0.4, 0.5, 0.7, 0.25
 LABELS = Composition(P_A, 0.0, 1 - P_A)

@@ -17,11 +17,12 @@ from vfl_node.privacy.attacks import follow
 from vfl_node.privacy.attacks.longitudinal import Longitudinal
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.training.split.active import ActiveHalf
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.labels.contract import Known, Labels, Step
 from vfl_node.training.split.missing.labels.majority.labels import majority
 from vfl_node.training.split.missing.labels.majority.spec import Majority
 from vfl_node.training.split.missing.labels.random_pos.spec import RandomPos
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2

@@ -11,8 +11,8 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import DataError, UsageError
-from vfl_node.training.split.config import Missing
 from vfl_node.training.split.missing.features.filling import fill_in
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
 
 

@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError, field_validator
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
 from vfl_node.job import Job, differing_fields, parse_job
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS, FeatureStrategy, LabelStrategy
 
 

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import cache
-from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, SkipValidation, ValidationError, create_model, model_validator
-from typing_extensions import Self
+from pydantic import Field, model_validator
 
-from vfl_node.configuration import Frozen, ReadBy, name_in
-from vfl_node.errors import UsageError
+from vfl_node.configuration import ReadBy, name_in
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
 from vfl_node.training.split import costs
-from vfl_node.training.split.missing.strategies import FEATURES, LABELS, FeatureStrategy, LabelStrategy, Strategy
+from vfl_node.training.split.missing.section import Missing, missing_of
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
@@ -30,125 +25,6 @@ SERVED_FEATURES = "smoothed"
 All predictions meet the same weights, under which a copied row is equal to its source. Predictions cannot use
 another strategy than training did: a row that changes where real ones stay is told by that (docs/prediction.md).
 """
-
-
-class OwnedShares(Frozen):
-    """What share of the shared rows each party owns, where the alignment hides it: an agreed guess."""
-
-    active: float = Field(gt=0, le=1, description="p_a: share of the rows with a real label")
-    passive: float = Field(gt=0, le=1, description="p_p: share of the rows with real features of the passive party")
-
-
-class _StrategyNames(Frozen, extra="ignore"):
-    """The keys of a ``missing`` section that say which strategies' keys stand beside them."""
-
-    labels: Annotated[str, name_in(LABELS)] = "majority"
-    features: Annotated[str, name_in(FEATURES)] = "sampling"
-
-
-class Missing(_StrategyNames, extra="forbid"):
-    """How rows are filled in that a party does not own (see docs/training.md).
-
-    In a job the keys of the chosen strategies stand beside these: it is read by a subclass that has them as fields.
-    """
-
-    strategies: ClassVar[tuple[type[Strategy], ...]] = ()
-
-    calibration: Literal["none", "train", "test"] = Field(
-        default="none", description="whether and when probabilities are corrected for synthetic rows"
-    )
-    calibrate: Literal["both", "labels", "features"] = Field(default="both", description="what calibration corrects for")
-    shares: OwnedShares | None = Field(
-        default=None, description="for calibration with align.dummies, which hide how many rows each party owns"
-    )
-
-    @property
-    def label_strategy(self) -> LabelStrategy:
-        """The strategy of :attr:`labels` with its own keys."""
-        return LABELS[self.labels].model_validate(_keys_of(LABELS[self.labels], dict(self)))
-
-    @property
-    def feature_strategy(self) -> FeatureStrategy:
-        """The strategy of :attr:`features` with its own keys."""
-        return FEATURES[self.features].model_validate(_keys_of(FEATURES[self.features], dict(self)))
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy, read anew: with another strategy its keys take the place of those of the former one."""
-        update = update or {}
-        changed = {**dict(self), **update}
-        model = _missing_of(changed)
-        return cast("Self", model(**{key: changed[key] for key in changed if key in model.model_fields or key in update}))
-
-    @model_validator(mode="before")
-    @classmethod
-    def _keys_as_strategies_read_them(cls, section: Any) -> Any:
-        if not isinstance(section, Mapping):
-            return section
-        others = [key for key in section if key not in cls.model_fields and _is_default_of_another(key, section[key])]
-        keys = {key: section[key] for key in section if key not in others}
-        for strategy in cls.strategies:
-            keys |= dict(strategy.model_validate(_keys_of(strategy, keys)))
-        return keys
-
-    @model_validator(mode="after")
-    def _fits(self) -> Missing:
-        if self.calibration == "none" and (self.shares or self.calibrate != "both"):
-            raise ValueError("shares and calibrate are for calibration, and calibration is none")
-        return self
-
-
-def _keys_of(strategy: type[Strategy], keys: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: keys[key] for key in strategy.model_fields if key in keys}
-
-
-def _is_default_of_another(key: object, value: object) -> bool:
-    """Whether a key that no chosen strategy has says what would be so without it, as in jobs of earlier versions.
-
-    Raises:
-        ValueError: it says something else to a strategy that is not chosen.
-    """
-    owners = []
-    for name, strategy in chain(LABELS.usable(), FEATURES.usable()):
-        if key in strategy.model_fields:
-            owners.append(name)
-            with suppress(ValidationError):
-                if strategy.model_validate({key: value}) == strategy():
-                    return True
-    if owners:
-        raise ValueError(f"{key} is for {' and '.join(owners)}")
-    return False
-
-
-def _missing_of(section: Any) -> type[Missing]:
-    """What reads a ``missing`` section: :class:`Missing` with the keys of the strategies that it names."""
-    names = _StrategyNames.model_validate(section, from_attributes=True)
-    return _with_keys(names.labels, names.features, LABELS[names.labels], FEATURES[names.features])
-
-
-_READ: Any = SkipValidation()  # type: ignore[type-arg]
-"""Annotates a key whose value a strategy has read."""
-
-
-@cache
-def _with_keys(labels: str, features: str, *strategies: type[Strategy]) -> type[Missing]:
-    fields: dict[str, Any] = {}
-    for name, strategy in zip((labels, features), strategies, strict=True):
-        for key, field in strategy.model_fields.items():
-            if key in Missing.model_fields or hasattr(Missing, key):
-                raise UsageError(
-                    f"strategy {name!r} cannot be used: the name of its key {key!r} is taken in train.missing",
-                    code="E_EXTENSION",
-                    hint="ask the author of its package to rename the key",
-                    for_peer="a part that the job needs cannot be used there",
-                )
-            if key in fields:
-                raise ValueError(f"labels: {labels} and features: {features} both have a key {key!r}: choose another of them")
-            fields[key] = (Annotated[(field.annotation, *field.metadata, _READ)], ...)
-    if not fields:
-        return Missing
-    model = create_model("Missing", __base__=Missing, __doc__=Missing.__doc__, **fields)
-    model.strategies = strategies
-    return model
 
 
 class Train(TrainerConfig):
@@ -183,7 +59,7 @@ class Train(TrainerConfig):
         description="largest norm of the gradient of all weights of one party's half; null: any. What is sent is not clipped",
     )
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
-    missing: Annotated[Missing, ReadBy(_missing_of)] = Missing()
+    missing: Annotated[Missing, ReadBy(missing_of)] = Missing()
 
     @property
     def outputs(self) -> int:

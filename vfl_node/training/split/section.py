@@ -9,7 +9,8 @@ from pydantic import Field, JsonValue
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.training.section import Attacks, Count, Section, TrainerSection
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.words import Attacked, Code, Figure, MetricColumn, ReportedTraining, Term, TrainingWords, several
 
 CALIBRATIONS = {

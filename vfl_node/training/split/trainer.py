@@ -15,10 +15,11 @@ from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.sharing import receive_figures, send_figures
-from vfl_node.training.split.config import Missing, Train
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
+from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.section import HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 

@@ -55,7 +55,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.training.split.config import OwnedShares
+from vfl_node.training.split.missing.section import OwnedShares
 
 Probabilities = NDArray[np.float64]
 Rate = float | Literal["model", "vote"]

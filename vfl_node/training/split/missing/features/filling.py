@@ -10,9 +10,9 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, UsageError
-from vfl_node.training.split.config import Missing
 from vfl_node.training.split.missing.features.contract import Rows, synthetic_rows
 from vfl_node.training.split.missing.features.sampling.sources import sampling
+from vfl_node.training.split.missing.section import Missing
 
 _BLOCK = 8192
 
