@@ -68,3 +68,45 @@ def test_only_the_first_mistakes_are_explained() -> None:
 def test_a_file_that_never_ends_is_not_read_to_its_end() -> None:
     with pytest.raises(UsageError, match="bytes"):
         load(Path("/dev/zero"), Job)
+
+
+FORM = """\
+name: Bank Trial
+parties: {active: bank, passive: telco}
+train:
+  epochs: many
+  missing: {labels: majority, feature: sampling}
+"""
+
+
+def test_every_mistake_has_its_line_and_column() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(FORM, Job, source="job.yaml")
+    assert caught.value.message == (
+        "job.yaml:1:7: 'name': 'Bank Trial' is not a name: 1 to 63 small letters, digits and hyphens that begin and end with a "
+        "letter or digit; 4:11: 'train.epochs': 'many' is not a whole number; 5:31: unknown key 'train.missing.feature'"
+    )
+    assert caught.value.hint == "did you mean 'bank-trial'? 'train.missing.feature': did you mean 'features'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("name: t\nparties: {active: a}", "job:2:1: 'parties.passive' is missing"),
+        ("parties: {active: a, passive: b}", "job:1:1: 'name' is missing"),
+        ("name: t\nparties:\n  active: a\n  passive: [b, C]", "job:4:16: 'parties.passive.1'"),
+        ("name: t\nparties: &p {active: a, passive: b}\ntrain: *p", "job:2:14: unknown key 'train.active'"),
+    ],
+)
+def test_a_mistake_is_placed_where_it_stands_or_what_should_have_it(text: str, place: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text, Job, source="job")
+    assert caught.value.message.startswith(place)
+
+
+def test_names_may_be_written_in_capitals() -> None:
+    job = parse("name: t\nparties: {active: a, passive: b}\nalign: {protocol: PSI}\ntrain: {model: mlp}", Job, source="job")
+    assert job.align.protocol == "psi"
+    train = "{optimizer: ADAM, missing: {labels: Random_Pred, features: none}}"
+    job = parse(f"name: t\nparties: {{active: a, passive: b}}\nalign: {{protocol: PSI}}\ntrain: {train}", Job, source="job")
+    assert (job.train.optimizer, job.train.missing.labels) == ("adam", "random-pred")  # type: ignore[union-attr]

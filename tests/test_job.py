@@ -39,7 +39,7 @@ def test_defaults_and_single_passive_as_a_name() -> None:
         ("evaluate: {test_fraction: 0, repeats: 3}", "repeats above 1 need a test_fraction", ""),
         ("train: [1]", "'train'", ""),
         ("train: {missing: 3}", "'train.missing'", ""),
-        ("train: 3", "'train': Input should be a valid dictionary", ""),
+        ("train: 3", "'train': 3 is not keys and values", ""),
         ("train: {algorithm: 3}", "'train.algorithm' cannot be '3'; it is one of split, logistic", ""),
         ("train: {algorithm: [split]}", "'train.algorithm' cannot be", ""),
         ("train: {algorithm: logistics}", "'train.algorithm' cannot be 'logistics'; it is one of", "did you mean 'logistic'?"),

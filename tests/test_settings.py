@@ -44,7 +44,7 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (BASE + "peers: {lab: {adress: '127.0.0.1:1'}}\n", "unknown key 'peers.lab.adress'"),
         (BASE + "data: {path: d.csv, id: [a]}\n", "'data.id': Tuple should have at least 2 items"),
         (BASE + "data: {path: d.csv, id: [a, b, a]}\n", "'data.id': a column may identify a record once only"),
-        (BASE + "data: {path: d.csv, id: 3}\n", "'data.id': Input should be a valid string"),
+        (BASE + "data: {path: d.csv, id: 3}\n", "'data.id': 3 is not text"),
         (BASE + "group_threads: 0\n", "'group_threads'"),
         (BASE + "limits: {min_set_size: 0}\n", "'limits.min_set_size'"),
         (BASE + "limits: {min_set_size: 9, max_set_size: 8}\n", "'limits': min_set_size is above max_set_size"),
@@ -54,7 +54,7 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         (BASE + "defences: [{name: noise}]\n", "'defences.0': noise: 'sigma' is missing"),
         (
             BASE + "defences: [{name: noise, sigma: -1}]\n",
-            "'defences.0': noise: 'sigma': Input should be greater",
+            "'defences.0': noise: 'sigma': -1 is not 0",
         ),
         (BASE + "defences: [{name: noise, sigma: .inf}]\n", "'defences.0': noise: 'sigma'"),
         (

@@ -7,13 +7,15 @@ YAML is small text that may stand for a large document (aliases), or take long t
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.errors import UsageError
@@ -52,11 +54,13 @@ class Frozen(BaseModel):
 
 
 def name_in(registry: Registry[Any]) -> BeforeValidator:
-    """Accepts the names of ``registry``; the error for another value lists them, as for a ``Literal``."""
+    """Accepts the names of ``registry``, in capitals too; the error for another value lists them, as for a ``Literal``."""
 
     def check(value: object) -> object:
-        if isinstance(value, str) and value in registry:
-            return value
+        if isinstance(value, str):
+            for name in (value, value.lower().replace("_", "-"), value.lower().replace("-", "_")):
+                if name in registry:
+                    return name
         *others, last = (repr(name) for name in registry)
         raise PydanticKnownError("literal_error", {"expected": " or ".join(filter(None, [", ".join(others), last]))})
 
@@ -86,6 +90,40 @@ class ReadBy:
             section = dict(section)
         return model.model_validate(section)
 
+
+def text_like(pattern: str, words: str) -> StringConstraints:
+    """Accepts text that ``pattern`` matches; the error for another value says so in ``words``, a clause."""
+    _WORDS[pattern] = words
+    return StringConstraints(pattern=pattern)
+
+
+_WORDS: dict[str, str] = {}
+"""Pattern → what it asks for."""
+
+_EXPECTED = {
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "int_type": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "bool_parsing": "true or false",
+    "bool_type": "true or false",
+    "string_type": "text (put it into quotes)",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "less than {lt}",
+    "less_than_equal": "{le} or less",
+    "dict_type": "keys and values",
+    "model_type": "keys and values",
+    "model_attributes_type": "keys and values",
+    "tuple_type": "a list, such as [a, b]",
+    "list_type": "a list, such as [a, b]",
+}
+"""Kind of pydantic's error → what was expected."""
+
+Place = tuple[str, ...]
+"""The keys on the way to a value of a document."""
 
 Model = TypeVar("Model", bound=Frozen)
 
@@ -118,7 +156,7 @@ def parse(text: str, model: type[Model], *, source: str) -> Model:
         raise _not_yaml(error, text, source) from None
     except (ValueError, OverflowError) as error:  # a date of no calendar, a number of too many digits
         raise UsageError(f"{source} is not valid YAML: {error}", code="E_YAML") from None
-    return validate(document, model, source=source)
+    return validate(document, model, source=source, text=text)
 
 
 def _checked(data: bytes, source: str) -> bytes:
@@ -172,19 +210,52 @@ def _not_yaml(error: yaml.YAMLError, text: str, source: str) -> UsageError:
     return UsageError(f"{source}:{line + 1}:{column + 1} is not valid YAML: {problem}", code="E_YAML")
 
 
-def validate(document: object, model: type[Model], *, source: str) -> Model:
-    """As :func:`load`, from a document already parsed."""
+def validate(document: object, model: type[Model], *, source: str, text: str = "") -> Model:
+    """As :func:`load`, from a document already parsed; ``text`` is the YAML that it was, whose lines errors name."""
     if not isinstance(document, Mapping):
         raise UsageError(f"{source} must hold keys and values", code="E_YAML")
     try:
         return model.model_validate(document)
     except ValidationError as error:
         placed = _placed(error.errors(), document)
-        lines, hints = zip(*(_explain(item, path, model, document) for path, item in placed[:MOST_MISTAKES]), strict=True)
+        marks = _places(text)
+        mistakes = [(_where(marks, path, key=item["type"] == "extra_forbidden"), path, item) for path, item in placed]
+        first = sorted(mistakes, key=itemgetter(0))[:MOST_MISTAKES]
+        lines, hints = zip(*(_explain(item, path, model, document) for _, path, item in first), strict=True)
+        places = [f"{where[0]}:{where[1]}" if where else "" for where, _, _ in first]
+        source = ":".join(filter(None, [source, places[0]]))
+        lines = (lines[0], *(": ".join(filter(None, pair)) for pair in zip(places[1:], lines[1:], strict=True)))
         more = f"; and {len(placed) - MOST_MISTAKES} more mistakes" if len(placed) > MOST_MISTAKES else ""
         raise UsageError(
             f"{source}: " + "; ".join(lines) + more, hint=" ".join(hint for hint in hints if hint), code="E_CONFIG"
         ) from None
+
+
+def _places(text: str) -> dict[Place, tuple[yaml.Mark, yaml.Mark]]:
+    """Where each value of a YAML document begins, and the key before it; nothing without a text."""
+    places: dict[Place, tuple[yaml.Mark, yaml.Mark]] = {}
+
+    def visit(node: yaml.Node, path: Place, key: yaml.Mark) -> None:
+        places[path] = (key, node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            for name, value in node.value:
+                visit(value, (*path, str(name.value)), name.start_mark)
+        elif isinstance(node, yaml.SequenceNode):
+            for number, value in enumerate(node.value):
+                visit(value, (*path, str(number)), value.start_mark)
+
+    if text and (root := yaml.compose(text, Loader)):  # no larger than what was parsed before
+        visit(root, (), root.start_mark)
+    return places
+
+
+def _where(places: Mapping[Place, tuple[yaml.Mark, yaml.Mark]], path: Place, *, key: bool) -> tuple[int, ...]:
+    """Line and column of the value at ``path``, of its key, or of what should have it; empty if that is not known."""
+    for depth in range(len(path), -1, -1):
+        if marks := places.get(path[:depth]):
+            mark = marks[0 if key or depth < len(path) else 1]
+            return mark.line + 1, mark.column + 1
+    return ()
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -238,7 +309,18 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
         near = difflib.get_close_matches(given, options, n=1, cutoff=0.4)
         return f"{name!r} cannot be {given!r}; it is one of {', '.join(options)}", f"did you mean {near[0]!r}?" if near else ""
     text = item["msg"].removeprefix("Value error, ")
+    if item["type"] in _EXPECTED:
+        text = f"{repr(item['input'])[:80]} is not {_EXPECTED[item['type']].format(**item.get('ctx', {}))}"
+    if item["type"] == "string_pattern_mismatch" and item["ctx"]["pattern"] in _WORDS:
+        text = f"{repr(item['input'])[:80]} is not {_WORDS[item['ctx']['pattern']]}"
+        return f"{name!r}: {text}", _near(str(item["input"]), item["ctx"]["pattern"])
     return (f"{name!r}: {text}" if name else text), ""
+
+
+def _near(value: str, pattern: str) -> str:
+    """The text that ``value`` may have been meant to be, if small letters and hyphens make it one."""
+    plain = re.sub(r"[^a-z0-9]+", "-", value.lower()).strip("-")
+    return f"did you mean {plain!r}?" if re.fullmatch(pattern, plain) else ""
 
 
 def _known_keys(model: type[BaseModel], path: tuple[str, ...], document: Any) -> set[str]:

@@ -56,9 +56,17 @@ class EpochTrained:
 
 @dataclass(frozen=True)
 class LocalEpochTrained:
-    """An epoch of the active party's own model is over, with which the federated one is compared; ``loss`` is that model's."""
+    """An epoch of the active party's own model is over, with which the federated one is compared.
+
+    Attributes:
+        loss: of that model.
+        epoch: which epoch it was, from 1.
+        epochs: how many there are.
+    """
 
     loss: float
+    epoch: int
+    epochs: int
 
 
 @dataclass(frozen=True)

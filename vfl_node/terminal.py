@@ -14,6 +14,9 @@ from rich.text import Text
 
 from vfl_node.report.words import attack_figures
 
+SHOWN = ("id", "state", "phase", "done", "total", "unit", "loss", "attacks", "judged", "remark", "note", "alone")
+"""The keys of a view that a line of JSON has."""
+
 
 class _Bars(Progress):
     """Bars, and one line below them."""
@@ -58,12 +61,12 @@ class ShownProgress:
         """Show one view of the job, as :meth:`vfl_node.node.jobs.Jobs.view` gives it."""
         phase, total = view["phase"], view["total"]
         if not self._terminal:
-            tenth = 10 * view["done"] // total if total else 0
-            key = (view["state"], phase, tenth, view["note"], view["remark"])
+            alone = view.get("alone")
+            tenths = [10 * view["done"] // total if total else 0, 10 * alone["epoch"] // alone["epochs"] if alone else 0]
+            key = (view["state"], phase, *tenths, view["note"], view["remark"])
             if key != self._last:
                 self._last = key
-                names = ("id", "state", "phase", "done", "total", "unit", "loss", "attacks", "judged", "remark", "note")
-                line = {name: view[name] for name in names if view.get(name) not in (None, "", {})}
+                line = {name: view[name] for name in SHOWN if view.get(name) not in (None, "", {})}
                 print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: T201
             return
         for kind, said in self._said.items():
@@ -77,6 +80,12 @@ class ShownProgress:
                 self._bars.update(task, completed=self._bars.tasks[task].total)
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
-        self._bars.below = attack_figures(view["attacks"], view["judged"])
+        self._bars.below = _alone(view) or attack_figures(view["attacks"], view["judged"])
         loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
         self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=loss)
+
+
+def _alone(view: dict[str, Any]) -> str:
+    """How far the model of this party alone is, while it trains."""
+    alone = view.get("alone")
+    return f"alone: epoch {alone['epoch']:,} of {alone['epochs']:,}" if alone else ""

@@ -27,7 +27,7 @@ EVENTS: list[Event] = [
     PhaseBegan("train", 10, "batches"),
     Advanced(3),
     EpochTrained(0.5, {"spectral": 0.51}, {"spectral": 40}),
-    LocalEpochTrained(0.4),
+    LocalEpochTrained(0.4, 2, 10),
     PredictionsAudited({"near_duplicate": 0.6}, {"near_duplicate": 9}),
     TrainingCostKnown("training on the union"),
     Queued(2),
@@ -50,10 +50,11 @@ def test_a_live_view_has_the_keys_of_one_at_rest(progress: LiveProgress) -> None
 
 def test_figures_stay_until_newer_ones_are_known(progress: LiveProgress) -> None:
     progress.emit(EpochTrained(0.5, {"spectral": 0.51, "longitudinal": None}, {"spectral": 40}))
-    progress.emit(LocalEpochTrained(0.4))
+    progress.emit(LocalEpochTrained(0.4, 2, 10))
     view = progress.snapshot()
     assert (view["loss"], view["attacks"]) == (0.5, {"spectral": 0.51, "longitudinal": None})
     assert (view["judged"], view["note"]) == ({"spectral": 40}, ALONE)
+    assert view["alone"] == {"epoch": 2, "epochs": 10}
     progress.emit(EpochTrained(attacks={"spectral": 0.6}))  # a party that is not told the loss
     view = progress.snapshot()
     assert (view["loss"], view["attacks"], view["note"]) == (0.5, {"spectral": 0.6}, "")

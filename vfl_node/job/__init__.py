@@ -12,16 +12,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, StringConstraints, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
+from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, text_like, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, ProtocolName
 from vfl_node.job.evaluate import Evaluate, Metric
 from vfl_node.job.prediction import JobId, Predict, Serve
 from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, TrainerConfig
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$")]
+Name = Annotated[
+    str,
+    text_like(
+        r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$",
+        "a name: 1 to 63 small letters, digits and hyphens that begin and end with a letter or digit",
+    ),
+]
 """Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import Frozen, text_like
 
-JobId = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+JobId = Annotated[str, text_like(r"^[a-z0-9][a-z0-9-]{0,62}$", "the id of a job: small letters, digits and hyphens")]
 """What a node calls one run of a job."""
 
 

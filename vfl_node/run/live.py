@@ -33,6 +33,7 @@ AT_REST: dict[str, Any] = {
     "total": 0,
     "unit": "",
     "note": "",
+    "alone": {},
     "remark": "",
     "loss": None,
     "attacks": {},
@@ -117,7 +118,7 @@ class LiveProgress:
                 self._log_figures(_known(loss, attacks, judged))
             case PredictionsAudited(attacks, judged):
                 self._log_figures(_known(None, attacks, judged))
-            case LocalEpochTrained(loss):
+            case LocalEpochTrained(loss, _, _):
                 self._log_figures({"local_loss": loss})
             case TrainingCostKnown(text):
                 self._log.info(text)
@@ -143,15 +144,15 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
     """What ``event`` changes in ``view``, whose keys are those of :data:`AT_REST`: figures stay until newer ones are known."""
     match event:
         case PhaseBegan(phase, total, unit):
-            return {"phase": phase, "done": 0, "total": total, "unit": unit, "note": ""}
+            return {"phase": phase, "done": 0, "total": total, "unit": unit, "note": "", "alone": {}}
         case Advanced(steps):
-            return {"done": view["done"] + steps}
+            return {"done": view["done"] + steps, "alone": {}}
         case EpochTrained(loss, attacks, judged):
-            return _known(loss, attacks, judged) | {"note": ""}
+            return _known(loss, attacks, judged) | {"note": "", "alone": {}}
         case PredictionsAudited(attacks, judged):
             return _known(None, attacks, judged) | {"note": ""}
-        case LocalEpochTrained():
-            return {"note": ALONE}
+        case LocalEpochTrained(_, epoch, epochs):
+            return {"note": ALONE, "alone": {"epoch": epoch, "epochs": epochs}}
         case TrainingCostKnown(text):
             return {"remark": text}
         case Queued(place):

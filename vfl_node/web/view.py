@@ -26,7 +26,8 @@ class NodeView(Protocol):
         """Every job, newest first.
 
         Each has id, name, state, phase, done, total, unit, loss, attacks (attack → AUC or None), judged (attack → rows),
-        remark and note (lines for people: a permanent one and a current one), parties, submitted, finished, error
+        remark and note (lines for people: a permanent one and a current one), alone ({epoch, epochs} while a model of this
+        party alone trains, else {}), parties, submitted, finished, error
         ({code, message, hint} or None) and report (whether there is one).
         """
 

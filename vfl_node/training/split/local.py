@@ -47,7 +47,7 @@ def train_local(
         targets: float32[m] on the device: labels 0 and 1; float32[m, K] of more classes: one a row is 1.
         positions: shared positions to train on.
         randomness: gives the order of the rows, and masks of dropout.
-        progress: is told the loss after each epoch.
+        progress: each epoch is emitted there.
         counted: bool[m] on the device, which rows have a label. The others take as long and
             change nothing but what ``train.batch_norm`` averages.
 
@@ -55,7 +55,7 @@ def train_local(
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
     learner, steps = Learner(model, train, randomness), count()
-    for _ in range(train.epochs):
+    for epoch in range(1, train.epochs + 1):
         total = 0.0
         for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
             learner.begin(next(steps))
@@ -68,7 +68,7 @@ def train_local(
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()
-        progress.emit(LocalEpochTrained(total / len(positions)))
+        progress.emit(LocalEpochTrained(total / len(positions), epoch, train.epochs))
 
 
 def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[np.int64]) -> Tensor:
