@@ -170,6 +170,8 @@ class Federation:
         return bool(view.get("phase") == "train" and view["done"])
 
     def end(self, name: str, job_id: str) -> dict[str, Any]:
+        """The last view of the job, of which ``name`` may still have to hear."""
+        self.wait_until(lambda: self.view(name, job_id))
         return list(self.client(name).watch(job_id))[-1]
 
     def dies_in(self, name: str, job_id: str, status: int = -signal.SIGKILL) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from vfl_node.errors import Cancelled, PeerLost, ProtocolError
 from vfl_node.transport.channel import run
-from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Chunk, Frame, Notice
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Abort, Beat, Chunk, Frame, Notice
 from vfl_node.transport.streams import PIECE_BYTES, LinkStream, Stream, StreamPipe
 
 
@@ -137,11 +137,21 @@ def test_cancel_wakes_a_blocked_put_and_leaves_room_for_a_last_word() -> None:
     stream.cancel(Cancelled("stop"))
     thread.join(240)
     assert isinstance(errors[0], Cancelled)
-    stream._put(Chunk(offset=9))
+    stream._put(Chunk(offset=9), last=True)
     assert Chunk.FromString(next(stream.outgoing())).offset == 9
-    fill(stream)
     with pytest.raises(Cancelled):  # never waits again
         stream._put(Chunk(rows=bytes(100)))
+
+
+def test_after_a_cancellation_nothing_but_the_reason_follows_what_was_dropped() -> None:
+    """The peer would take the next frame for one that comes out of order, and blame this party."""
+    pipe = StreamPipe("lab")
+    run(pipe.put(Frame(sequence=1)))
+    pipe.cancel(Cancelled("stop"))
+    with pytest.raises(Cancelled, match="stop"):
+        run(pipe.put(Frame(sequence=2)))
+    run(pipe.put(Frame(sequence=3, type=Abort.DESCRIPTOR.full_name)))
+    assert [Frame.FromString(data).sequence for data in pipe._outgoing] == [3]
 
 
 def test_close_lets_queued_messages_leave_and_comes_back_without_a_transport() -> None:

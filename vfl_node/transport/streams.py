@@ -79,7 +79,7 @@ class Stream(Generic[M]):
     # What the owner calls.
 
     def cancel(self, error: VflError) -> None:
-        """Wake a blocked owner with ``error``; messages that were not sent yet are dropped.
+        """Wake a blocked owner with ``error``; messages that were not sent yet are dropped, and so is what would follow them.
 
         One last message may still be put before :meth:`close`, so that the peer learns why.
         """
@@ -102,9 +102,11 @@ class Stream(Generic[M]):
         hang_up, self._hang_up = self._hang_up, _nothing  # which holds the connection
         hang_up()
 
-    def _put(self, message: M, timeout_s: float | None = None) -> None:
+    def _put(self, message: M, timeout_s: float | None = None, *, last: bool = False) -> None:
         data = message.SerializeToString()
         with self._changed:
+            if self._cancelled and not last:  # after one that was dropped it would come out of order
+                raise self._cancelled
             self._accepted = True
             self._changed.notify_all()
             if not self._outgoing.has_room(data):
@@ -257,9 +259,9 @@ class StreamPipe(Stream[session_pb2.Frame]):
 
         Raises:
             PeerLost: the stream has ended.
-            VflError: what :meth:`cancel` was called with, if the queue is full.
+            VflError: what :meth:`cancel` was called with; an ``Abort`` can still be queued then.
         """
-        self._put(frame)
+        self._put(frame, last=frame.type == session_pb2.Abort.DESCRIPTOR.full_name)
 
     async def get(self) -> session_pb2.Frame:
         """The next frame; waits for it.
