@@ -51,7 +51,7 @@ def spelling_hints(ids: Identifiers, id_form: IdForm | tuple[IdForm, ...]) -> tu
         ids: n canonical ids, in the form ``id_form``.
         id_form: of the job; several forms are of as many columns.
 
-    Cost: 3 µs an id, and 2 to 3 µs more for each hint (one core). It depends on ``ids`` alone.
+    Cost: 4 µs an id, and 2 µs more for each hint (one core). It depends on ``ids`` alone.
     """
     forms = id_form if isinstance(id_form, tuple) else (id_form,)
     columns = [_Spellings() for _ in forms]
