@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def test_under_an_asymmetric_intersection_only_the_active_party_is_advised(files
         simulate(job(APSI, TRAIN), files, tmp_path / "trained")
     assert caught.value.code == "E_STOPPED"  # obfuscation.min_intersection, at this owner's discretion as ever
     assert "align.id_form: nocase" in caught.value.hint
-    assert "apsi holds a set to one align.id_form (E_PROMISE)" in caught.value.hint
+    assert "a set is held to one align.id_form (E_PROMISE)" in caught.value.hint
     assert not list((tmp_path / "trained").rglob("report.json"))
 
 
@@ -132,13 +133,19 @@ def test_a_larger_expectation_stops_nobody_who_knows_more_than_the_other(files: 
 
 
 @pytest.mark.parametrize("more", ["", TRAIN])
-def test_under_dummies_nobody_knows_and_nobody_stops(more: str, files: dict[str, Path], tmp_path: Path) -> None:
+def test_under_dummies_nobody_stops_and_each_is_advised_by_its_own_bound(
+    more: str, files: dict[str, Path], tmp_path: Path
+) -> None:
     """They train: to stop would tell both what the dummies hide. The metrics are of the active party's real rows."""
-    with capture_logs() as lines:
-        simulate(job("protocol: psu, dummies: 5", more), files, tmp_path / "out")
-    assert not [line for line in lines if line["log_level"] == "warning"]
-    for report in reports(tmp_path / "out"):
-        assert (report["alignment"]["warnings"], report["alignment"]["intersection"]) == ([], None)
+    simulate(job("protocol: psu, dummies: 5", more), files, tmp_path / "out")  # at most 5 are shared, as either knows
+    for report, peer in zip(reports(tmp_path / "out"), ("lab", "clinic"), strict=True):
+        assert report["alignment"]["intersection"] is None
+        (warning,) = report["alignment"]["warnings"]
+        assert re.match(f"(no record is|at most (1 record is|[2-5] records are)) shared with {peer}, so few", warning)
+        assert "a set is held to one align.id_form (E_PROMISE)" in warning
+        bound = int(warning.split()[2]) if warning.startswith("at most") else 0
+        (window,) = [entry["text"] for entry in report["learnt"][report["party"]] if entry["what"] == "intersection size"]
+        assert window.endswith(f"not more than {bound}")  # what the ledger says anyway
 
 
 @pytest.mark.parametrize(
@@ -172,3 +179,8 @@ def test_where_the_peer_may_not_know_the_work_does_not_depend_on_what_is_shared(
         alignment = Alignment(protocol, "curve25519", rows, 60, {"lab": PeerFacts(records=60, intersection=shared)})
         assert (doubt_overlap(job(terms).align, alignment, ids) is None) == (shared == 60)
     assert looked == [60, 60][: 1 + (shared == 0)]
+    bound = PeerFacts(records=60, most_shared=shared)
+    doubt = doubt_overlap(job("dummies: 9").align, Alignment("psu", "curve25519", rows, 60, {"lab": bound}), ids)
+    assert (doubt is None) == (shared == 60)
+    assert looked[-1] == 60
+    assert len(looked) == 2 + (shared == 0)
