@@ -403,6 +403,7 @@ def test_keys_of_the_whole() -> None:
         "rows": 569,
         "union": 569,
         "intersection": 453,
+        "warnings": [],
         "seconds": 0.5,
         "bytes_sent": 3000,
         "bytes_received": 4000,

@@ -85,6 +85,13 @@ class TrainingCostKnown:
 
 
 @dataclass(frozen=True)
+class OverlapDoubted:
+    """So few records are shared that the parties' ids may not meet; ``text`` says it, and what this party's ids suggest."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Queued:
     """The job waits for a place at its node; ``place`` is 1 where it is the next."""
 
@@ -116,7 +123,7 @@ class InputRefused:
 WorkEvent = PhaseBegan | Advanced | EpochTrained | LocalEpochTrained | PredictionsAudited
 """What is emitted in the middle of work. Emitting it raises where the owner wants the job to end."""
 
-Event = WorkEvent | TrainingCostKnown | Queued | PeersAwaited | InputRefused
+Event = WorkEvent | TrainingCostKnown | OverlapDoubted | Queued | PeersAwaited | InputRefused
 """All there is."""
 
 

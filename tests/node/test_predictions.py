@@ -549,6 +549,25 @@ def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
     assert "canary" not in served.federation.log("clinic") + served.federation.log("lab")
 
 
+def test_new_records_whose_ids_the_other_party_spells_otherwise_end_with_a_warning(
+    served: Served, trial: Any, tmp_path: Path
+) -> None:
+    head, *rows = new_records(trial, "clinic", range(60, 120)).decode().splitlines()
+    (tmp_path / "new.csv").write_text("\n".join([head, *(row.upper() for row in rows)]))
+    before = {view["id"] for view in served.federation.client("clinic").jobs()}
+    with served.command("clinic", "--align", "--data", tmp_path / "new.csv", "--out", tmp_path / "p.csv") as command:
+        _, said = command.communicate(timeout=240)
+    assert command.returncode == 0, said
+    _, ids, found = table_of((tmp_path / "p.csv").read_bytes())
+    assert (len(ids), set(found)) == (60, {None})
+    (job_id,) = {view["id"] for view in served.federation.client("clinic").jobs()} - before
+    for name, spelling in (("clinic", "60 ids have capital letters"), ("lab", "160 ids have letters, none of them a capital")):
+        assert served.federation.end(name, job_id)["state"] == "done"
+        (warning,) = served.federation.report(name, job_id)["alignment"]["warnings"]
+        assert f"no record is shared with {OTHER[name]}" in warning
+        assert spelling in warning
+
+
 def test_new_records_must_have_the_columns_of_the_model(served: Served, trial: Any) -> None:
     head, *rest = new_records(trial, "clinic", range(60)).decode().splitlines()
     named = head.replace("measure-04-canary", "another")
@@ -788,7 +807,7 @@ def test_a_job_that_did_not_end_well_keeps_nothing(store: Store, job: Callable[[
     ],
 )
 def test_new_records_are_intersected_whatever_the_training_did(store: Store, job: Callable[[str], Job], protocol: str) -> None:
-    rest = "at_most: 100, id_form: nocase, group: modp2048, padding: 3"
+    rest = "at_most: 100, id_form: nocase, group: modp2048, padding: 3, expect: {at_least: 5000}"
     record = store.add(job(JOB + f"align: {{protocol: {protocol}, {rest}}}\n"), submitter="clinic")
     store.job_folder(record).serve(NOTHING)
     known, new = (predictions.job_for(store, record.id, "active", new=new) for new in (False, True))

@@ -14,6 +14,7 @@ from vfl_node.progress import (
     Event,
     InputRefused,
     LocalEpochTrained,
+    OverlapDoubted,
     PeersAwaited,
     PhaseBegan,
     PredictionsAudited,
@@ -30,6 +31,7 @@ EVENTS: list[Event] = [
     LocalEpochTrained(0.4, 2, 10),
     PredictionsAudited({"near_duplicate": 0.6}, {"near_duplicate": 9}),
     TrainingCostKnown("training on the union"),
+    OverlapDoubted("no record is shared"),
     Queued(2),
     PeersAwaited(("lab",), "lost lab", 30.0),
     InputRefused("no column 'id'"),
@@ -111,6 +113,7 @@ def test_milestones_are_logged_and_a_wait_only_once(progress: LiveProgress) -> N
         {"event": "progress", "local_loss": 0.4},
         {"event": "progress", "attacks": {"near_duplicate": 0.6}, "judged": {"near_duplicate": 9}},
         {"event": "training on the union"},
+        {"event": "no record is shared"},
         {"event": "lost lab; waiting up to 30 s for lab"},
         {"event": "no column 'id'"},
     ]

@@ -23,6 +23,7 @@ class PeerFacts:
     Attributes:
         records: number of the peer's identifiers, or more if it pads.
         intersection: how many records both have; None if that is hidden from this party.
+        most_shared: as many as both can have, as this party alone knows; None where it knows no bound, or the number itself.
         missing: how many shared rows the peer does not own; None if that is hidden from this party.
         padded: whether ``records`` may be more than the peer has, so that sums of sizes mean nothing.
         learnt: what the peer learnt, as far as this party can know.
@@ -33,6 +34,7 @@ class PeerFacts:
     missing: int | None = None
     padded: bool = False
     learnt: tuple[Disclosure, ...] = ()
+    most_shared: int | None = None
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ ZERO_WIDTH = dict.fromkeys((0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF))
 """Zero-width characters, which an export may leave in a cell; for ``str.translate``."""
 
 _INTEGER = re.compile(r"([+-]?)0*([0-9]+)")
+_COMPOSITE = b"composite:"
 _BATCH = 1 << 14  # ids that exist as Python objects at a time
 _DIGEST_BYTES = 16
 
@@ -68,7 +69,19 @@ def composite(parts: Sequence[bytes]) -> bytes:
 
     Each part comes after its length, so that ``("ab", "c")`` is not ``("a", "bc")``.
     """
-    return b"composite:" + b"".join([b"%d:%b" % (len(part), part) for part in parts])
+    return _COMPOSITE + b"".join([b"%d:%b" % (len(part), part) for part in parts])
+
+
+def parts(id_: bytes) -> tuple[str, ...]:
+    """The texts of which :func:`canonical`, or :func:`composite` after it, made ``id_``, without the names of their forms."""
+    single = [id_]
+    if id_.startswith(_COMPOSITE):
+        single, rest = [], id_[len(_COMPOSITE) :]
+        while rest:
+            length, _, rest = rest.partition(b":")
+            single.append(rest[: int(length)])
+            rest = rest[int(length) :]
+    return tuple(part.partition(b":")[2].decode() for part in single)
 
 
 def _normal(value: str) -> str:

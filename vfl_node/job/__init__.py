@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, text_like, validate
 from vfl_node.errors import UsageError
-from vfl_node.job.alignment import Align, IdForm, ObfuscatedSet, ProtocolName
+from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName
 from vfl_node.job.evaluate import Evaluate, Metric
 from vfl_node.job.prediction import JobId, Predict, Serve
 from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, TrainerConfig
@@ -213,6 +213,7 @@ def differing_fields(ours: dict[str, bytes], theirs: dict[str, bytes]) -> list[s
 __all__ = [
     "Align",
     "Evaluate",
+    "Expected",
     "IdForm",
     "Job",
     "JobId",

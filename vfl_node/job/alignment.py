@@ -30,6 +30,16 @@ class ObfuscatedSet(Frozen):
         return self
 
 
+class Expected(Frozen):
+    """What the parties expect of an alignment (see docs/data.md, "Ids that do not meet")."""
+
+    at_least: int = Field(
+        default=1,
+        ge=1,
+        description="records; where fewer are shared, and both parties know how many, a job stops before it trains",
+    )
+
+
 class Align(Frozen):
     """How records are matched (see docs/alignment.md)."""
 
@@ -65,6 +75,7 @@ class Align(Frozen):
         ge=1,
         description="a party with more records brings only a fixed random part of this size, so that the union stays small",
     )
+    expect: Expected = Field(default=Expected(), description="stops a job whose parties' ids hardly meet")
 
     @field_validator("obfuscation", mode="before")
     @classmethod

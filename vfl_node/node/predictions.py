@@ -15,7 +15,7 @@ from pathlib import Path
 
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError, UsageError
-from vfl_node.job import Align, Job, Predict, differing_fields
+from vfl_node.job import Align, Expected, Job, Predict, differing_fields
 from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.node.record import Record
@@ -103,7 +103,7 @@ def _job(trained: Job, predict: Predict) -> Job:
     """The only job that predicts in this way by the model of ``trained``; nothing in it is left to its submitter."""
     align = trained.align
     if align.spec.every_row_is_shared:
-        intersect = align.model_copy(update={"at_most": None})
+        intersect = align.model_copy(update={"at_most": None, "expect": Expected()})
     else:
         intersect = Align(protocol="psi", group=align.group, id_form=align.id_form, padding=align.padding)
     return Job(

@@ -93,6 +93,7 @@ def build(
     party: str,
     alignment: Alignment | None,
     align_seconds: float | None,
+    align_warnings: tuple[str, ...] = (),
     records: int | None,
     protection: Protection,
     traffic: Mapping[str, Traffic],
@@ -110,6 +111,7 @@ def build(
         party: this party's name.
         alignment: as this party sees it; None at the coordinator.
         align_seconds: wall time of the alignment; likewise.
+        align_warnings: whole sentences about it for this party's owner.
         records: of its table; likewise.
         protection: what its owner does about what its tensors tell.
         traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
@@ -134,7 +136,7 @@ def build(
         parties=job.parties,
         started=started,
         finished=finished,
-        alignment=_sizes(job, alignment, align_seconds, records, traffic),
+        alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
         training=_training(job, training, protection) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
@@ -175,7 +177,12 @@ def json_schema() -> dict[str, Any]:
 
 
 def _sizes(
-    job: Job, alignment: Alignment | None, seconds: float | None, records: int | None, traffic: Mapping[str, Traffic]
+    job: Job,
+    alignment: Alignment | None,
+    seconds: float | None,
+    warnings: tuple[str, ...],
+    records: int | None,
+    traffic: Mapping[str, Traffic],
 ) -> AlignmentSizes | None:
     if alignment is None or seconds is None or records is None:
         return None
@@ -189,6 +196,7 @@ def _sizes(
         rows=len(alignment),
         union=alignment.union,
         intersection=alignment.peer.intersection,
+        warnings=warnings,
         seconds=seconds,
         bytes_sent=traffic["align"].bytes_sent,
         bytes_received=traffic["align"].bytes_received,

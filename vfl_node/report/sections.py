@@ -38,6 +38,9 @@ class AlignmentSizes(Section):
     rows: Count = Field(description="length of the shared order, including rows that belong to no record")
     union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
     intersection: Count | None = Field(description="null if it is hidden from this party")
+    warnings: tuple[str, ...] = Field(
+        default=(), description="whole sentences for this party's owner: that so few records are shared that ids may not meet"
+    )
     seconds: float = Field(ge=0, description="wall time, including waiting for the peer")
     bytes_sent: Count
     bytes_received: Count

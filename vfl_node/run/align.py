@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
+from vfl_node.progress import OverlapDoubted
+from vfl_node.run.overlap import OverlapDoubt, doubt_overlap
 from vfl_node.run.run import Run
 from vfl_node.transport.channel import Traffic
 
@@ -20,11 +22,13 @@ class Aligned:
         alignment: the shared rows as this party sees them.
         seconds: wall time, waiting for the peers included.
         traffic: of its phase.
+        doubt: that the ids may not meet, if so few records are shared.
     """
 
     alignment: Alignment
     seconds: float
     traffic: Traffic
+    doubt: OverlapDoubt | None = None
 
 
 async def aligned(run: Run, *, resume: bool) -> Aligned:
@@ -47,8 +51,12 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
         failpoints.reach("align-keep")
         folder.save_alignment(*stored)
         failpoints.reach("aligned")
+    # Before all know that all are done, so that no party hears of another's stop while it still counts.
+    doubt = doubt_overlap(session.job.align, stored[0], run.data.table.ids)
+    if doubt:
+        session.progress.emit(OverlapDoubted(doubt.text))
     for channel in session.data_peers.values():
         async with channel.phase("aligned"):
             pass
     folder.remove_lists()
-    return Aligned(*stored)
+    return Aligned(*stored, doubt)

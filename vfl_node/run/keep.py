@@ -71,6 +71,7 @@ def keep(
         party=session.name,
         alignment=aligned.alignment if aligned else None,
         align_seconds=aligned.seconds if aligned else None,
+        align_warnings=(aligned.doubt.text,) if aligned and aligned.doubt else (),
         records=len(run.inputs.whole) if run.inputs else None,
         protection=session.protection,
         traffic=traffic,

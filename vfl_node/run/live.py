@@ -17,6 +17,7 @@ from vfl_node.progress import (
     InputRefused,
     Judged,
     LocalEpochTrained,
+    OverlapDoubted,
     PeersAwaited,
     PhaseBegan,
     PredictionsAudited,
@@ -122,6 +123,8 @@ class LiveProgress:
                 self._log_figures({"local_loss": loss})
             case TrainingCostKnown(text):
                 self._log.info(text)
+            case OverlapDoubted(text):
+                self._log.warning(text)
             case PeersAwaited() | InputRefused() if (text := _note(event)) != note:  # a wait is told of again and again
                 self._log.info(text)
 
@@ -155,6 +158,8 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"note": ALONE, "alone": {"epoch": epoch, "epochs": epochs}}
         case TrainingCostKnown(text):
             return {"remark": text}
+        case OverlapDoubted():  # for the log and the report: a remark on the cost of training comes at once
+            return {}
         case Queued(place):
             return {"phase": "waiting", "note": f"waiting for its turn, {place} in the queue"}
         case PeersAwaited() | InputRefused():

@@ -14,7 +14,7 @@ from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences
 from vfl_node.progress import TrainingCostKnown
-from vfl_node.run.align import aligned
+from vfl_node.run.align import Aligned, aligned
 from vfl_node.run.keep import keep, traffic_of
 from vfl_node.run.run import ALIGNED, KEPT, Run
 from vfl_node.session.agree import agree
@@ -48,7 +48,7 @@ async def play(run: Run) -> None:
         result = await aligned(run, resume=point is not None)
         trained = None
         if trainer:
-            trained = await _trained(run, trainer, result.alignment, checkpoints, None if point == ALIGNED else point)
+            trained = await _trained(run, trainer, result, checkpoints, None if point == ALIGNED else point)
         keep(run, started, traffic_of(session, result), aligned=result, trained=trained)
     failpoints.reach("finish")
     for channel in session.peers.values():
@@ -68,13 +68,13 @@ def _prepared(run: Run) -> Trainer | None:
     return trainer
 
 
-async def _trained(
-    run: Run, trainer: Trainer, alignment: Alignment, checkpoints: FileCheckpoints, resume: str | None
-) -> Trained:
-    session, job = run.session, run.session.job
+async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None) -> Trained:
+    session, job, alignment = run.session, run.session.job, result.alignment
     assert job.train is not None
+    if result.doubt:
+        result.doubt.check()  # what both know, so before it counts as a training
     number = _number(run, alignment)
-    _check_enough(run, alignment)
+    _check_enough(run, result)
     check_steps(job, len(alignment), session.limits)
     if takes := after_alignment(job, alignment):
         session.progress.emit(TrainingCostKnown(takes))
@@ -132,7 +132,7 @@ def _number(run: Run, alignment: Alignment) -> int:
     return session.memory.count_trainings(run.data.whole.identity, session.job_id, session.limits.trainings_per_set)
 
 
-def _check_enough(run: Run, alignment: Alignment) -> None:
+def _check_enough(run: Run, result: Aligned) -> None:
     """Stop where fewer records are shared than the active party's owner wants, once the obfuscated set is agreed.
 
     Raises:
@@ -140,11 +140,12 @@ def _check_enough(run: Run, alignment: Alignment) -> None:
 
     Leaks: that this party stops at its owner's discretion; the peer may guess why.
     """
+    alignment, hints = result.alignment, result.doubt.hints if result.doubt else ()
     least, shared = run.session.obfuscation.min_intersection, alignment.peer.intersection
     if alignment.hides_intersection and shared is not None and shared < least:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",
             code="E_STOPPED",
-            hint="see obfuscation.min_intersection; to stop at all tells the other party something",
+            hint=" ".join(("see obfuscation.min_intersection; to stop at all tells the other party something.", *hints)),
             for_peer="its owner does not go on",
         )

@@ -175,6 +175,7 @@ def _alignment(lists: Lists, rows: NDArray[np.int64], *, theirs: int) -> Alignme
                 missing=len(rows) - theirs if only_records else None,
                 padded=terms.padding > 0,
                 learnt=_learnt(lists, session.name, None if terms.padding else theirs, ours, len(rows), intersection),
+                most_shared=known if terms.dummies else None,
             )
         },
         union=len(rows) if only_records else None,

@@ -1,0 +1,115 @@
+"""Whether the parties' ids meet at all: a small intersection, and what this party's own ids suggest about the cause.
+
+Ids that never meet are the commonest mistake of a first job: other capitals, leading zeros, numbers read as 123.0, another
+column. A job must not train on nothing then. It stops only where both parties know how many records are shared. A party that
+alone knows it (the active one of an asymmetric intersection), or a bound (each one under dummies), is warned in its own log
+and report, and goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.spelling import spelling_hints
+from vfl_node.errors import PolicyError
+from vfl_node.job import Align
+
+LEAST_SHARE = 0.01
+"""A smaller share of the smaller set is doubted."""
+
+FEW_RECORDS, OF_FEW = 50, 0.1
+"""Fewer shared records are doubted, too, unless they are this share of the smaller set: small tables share few."""
+
+
+@dataclass(frozen=True)
+class OverlapDoubt:
+    """So few records are shared that the ids may not meet.
+
+    Attributes:
+        shared: how many.
+        exact: False where this party only knows that no more are shared.
+        expected: the job's ``align.expect.at_least``.
+        peer: name of the other party.
+        known_to_both: whether the other party knows ``shared``, too.
+        hints: what this party's ids suggest, in whole sentences.
+    """
+
+    shared: int
+    exact: bool
+    expected: int
+    peer: str
+    known_to_both: bool
+    hints: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """A paragraph for this party's owner."""
+        return f"{self._finding}, so few that the ids may not meet. {' '.join(self.hints)}"
+
+    def check(self) -> None:
+        """Refuse to train on fewer records than the job expects, where both parties know how many are shared.
+
+        Both refuse, each by what it knows itself.
+
+        Raises:
+            PolicyError: fewer (``E_TOO_FEW_SHARED``).
+
+        Leaks: nothing between the two. A coordinator, which does not know the number, sees that they go no further.
+        """
+        if self.known_to_both and self.shared < self.expected:
+            raise PolicyError(
+                f"{self._finding}, fewer than the {self.expected:,} that the job expects (align.expect.at_least): it stops "
+                "before training",
+                code="E_TOO_FEW_SHARED",
+                hint=" ".join(self.hints),
+                for_peer="its owner does not go on",
+                peer_code="E_STOPPED",
+            )
+
+    @property
+    def _finding(self) -> str:
+        if not self.shared:
+            return f"no record is shared with {self.peer}"
+        most, records = "" if self.exact else "at most ", "1 record is" if self.shared == 1 else f"{self.shared:,} records are"
+        return f"{most}{records} shared with {self.peer}"
+
+
+def doubt_overlap(terms: Align, alignment: Alignment, ids: Identifiers) -> OverlapDoubt | None:
+    """The doubt about an alignment; None where enough records are shared, or may be as far as this party knows.
+
+    Args:
+        terms: the job's ``align`` section.
+        alignment: as this party sees it, with one peer.
+        ids: those of its records that took part.
+
+    Cost: that of :func:`~vfl_node.data.spelling.spelling_hints` in case of doubt. Where the peer may not know what this party
+    knows it is spent in any case, because the peer waits meanwhile and would see it.
+    """
+    ((peer, facts),) = alignment.peers.items()
+    exact = facts.intersection is not None
+    shared = facts.intersection if exact else facts.most_shared
+    if shared is None:
+        return None
+    known_to_both = exact and not alignment.hides_intersection
+    doubtful = is_doubtful(shared, min(alignment.ours, facts.records), terms.expect.at_least)
+    if known_to_both and not doubtful:
+        return None
+    hints = list(spelling_hints(ids, terms.id_form))  # the same work, doubt or not, which the peer may not see
+    if not doubtful:
+        return None
+    if terms.at_most is not None and terms.at_most <= max(alignment.ours, facts.records):
+        hints.append(f"align.at_most: {terms.at_most:,} leaves only a random part of a larger table, so fewer are shared.")
+    if not known_to_both:
+        hints.append(
+            "Where a job hides how many records are shared, a set is held to one align.id_form (E_PROMISE): for another one, "
+            "correct the ids in the table."
+        )
+    hints.append("Ask the other party's owner whether data.id names the same kind of id at both (docs/data.md).")
+    return OverlapDoubt(shared, exact, terms.expect.at_least, peer, known_to_both, tuple(hints))
+
+
+def is_doubtful(shared: int, smaller: int, expected: int) -> bool:
+    """Whether ``shared`` records are fewer than ``expected``, or few of a set of ``smaller``."""
+    return shared < max(expected, LEAST_SHARE * smaller, min(FEW_RECORDS, OF_FEW * smaller))
