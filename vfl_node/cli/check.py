@@ -70,12 +70,14 @@ def check(
 def _settings_for(data: Data, job: Job | None, party: str) -> Settings:
     """A node that reads ``data``; its role is that of ``party``, or follows from whether the table has labels."""
     labelled = data.label is not None
+    peers: dict[str, Peer] = {}
     with (
         suppress(VflError),
         closing(READERS[data.format](data.path, party=FILE_ALONE)) as reader,
     ):  # the check names what is wrong
         labelled = labelled or "label" in reader.names
-    name, role, peers = FILE_ALONE, "active" if labelled else "passive", {}
+    name = FILE_ALONE
+    role: Role = "active" if labelled else "passive"
     if job:
         name, role = _party_of(job, party, labelled=labelled)
         peers = {other: Peer() for other in job.parties.all if other != name}
@@ -99,7 +101,7 @@ def _party_of(job: Job, party: str, *, labelled: bool) -> tuple[str, Role]:
 
 
 def _show(checked: TableCheck) -> None:
-    data, table = checked.data, checked.table
+    data, table = checked.data, checked.profile
     if data is None or table is None:
         return
     head = "" if table.whole else "the first "
@@ -134,7 +136,7 @@ def _note(column: ColumnProfile, rows: int) -> str:
     if column.use in ("id", "label"):
         return ""
     said = ["declared" if column.declared else "by its values"]
-    if column.numbers and not column.declared:
+    if column.numbers:
         said.append(f"only {column.numbers:,} of {rows - (column.missing or 0):,} are numbers")
     if (column.distinct or 0) < 2:
         said.append("never varies")
@@ -181,7 +183,7 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
 def _as_json(checked: TableCheck) -> dict[str, Any]:
     from vfl_node.node.check import described
 
-    data, table, use = checked.data, checked.table, checked.job
+    data, table, use = checked.data, checked.profile, checked.job
     document: dict[str, Any] = {
         "path": str(data.path) if data else None,
         "format": data.format if data else None,

@@ -1,7 +1,7 @@
 """What a node makes of a table, for its owner, before any job: kinds of columns, missing values, labels, spellings of ids.
 
-The rules are those of :mod:`vfl_node.data.reading`. Where reading stops at the first error, a profile collects all of them. It has
-names of columns and counts, and never an identifier, a label that the rules do not know, or any other cell.
+The rules are those of :mod:`vfl_node.data.reading`. Where reading stops at the first error, a profile collects all of them.
+It has names of columns and counts, and never an identifier, a label that the rules do not know, or any other cell.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from vfl_node.data.reading import (
     labels_of,
     number,
 )
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, check_enough
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
-from vfl_node.settings import Data, Kind
+from vfl_node.settings import Data
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
@@ -56,7 +56,7 @@ class ColumnProfile:
         declared: whether the settings say so; otherwise the values do.
         missing: rows without a value; None for a column that is not read.
         distinct: different values; likewise.
-        numbers: how many values of a categorical column are finite numbers.
+        numbers: how many values of a categorical column are finite numbers; None if it is declared.
         error: why the column cannot be read in its kind.
     """
 
@@ -138,6 +138,7 @@ class TableProfile:
         ids: its identifiers.
         label: its labels; None if the table has no such column.
         errors: what reading the table would raise, in its order; the first one is raised.
+        table: what a job would read; None if there are errors.
     """
 
     rows: int
@@ -146,6 +147,7 @@ class TableProfile:
     ids: IdProfile
     label: LabelProfile | None
     errors: tuple[VflError, ...]
+    table: Table | None
 
     @property
     def features(self) -> tuple[ColumnProfile, ...]:
@@ -164,9 +166,10 @@ def profile(
     at_least: int = 0,
     whole: bool = True,
 ) -> TableProfile:
-    """Look at a table as :func:`~vfl_node.data.reading.table_of` reads it. Args as there, besides:
+    """Look at a table as :func:`~vfl_node.data.reading.table_of` reads it.
 
     Args:
+        text: as there, like ``data``, ``id_form``, ``needs_label``, ``party`` and ``at_least``.
         classes: of the job; None: as many as the labels suggest.
         whole: whether ``text`` has all rows of the input. If it has not, a set that is too small and labels that are
             all the same are no errors.
@@ -180,19 +183,32 @@ def profile(
     forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
     label = _labels(text, label_column(data)) if label_column(data) in text.names else None
     errors: list[VflError] = []
+    ids, labels = Identifiers.of(()), None
     with _collecting(errors):
-        ids_of(text, id_columns, forms)
+        ids = ids_of(text, id_columns, forms)
     with _collecting(errors):
         check_enough(len(text), at_least if whole else 0, party)
     if needs_label and label:
         with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
-            labels_of(text, label.column, classes or max([2, *(k + 1 for k in label.counts)]))
-    columns = tuple(
-        _set_apart(text, name, set_apart[name]) if name in set_apart else _feature(text, name, data.columns.get(name))
-        for name in text.names
-    )
-    errors += [column.error for column in columns if column.error]
-    return TableProfile(len(text), whole, columns, _ids(text, id_columns), label, tuple(errors))
+            labels = labels_of(text, label.column, classes or max([2, *(k + 1 for k in label.counts)]))
+    features: dict[str, Column] = {}
+    columns: list[ColumnProfile] = []
+    for name in text.names:
+        kind = data.columns.get(name)
+        if name in set_apart:
+            columns.append(_set_apart(text, name, set_apart[name]))
+        elif kind == "ignore":
+            columns.append(ColumnProfile(name, "ignored", declared=True))
+        else:
+            try:
+                features[name] = column_of(text, name, kind)
+            except DataError as error:
+                errors.append(error)
+                columns.append(ColumnProfile(name, "numeric", declared=kind is not None, error=error))
+            else:
+                columns.append(_feature(name, features[name], declared=kind is not None))
+    table = None if errors else Table(ids, features, labels)
+    return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table)
 
 
 @contextmanager
@@ -211,19 +227,13 @@ def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> Col
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
 
 
-def _feature(text: TextColumns, name: str, kind: Kind | None) -> ColumnProfile:
-    declared = kind is not None
-    if kind == "ignore":
-        return ColumnProfile(name, "ignored", declared)
-    try:
-        column = column_of(text, name, kind)
-    except DataError as error:
-        return ColumnProfile(name, "numeric", declared, error=error)
+def _feature(name: str, column: Column, *, declared: bool) -> ColumnProfile:
     if isinstance(column, NumericColumn):
         absent = np.isnan(column.values)
         return ColumnProfile(name, "numeric", declared, int(absent.sum()), len(np.unique(column.values[~absent])))
     missing = int(np.count_nonzero(column.codes < 0))
-    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), _numbers(column))
+    numbers = None if declared else _numbers(column)
+    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers)
 
 
 def _numbers(column: CategoricalColumn) -> int:

@@ -15,7 +15,7 @@ import structlog
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
-from vfl_node.data.reading import label_column, table_of
+from vfl_node.data.reading import label_column
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, UsageError, VflError
@@ -62,13 +62,13 @@ class TableCheck:
 
     Attributes:
         data: where it lies.
-        table: its profile; None if it cannot be read, or lacks a column that the settings name.
+        profile: of the table; None if it cannot be read, or lacks a column that the settings name.
         job: what the job does with it; None without a job, or without a profile.
         errors: what the node would raise, in its order; none if a job could run.
     """
 
     data: Data | None
-    table: TableProfile | None
+    profile: TableProfile | None
     job: JobUse | None
     errors: tuple[VflError, ...]
 
@@ -98,13 +98,13 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
             check_allowed(settings, job, loading=False)
         except VflError as error:
             errors.append(error)
-    data, table, use = settings.data, None, None
+    data, seen, use = settings.data, None, None
     try:
         if data is None:
             raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
         text, whole = _read(data, settings.name, rows)
         needs_label = settings.role == (job.label_holder if job else "active")
-        table = profile(
+        seen = profile(
             text,
             data,
             id_form=job.align.id_form if job else "text",
@@ -114,14 +114,13 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
             at_least=settings.limits.min_set_size,
             whole=whole,
         )
-        errors += table.errors
+        errors += seen.errors
         if job:
-            use = _use(job, settings, data, table, needs_label=needs_label)
-            if not table.errors:
-                _check_training(job, settings, data, text, table, use)
+            use = _use(job, settings, data, seen, needs_label=needs_label)
+            _check_use(use, job, settings, seen)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, table, use, tuple(errors))
+    return TableCheck(data, seen, use, tuple(errors))
 
 
 def _read(data: Data, party: str, rows: int | None) -> tuple[TextColumns, bool]:
@@ -133,7 +132,7 @@ def _read(data: Data, party: str, rows: int | None) -> tuple[TextColumns, bool]:
         return TextColumns(head), head.whole
 
 
-def _use(job: Job, settings: Settings, data: Data, table: TableProfile, *, needs_label: bool) -> JobUse:
+def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_label: bool) -> JobUse:
     return JobUse(
         job=job.name,
         role=settings.role,
@@ -141,32 +140,26 @@ def _use(job: Job, settings: Settings, data: Data, table: TableProfile, *, needs
         id_form=job.align.id_form,
         label=label_column(data) if needs_label else None,
         classes=job.classes if job.train else None,
-        features=tuple(column.name for column in table.features) if job.train else (),
-        records=table.rows if job.align.at_most is None else min(table.rows, job.align.at_most),
+        features=tuple(column.name for column in seen.features) if job.train else (),
+        records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
         min_set_size=settings.limits.min_set_size,
     )
 
 
-def _check_training(job: Job, settings: Settings, data: Data, text: TextColumns, table: TableProfile, use: JobUse) -> None:
-    """Raise what a readable table still lacks for this job: records, room, columns."""
+def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) -> None:
+    """Raise what the job still lacks: records, room, columns."""
     from vfl_node.alignment.sizes import check_announced
     from vfl_node.estimate.budget import Budget
     from vfl_node.estimate.memory import shape_of
 
-    if table.whole:
+    if use.records < seen.rows:  # a part; the profile compares the whole
         check_enough(use.records, use.min_set_size, settings.name)
     check_announced(use.records, job.align, settings.role, settings.limits.max_set_size)
-    read = table_of(
-        text,
-        data,
-        id_form=job.align.id_form,
-        needs_label=use.label is not None and table.whole,  # the first rows may have one class only
-        party=settings.name,
-        classes=job.classes,
-    )
-    Budget(settings.limits, settings.models).fit(job, settings.role, shape_of(read))
+    if seen.table is None:
+        return
+    Budget(settings.limits, settings.models).fit(job, settings.role, shape_of(seen.table))
     if job.train and settings.role != "coordinator":
-        job.train.check_table(settings.role, read)
+        job.train.check_table(settings.role, seen.table)
 
 
 class StartCheck:
@@ -195,28 +188,22 @@ class StartCheck:
     def health(self) -> dict[str, Any] | None:
         """What was found, for the owner; None if nothing is checked.
 
-        It has status (``checking``, ``usable``, ``unusable`` or ``unknown``) and, after the check, rows (how many were looked at),
-        whole (whether these are all), checked (when) and errors ({code, message, hint}).
+        It has status (``checking``, ``usable``, ``unusable`` or ``unknown``) and, after the check, rows (how many were
+        looked at), whole (whether these are all), checked (when) and errors ({code, message, hint}).
         """
         return self._health
 
     def _check(self) -> None:
-        status, rows, whole, errors = "unknown", None, None, ()  # of a reader that fails in a way of its own
-        try:
-            checked = check_table(self._settings, rows=HEAD_ROWS)
-            errors = checked.errors
-            status = "unusable" if errors else "usable"
-            if checked.table:
-                rows, whole = checked.table.rows, checked.table.whole
-        finally:
-            self._health = {
-                "status": status,
-                "rows": rows,
-                "whole": whole,
-                "checked": now(),
-                "errors": [described(error) for error in errors],
-            }
-        for error in errors:
+        self._health = {"status": "unknown"}  # where a reader fails in a way of its own, as its traceback in the log says
+        checked = check_table(self._settings, rows=HEAD_ROWS)
+        self._health = {
+            "status": "unusable" if checked.errors else "usable",
+            "rows": checked.profile.rows if checked.profile else None,
+            "whole": checked.profile.whole if checked.profile else None,
+            "checked": now(),
+            "errors": [described(error) for error in checked.errors],
+        }
+        for error in checked.errors:
             log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=error.hint)
 
 
