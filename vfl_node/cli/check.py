@@ -148,7 +148,7 @@ def _label_lines(label: LabelProfile | None) -> Iterator[str]:
         yield "labels: none"
         return
     counts = ", ".join(f"{value}: {rows:,}" for value, rows in label.counts.items())
-    other = f"{label.other:,} rows with something else" if label.other else ""
+    other = f"something else: {label.other:,}" if label.other else ""
     rate = "" if label.rate is None else f"rate of 1: {label.rate:.4g}"
     yield f"labels in {label.column}: {'; '.join(filter(None, (counts, other, rate)))}"
 
