@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from vfl_node.cli.jobs import UNCUT
@@ -117,15 +118,10 @@ def _show(checked: TableCheck) -> None:
     )
     for column in table.columns:
         missing, distinct = ("-" if count is None else f"{count:,}" for count in (column.missing, column.distinct))
-        listed.add_row(*map(_plain, (column.name, column.use, missing, distinct, _note(column, table.rows))))
+        listed.add_row(*map(escape, (column.name, column.use, missing, distinct, _note(column, table.rows))))
     (out if out.is_terminal else Console(highlight=False, width=UNCUT)).print(listed)
     for line in (*_label_lines(table.label), *_id_lines(table.ids, table.rows), *_job_lines(checked.job)):
         out.print(line, markup=False)
-
-
-def _plain(text: str) -> str:
-    """Text in which a table sees no markup."""
-    return text.replace("[", r"\[")
 
 
 def _note(column: ColumnProfile, rows: int) -> str:

@@ -26,7 +26,7 @@ from vfl_node.settings import Data, Settings
 log = structlog.get_logger()
 
 HEAD_ROWS = 10_000
-"""So many rows a node looks at when it starts: a second of work, whatever the size of the table."""
+"""So many rows a node looks at when it starts: half a second of work on 30 columns, however many rows there are."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
         job: what is to be done with it. Without a job ids are compared as ``text``, and an active party has labels.
         rows: only so many from the beginning; None: all.
 
-    Cost: 0.6 s for 10,000 rows of 30 columns (one core of a small server).
+    Cost: 0.4 s for 10,000 rows of 30 columns (one core of a small server).
 
     Raises:
         UsageError: this node is a coordinator, or the job predicts, and so reads the table as another job did.
