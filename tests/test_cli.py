@@ -42,7 +42,7 @@ def test_version_and_help() -> None:
     assert command("--version").stdout.strip() == vfl_node.__version__
     shown = command("--help")
     assert shown.returncode == 0
-    for name in ("init", "certify", "run", "submit", "predict", "jobs", "watch", "cancel"):
+    for name in ("init", "certify", "check", "run", "submit", "predict", "jobs", "watch", "cancel"):
         assert name in shown.stdout
 
 
@@ -228,6 +228,104 @@ def test_mistakes_in_predictions(job: Path, trial: Any, tmp_path: Path) -> None:
     data = ["--data", f"active={trial.clinic}", "--data", f"passive={trial.lab}"]
     refused(command("run", job, *data, "--out", tmp_path / "out"), 2, "a job that predicts", "vfl-node predict")
     assert not (tmp_path / "p.csv").exists()
+
+
+TABLE = "id,age,ward,label\n" + "".join(f"Canary {row},{row},w{row % 3},{row % 2}\n" for row in range(60))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "patients.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def test_check_of_a_file(table: Path) -> None:
+    seen = command("check", table)
+    assert (seen.returncode, seen.stderr) == (0, "")
+    for line in (
+        f"{table}: csv, 60 rows, 4 columns",
+        "labels in label: 0: 30, 1: 30; rate of 1: 0.5",
+        "ids in id: 60 rows",
+        "  as integer: 60 unusable, 0 that repeat an earlier one",
+        "  0 integers, 60 with capitals, 0 with leading zeros, 60 with white space inside, 0 with invisible characters",
+    ):
+        assert line in seen.stdout.splitlines()
+    lines = [line.split() for line in seen.stdout.splitlines()]
+    assert ["ward", "categorical", "0", "3", "by", "its", "values"] in lines
+    assert ["age", "numeric", "0", "60", "by", "its", "values"] in lines
+    head = command("check", table, "--rows", "55")
+    assert (head.returncode, head.stdout.splitlines()[0]) == (0, f"{table}: csv, the first 55 rows, 4 columns")
+    for said in (seen, head):
+        assert "Canary" not in said.stdout
+
+
+def test_check_names_every_error_and_shows_no_cell(table: Path) -> None:
+    table.write_text(TABLE + "Canary 1,canary,w1,canary\n")
+    wrong = command("check", table, "--rows", "61")
+    refused(
+        wrong, 1, "62:id: 1 duplicate ids (lines 3 and 62)", "[E_DUP_IDS]", "62:label: the label is", "[E_NUMERIC]", "hint:"
+    )
+    assert "cannot be read: E_NUMERIC" in wrong.stdout
+    assert "0: 30, 1: 30; something else: 1" in wrong.stdout
+    assert "canary" not in (wrong.stdout + wrong.stderr).lower()
+    refused(command("check", table, "--id-column", "patient"), 1, "there is no column 'patient'", "[E_COLUMN]", "columns: id,")
+    table.write_text("canary-1,3\ncanary-2,4\n")  # the first line is a record
+    for shown in (command("check", table), command("check", table, "--json")):
+        refused(shown, 1, "[E_COLUMN]")
+        assert "canary" not in shown.stdout + shown.stderr
+    refused(command("check", "none.csv"), 1, "none.csv: cannot be read", "[E_FILE]")
+    refused(command("check"), 2, "name a table", "--config FILE")
+
+
+def test_check_for_a_job(table: Path, job: Path, tmp_path: Path) -> None:
+    seen = command("check", table, "--job", job)
+    assert (seen.returncode, seen.stderr) == (0, "")
+    for line in (
+        "job trial, here the active party: aligns 60 records by psu, ids as text",
+        "  the fewest that this node allows: 50 (limits.min_set_size)",
+        "  trains on 2 columns: age, ward",
+        "  labels: label, 2 classes",
+    ):
+        assert line in seen.stdout.splitlines()
+    job.write_text(job.read_text() + "align: {id_form: integer, at_most: 20}\n")
+    refused(command("check", table, "--job", job), 1, "clinic: ", "2:id: the identifier is not an integer", "[E_TOO_FEW]")
+    passive = command("check", table, "--job", job, "--party", "lab")
+    refused(passive, 1, "lab: ", "[E_ID]")
+    assert "here the passive party" in passive.stdout
+    assert "trains on 3 columns: age, ward, label" in passive.stdout
+    refused(command("check", table, "--job", job, "--party", "nobody"), 2, "not one party with data", "clinic or lab")
+    unlabelled = table.with_name("lab.csv")
+    unlabelled.write_text(TABLE.replace("label", "x"))
+    assert "here the passive party" in command("check", unlabelled, "--job", job).stdout
+
+
+def test_check_of_a_configured_table(table: Path, job: Path, tmp_path: Path) -> None:
+    assert command("init", "clinic", "--role", "active", tmp_path / "clinic").returncode == 0
+    config = tmp_path / "clinic" / "node.yaml"
+    refused(command("check", "--config", config), 1, "clinic.csv: cannot be read", "[E_FILE]")
+    config.write_text(
+        config.read_text().replace("path: clinic.csv", "path: ../patients.csv\n  columns: {ward: ignore, age: categorical}")
+    )
+    seen = command("check", "--config", config, "--json")
+    assert seen.returncode == 0, seen.stderr
+    told = json.loads(seen.stdout)
+    assert (told["format"], told["errors"], told["job"]) == ("csv", [], None)
+    shown = {column["name"]: (column["use"], column["declared"], column["missing"]) for column in told["table"]["columns"]}
+    assert shown["ward"] == ("ignored", True, None)
+    assert shown["age"] == ("categorical", True, 0)
+    assert told["table"]["label"] == {"column": "label", "counts": {"0": 30, "1": 30}, "other": 0, "rate": 0.5}
+    assert told["table"]["ids"]["forms"]["integer"] == {"unusable": 60, "repeated": 0}
+    with_job = command("check", "--config", config, "--job", job, "--json")
+    refused(with_job, 1, "'lab', which is not among this node's peers", "[E_UNKNOWN_PEER]")
+    told = json.loads(with_job.stdout)
+    assert told["job"]["features"] == ["age"]
+    assert [error["code"] for error in told["errors"]] == ["E_UNKNOWN_PEER"]
+    other = table.with_name("other.csv")
+    other.write_text(TABLE.replace("ward,", "site,"))
+    refused(command("check", other, "--config", config), 1, "there is no column 'ward' (data.columns)", "other.csv")
+    assert command("init", "notary", "--role", "coordinator", tmp_path / "notary").returncode == 0
+    refused(command("check", "--config", tmp_path / "notary" / "node.yaml"), 2, "a coordinator has no data to check")
 
 
 class FakeNode:

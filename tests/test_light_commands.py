@@ -99,7 +99,7 @@ def imported(folder: Path, *arguments: object, status: int = 0) -> set[str]:
     return {name.partition(".")[0] for name in listed.read_text().split()}
 
 
-@pytest.mark.parametrize("wanted", ["--help", "--version", "submit --help", "predict --help", "run --help"])
+@pytest.mark.parametrize("wanted", ["--help", "--version", "submit --help", "predict --help", "run --help", "check --help"])
 def test_help_is_light(tmp_path: Path, wanted: str) -> None:
     assert HEAVY.isdisjoint(imported(tmp_path, *wanted.split()))
 
@@ -134,6 +134,17 @@ def test_an_estimate_needs_no_torch(tmp_path: Path, config: Path) -> None:
     config.write_text(config.read_text() + f"data: {{path: {table}}}\n")
     modules = imported(tmp_path, "estimate", job, "--config", config, "--passive", 100)
     assert {"torch", "grpc", "uvicorn", "starlette", "scipy", "sklearn"}.isdisjoint(modules)
+
+
+def test_a_check_needs_neither_torch_nor_grpc(tmp_path: Path, config: Path) -> None:
+    """It reads the table, which needs numbers; with a job also what an estimate needs."""
+    job, table = tmp_path / "job.yaml", tmp_path / "table.csv"
+    job.write_text(JOB)
+    table.write_text("id,age,label\n" + "".join(f"r{row},{row},{row % 2}\n" for row in range(100)))
+    assert imported(tmp_path, "check", table) & HEAVY == {"numpy"}
+    config.write_text(config.read_text() + f"data: {{path: {table}}}\n")
+    assert imported(tmp_path, "check", "--config", config) & HEAVY == {"numpy"}
+    assert imported(tmp_path, "check", "--config", config, "--job", job, "--json") & HEAVY <= {"numpy", "google"}
 
 
 @pytest.mark.parametrize("command", ["submit", "estimate", "run --data active=a.csv --out out"])

@@ -43,6 +43,7 @@ class Data(Frozen):
     )
     label: str | None = Field(default=None, description="column with labels, read if a job needs them (default 'label')")
     columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
+    check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
 
     @field_validator("id")
     @classmethod

@@ -20,6 +20,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
 if TYPE_CHECKING:
+    from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
 HEAD_BYTES = 4 << 10
@@ -174,6 +175,17 @@ class TrainerConfig(Frozen):
         """
         load(self.implementation, what=f"trainer {self.algorithm!r}")
         load(self.report_section, what=f"report of trainer {self.algorithm!r}")
+
+    def check_table(self, role: DataRole, table: Table) -> None:
+        """Refuse a table with which this training would fail whatever the peer has; ``vfl-node check`` asks.
+
+        Args:
+            role: of the party.
+            table: its whole table.
+
+        Raises:
+            DataError: with what to change in the table or the job.
+        """
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.

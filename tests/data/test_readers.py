@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.contract import RowBatch
 from vfl_node.data.readers.csv import CsvReader
+from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table, table_of
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
@@ -102,3 +103,23 @@ def test_the_format_is_one_that_something_reads(tmp_path: Path) -> None:
     assert Data(path=tmp_path / "x").format == "csv"
     with pytest.raises(ValueError, match="should be 'csv'"):
         Data(path=tmp_path / "x", format="xlsx")
+
+
+@pytest.mark.parametrize(
+    ("rows", "sizes", "whole"),
+    [(1, [1], False), (7, [7], False), (8, [7, 1], False), (19, [7, 12], False), (20, [7, 13], True), (99, [7, 13], True)],
+)
+def test_the_first_rows_of_an_input(rows: int, sizes: list[int], whole: bool) -> None:
+    head = HeadReader(InMemory(ROWS, [7, 13]), rows)
+    batches = list(head.batches())
+    assert [len(batch.places) for batch in batches] == sizes
+    assert [row for batch in batches for row in zip(*batch.columns, strict=True)] == ROWS[: sum(sizes)]
+    assert [place for batch in batches for place in batch.places] == list(range(101, 101 + sum(sizes)))
+    assert (head.names, head.whole) == (NAMES, whole)
+
+
+def test_far_rows_are_not_read_for_the_first_ones() -> None:
+    sizes = iter([5, 5, 5, 5])
+    head = HeadReader(InMemory(ROWS, sizes), 3)  # type: ignore[arg-type]
+    assert len(TextColumns(head)) == 3
+    assert list(sizes) == [5, 5, 5]

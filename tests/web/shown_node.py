@@ -80,7 +80,8 @@ class View:
         ]
 
     def health(self) -> dict[str, Any]:
-        return {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers}
+        data = {"status": "unusable", "errors": [{"code": "E_CSV", "message": HOSTILE, "hint": ""}]}
+        return {"status": "ok", "party": "clinic", "role": "active", "version": "0", "peers": self.peers, "data": data}
 
     def jobs(self) -> list[dict[str, Any]]:
         return self.all

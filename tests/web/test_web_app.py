@@ -137,6 +137,7 @@ def test_a_link_lets_one_browser_look_and_do_nothing(view: View) -> None:
     for path in SHOWN:
         assert client.get(path).status_code == 200, path
     assert client.get("/health").json()["party"] == "clinic"
+    assert client.get("/health").json()["data"]["errors"][0]["code"] == "E_CSV"
     for path in ("/api/jobs", "/api/jobs/running-1/cancel", "/api/jobs/failed-1/resume", "/api/tickets", PREDICTIONS):
         assert client.post(path, content="name: x").status_code == 401, path
     assert client.get(PREDICTIONS).status_code == 401

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from vfl_node.errors import PolicyError
+
 if TYPE_CHECKING:
     from vfl_node.job import Align
     from vfl_node.settings import Role
@@ -33,6 +35,24 @@ def announced(records: int, terms: Align, role: Role) -> int:
     """Elements in a party's list for its ``records``: those that stand for no record included."""
     count = records + 2 * terms.dummies
     return public_bucket(count, terms.padding) if pads(terms, role) else count
+
+
+def check_announced(records: int, terms: Align, role: Role, most: int) -> int:
+    """As :func:`announced`, of a party that may announce ``most``. Raises PolicyError (``E_TOO_MANY``)."""
+    count = announced(records, terms, role)
+    if count > most:
+        raise too_many(f"with padding and dummies this party would announce {count} identifiers", most)
+    return count
+
+
+def too_many(what: str, most: int) -> PolicyError:
+    """The error of a set that is too large: ``what`` is announced, and ``most`` are accepted."""
+    return PolicyError(
+        f"{what}, and this node accepts at most {most}",
+        code="E_TOO_MANY",
+        hint="raise limits.max_set_size if you expect as many",
+        for_peer="its owner does not accept sets as large",
+    )
 
 
 def _ceil_root(j: int, k: int) -> int:

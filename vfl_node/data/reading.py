@@ -62,7 +62,7 @@ def read_table(
             ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC`` or ``E_CONFIG``; docs/data.md explains each.
         PolicyError: as :func:`check_enough`.
     """
-    _id_columns(data, id_form, party)  # a mistake in the settings is found before a long file is read
+    id_columns_of(data, id_form, party)  # a mistake in the settings is found before a long file is read
     text = read_columns(data.path, party=party, format=data.format)
     return table_of(text, data, id_form=id_form, needs_label=needs_label, party=party, classes=classes, at_least=at_least)
 
@@ -78,22 +78,25 @@ def table_of(
     at_least: int = 0,
 ) -> Table:
     """The table of an input that has been read. Args, cost and Raises as :func:`read_table`."""
-    id_columns = _id_columns(data, id_form, party)
+    id_columns = id_columns_of(data, id_form, party)
     forms: tuple[IdForm, ...] = _each(id_form)
-    label = data.label or "label"
-    set_apart = dict.fromkeys(id_columns, "id") | ({label: "label"} if needs_label or data.label else {})
-    _check_names(text, data, id_columns, label if needs_label else None, set_apart)
-    ids = _ids(text, id_columns, forms)
+    set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label)
+    ids = ids_of(text, id_columns, forms)
     check_enough(len(ids), at_least, party)
     as_text: tuple[IdForm, ...] = tuple("text" for _ in forms)
     plain = None if forms == as_text else _joined(text, id_columns, as_text)
-    labels = _labels(text, label, classes) if needs_label else None
+    labels = labels_of(text, label_column(data), classes) if needs_label else None
     kinds = {name: data.columns.get(name) for name in text.names if name not in set_apart}
-    columns = {name: _column(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
+    columns = {name: column_of(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
     return Table(ids, columns, labels, plain)
 
 
-def _id_columns(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) -> tuple[str, ...]:
+def label_column(data: Data) -> str:
+    """The column of labels, where labels are read."""
+    return data.label or "label"
+
+
+def id_columns_of(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) -> tuple[str, ...]:
     """The columns that identify a record, one for each form. Raises DataError (``E_CONFIG``)."""
     id_columns, forms = _each(data.id), _each(id_form)
     if len(id_columns) != len(forms):
@@ -106,17 +109,25 @@ def _id_columns(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) ->
     return id_columns
 
 
-def _check_names(
-    text: TextColumns, data: Data, id_columns: tuple[str, ...], label: str | None, set_apart: Mapping[str, str]
-) -> None:
-    """Check that every column named in the settings exists, and is named for one purpose only."""
+def columns_set_apart(
+    text: TextColumns, data: Data, id_columns: tuple[str, ...], *, needs_label: bool
+) -> dict[str, Literal["id", "label"]]:
+    """The columns that are no features, and what they are instead.
+
+    Raises:
+        DataError: a column that the settings name does not exist, or is named for two purposes (``E_COLUMN``).
+    """
+    label = label_column(data)
+    set_apart: dict[str, Literal["id", "label"]] = dict.fromkeys(id_columns, "id")
+    if label in id_columns and needs_label:
+        raise DataError(f"{text.source}: column {label!r} cannot be both id and label", code="E_COLUMN", hint="set data.label")
+    if needs_label or data.label:
+        set_apart[label] = "label"
     setting_of = (
         dict.fromkeys(id_columns, "data.id")
-        | ({label: "data.label"} if label else {})
+        | ({label: "data.label"} if needs_label else {})
         | dict.fromkeys(data.columns, "data.columns")
     )
-    if label in id_columns:
-        raise DataError(f"{text.source}: column {label!r} cannot be both id and label", code="E_COLUMN", hint="set data.label")
     for name, setting in setting_of.items():
         if name not in text.names:
             raise DataError(
@@ -131,11 +142,12 @@ def _check_names(
                 code="E_COLUMN",
                 hint=f"remove {name!r} from data.columns",
             )
+    return set_apart
 
 
 def _names_hint(text: TextColumns, name: str, named: Mapping[str, str]) -> str:
     """The existing columns, for an error; nothing from a first line that may be a record."""
-    above_numbers = any(math.isinf(_number(column)) and math.isfinite(_number(text.cell(column, 0))) for column in text.names)
+    above_numbers = any(math.isinf(number(column)) and math.isfinite(number(text.cell(column, 0))) for column in text.names)
     if not above_numbers and not set(named) & set(text.names):
         return "the first line must name the columns, separated by commas"
     by_folded = {column.casefold(): column for column in text.names}
@@ -145,7 +157,8 @@ def _names_hint(text: TextColumns, name: str, named: Mapping[str, str]) -> str:
     return f"did you mean {by_folded[near[0]]!r}? {listed}" if near else listed
 
 
-def _ids(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
+def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
+    """The identifiers, distinct, of columns ``names`` in a form each. Raises DataError (``E_ID``, ``E_DUP_IDS``)."""
     ids = _joined(text, names, forms)
     repeats = ids.repeats()
     if len(repeats):
@@ -174,8 +187,14 @@ def _canonical_cells(text: TextColumns, name: str, form: IdForm) -> Iterator[byt
             raise DataError(f"{text.where(name, row)}: {error.message}", code=error.code, hint=error.hint) from None
 
 
-def _labels(text: TextColumns, name: str, classes: int) -> NDArray[np.float32]:
-    label_of = {spelling: float(k) for k in range(classes) for spelling in (f"{k}", f"{k}.0")}
+def label_spellings(classes: int) -> dict[str, int]:
+    """Every text that is a label → which one, 0 to ``classes`` − 1."""
+    return {spelling: k for k in range(classes) for spelling in (f"{k}", f"{k}.0")}
+
+
+def labels_of(text: TextColumns, name: str, classes: int) -> NDArray[np.float32]:
+    """The labels of all rows, 0 to ``classes`` − 1, float32[n]. Raises DataError (``E_LABEL``, ``E_ONE_CLASS``)."""
+    label_of = label_spellings(classes)
     values = np.array([label_of.get(cell, -1.0) for cells in text.blocks(name) for cell in cells], dtype=np.float32)
     wrong = np.flatnonzero(values < 0)
     if len(wrong):
@@ -195,8 +214,12 @@ def _labels(text: TextColumns, name: str, classes: int) -> NDArray[np.float32]:
     return values
 
 
-def _column(text: TextColumns, name: str, kind: Kind | None) -> Column:
-    """The column in its declared kind; if none is declared, in the kind that its values suggest."""
+def column_of(text: TextColumns, name: str, kind: Kind | None) -> Column:
+    """The column in its declared kind; if none is declared, in the kind that its values suggest.
+
+    Raises:
+        DataError: text or an infinite number in a numeric column (``E_NUMERIC``).
+    """
     if kind == "categorical":
         return _categorical(text, name)
     values = np.concatenate([_numbers(cells) for cells in text.blocks(name)])
@@ -224,10 +247,10 @@ def _categorical(text: TextColumns, name: str) -> CategoricalColumn:
 
 
 def _numbers(cells: list[str]) -> NDArray[np.float64]:
-    return np.fromiter(map(_number, cells), np.float64, len(cells))
+    return np.fromiter(map(number, cells), np.float64, len(cells))
 
 
-def _number(cell: str) -> float:
+def number(cell: str) -> float:
     """The number in a cell; NaN: missing, infinity: not a finite number."""
     if cell in MISSING:
         return math.nan

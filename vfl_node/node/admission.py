@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.estimate.memory import check_limits
 from vfl_node.job import Job
-from vfl_node.node.work import Work
 from vfl_node.settings import MOST_SERVICES, Settings, role_in
+
+if TYPE_CHECKING:
+    from vfl_node.node.work import Work
 
 MOST_QUEUED = 256
 """So many jobs may wait for their turn; a peer that may submit jobs must not be able to exhaust the node."""
@@ -19,8 +22,14 @@ MOST_QUEUED_OF_PEER = 64
 WAIT = "wait or cancel one"
 
 
-def check_allowed(settings: Settings, job: Job) -> None:
-    """Raise UsageError or PolicyError if this node does not take part in ``job``, or its settings do not allow the job."""
+def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None:
+    """Raise UsageError or PolicyError if this node does not take part in ``job``, or its settings do not allow the job.
+
+    Args:
+        settings: this node's.
+        job: the job.
+        loading: whether to load what its trainer needs, torch too, to see whether it is there (``E_EXTENSION``).
+    """
     own, role = settings.name, settings.role
     if role_in(job.parties, own) != role:
         raise UsageError(
@@ -41,7 +50,7 @@ def check_allowed(settings: Settings, job: Job) -> None:
             hint="see limits.allow_matched; or leave out evaluate.matched",
             for_peer="its settings do not allow evaluate.matched",
         )
-    if job.train and role != "coordinator":
+    if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
     check_limits(job, role, settings.limits, models=settings.models)
     if unknown := sorted(set(job.parties.all) - {own} - set(settings.peers)):

@@ -145,7 +145,7 @@ class LocalFederation:
             **settings,
         }
         if config["role"] != "coordinator":
-            config["data"] = {"path": str(self._data[name].resolve()), **self._columns_of(name)}
+            config["data"] = {"path": str(self._data[name].resolve()), **self._columns_of(name), "check": False}
         (folder / "node.yaml").write_text(yaml.safe_dump(config))
         (self._logs / f"{name}.log").unlink(missing_ok=True)
         with (self._logs / f"{name}.log").open("xb") as log:

@@ -19,6 +19,7 @@ from vfl_node.configuration import parse
 from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.machine import now
+from vfl_node.node.check import StartCheck
 from vfl_node.node.jobs import Jobs
 from vfl_node.node.offers import Offers
 from vfl_node.node.peers import Peers
@@ -73,6 +74,7 @@ class Node:
         self._store = Store(settings.state_dir)
         self._works = Works(settings, self._store)
         self._jobs = Jobs(settings, self._store, self._works)
+        self._data = StartCheck(settings)
         self._offers = Offers(settings, self._store, self._works)
         self.peers = Peers(settings, credentials, self._offers.hear, self._works.expects, recorder)
         self.token = self._token()
@@ -83,6 +85,7 @@ class Node:
         self.peers.on_up = self._offers.tell_cancelled
         bound = self.peers.start()
         self._works.start()
+        self._data.start()
         log.info(
             "node up",
             party=self.settings.name,
@@ -104,7 +107,7 @@ class Node:
         log.info("node down", party=self.settings.name)
 
     def health(self) -> dict[str, Any]:
-        """Which node this is, and which of its peers are connected."""
+        """Which node this is, which of its peers are connected, and whether its table can be used."""
         return {
             "status": "ok",
             "party": self.settings.name,
@@ -112,6 +115,7 @@ class Node:
             "version": vfl_node.__version__,
             "started": self._started,
             "peers": self.peers.status(),
+            "data": self._data.health(),
         }
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -20,7 +20,10 @@ class NodeView(Protocol):
     """What a node shows; its methods may be called from several threads."""
 
     def health(self) -> dict[str, Any]:
-        """Status, the node's party, role and version, and peers: name → {online, cause}."""
+        """How the node is; all but the status is for the owner.
+
+        It has status, party, role, version, peers (name → {online, cause}) and data (what is known of its table, or None).
+        """
 
     def jobs(self) -> list[dict[str, Any]]:
         """Every job, newest first.

@@ -18,7 +18,7 @@ from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Columns
 from vfl_node.alignment.lists.cover import covered
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.sizes import check_announced, too_many
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import check_enough
@@ -77,10 +77,8 @@ async def meet(session: Session, records: OwnRecords, columns: Columns, *, group
     """
     terms, role, channel = session.job.align, session.role, session.peer
     limits, memory = session.limits, session.memory
-    ours = announced(len(records), terms, role)
     check_enough(len(records), limits.min_set_size, session.name)
-    if ours > limits.max_set_size:
-        raise _too_many(f"with padding and dummies this party would announce {ours} identifiers", limits.max_set_size)
+    ours = check_announced(len(records), terms, role, limits.max_set_size)
     sets, agreed = await _exchange_marks(session, records, group)
     lasting = memory.secret.derive(f"lists {agreed.hex()}")
 
@@ -147,7 +145,7 @@ def _check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
     if records < limits.min_set_size:
         raise _too_few(f"{peer} announces {records} identifiers", limits.min_set_size)
     if theirs > limits.max_set_size:
-        raise _too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
+        raise too_many(f"{peer} announces {theirs} identifiers", limits.max_set_size)
 
 
 def _need_memory(elements: int) -> None:
@@ -159,15 +157,6 @@ def _need_memory(elements: int) -> None:
             hint="free memory, or align fewer records (align.at_most), then go on: vfl-node resume JOB",
             for_peer="it has too little memory free for sets as large",
         )
-
-
-def _too_many(what: str, most: int) -> PolicyError:
-    return PolicyError(
-        f"{what}, and this node accepts at most {most}",
-        code="E_TOO_MANY",
-        hint="raise limits.max_set_size if you expect as many",
-        for_peer="its owner does not accept sets as large",
-    )
 
 
 def _too_few(what: str, minimum: int) -> PolicyError:

@@ -9,9 +9,11 @@ from pydantic import Field, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.scaling import Scaling
+from vfl_node.errors import DataError
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
+    from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
 Flow = Literal["two-party", "coordinator", "coordinator-clear"]
@@ -129,6 +131,13 @@ class Logistic(TrainerConfig):
 
         return costs.cost(self, evaluate, rows)
 
+    def check_table(self, role: DataRole, table: Table) -> None:
+        """As the base: numbers must suit ``scaling`` (``E_OVERFLOW``), and the passive party needs a column that varies."""
+        from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
+
+        if not LinearEncoder.fit(table, self.scaling).columns and role == "passive":
+            raise no_column()
+
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:
         """Ciphertexts of an iteration."""
         rows = table.rows if self.batch_size is None else min(self.batch_size, table.rows)
@@ -142,3 +151,12 @@ class Logistic(TrainerConfig):
         """The scores of an iteration; ciphertexts travel in chunks."""
         rows = sys.maxsize if self.batch_size is None else self.batch_size
         return 8 * self.outputs * rows + HEAD_BYTES
+
+
+def no_column() -> DataError:
+    """The error of a passive party that has nothing to train on (``E_NO_FEATURES``)."""
+    return DataError(
+        "the passive party's table has no column to train on",
+        code="E_NO_FEATURES",
+        hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
+    )

@@ -11,7 +11,7 @@ from vfl_node.data.design import Design, LinearEncoder
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
 from vfl_node.training.logistic import plain
-from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.logistic.config import Logistic, no_column
 from vfl_node.training.logistic.side import Floats, Positions, Side, common_enough
 from vfl_node.training.trainer import TrainingData
 
@@ -64,11 +64,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     if not (active and labelled):  # this party's gradient would show it residuals, or the other's scores
         used = common_enough(design.integers[rows[own]], train.least_rows)
     if not active and not used.any():
-        raise DataError(
-            "the passive party's table has no column to train on",
-            code="E_NO_FEATURES",
-            hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
-        )
+        raise no_column()
     side = Side(rows, design, used, train, randomness, intercept=active)
     if active and len(own):
         side.spread(own, randomness.derive("spread"))

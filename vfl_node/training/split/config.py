@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.configuration import ReadBy, name_in
+from vfl_node.errors import DataError
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
@@ -15,6 +16,7 @@ from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
 
 if TYPE_CHECKING:
+    from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
 Sizes = Annotated[tuple[Annotated[int, Field(ge=1, le=65536)], ...], Field(max_length=64)]
@@ -158,6 +160,15 @@ class Train(TrainerConfig):
         architecture_of(self.model, models)
         for error in ATTACKS.unusable():
             raise error
+
+    def check_table(self, role: DataRole, table: Table) -> None:
+        """As the base: the passive party must have a column (``E_NO_FEATURES``)."""
+        if role == "passive" and not table.columns:
+            raise DataError(
+                "the passive party's table has no feature column",
+                code="E_NO_FEATURES",
+                hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
+            )
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Of this party's half, the active party's own model included."""

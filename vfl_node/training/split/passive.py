@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.errors import DataError
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.storage import prefixed, under
@@ -43,13 +42,8 @@ class PassiveHalf:
         saved: Mapping[str, Tensor] | None,
     ) -> None:
         self._channel, self._pins, train = session.peer, session.pins, Train.of(session.job)
+        train.check_table("passive", data.table)
         self.encoder, self._inputs = encode(session, data, draws, training)
-        if self._inputs.schema.empty:
-            raise DataError(
-                "the passive party's table has no feature column",
-                code="E_NO_FEATURES",
-                hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
-            )
         architecture = architecture_of(train.model, session.models)
         self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)

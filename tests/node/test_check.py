@@ -1,0 +1,213 @@
+"""Whether a node's table can be used: before the first job, for one job, and when the node starts."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from vfl_node.configuration import parse
+from vfl_node.errors import UsageError, VflError
+from vfl_node.job import Job
+from vfl_node.node import check
+from vfl_node.node.check import StartCheck, TableCheck, check_table
+from vfl_node.node.service import Node
+from vfl_node.run.inputs import read_input
+from vfl_node.settings import Data, Limits, Peer, Settings
+
+PARTIES = "name: trial\nparties: {active: clinic, passive: lab}\n"
+SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
+LOGISTIC = "train: {algorithm: logistic, iterations: 2, scaling: none}\n"
+
+
+def job(text: str = "") -> Job:
+    return parse(PARTIES + text, Job, source="job")
+
+
+def settings_of(folder: Path, content: str = "", role: Any = "active", *, least: int = 3, **changes: Any) -> Settings:
+    data = None
+    if content:
+        (folder / "table.csv").write_text(content)
+        data = Data(path=folder / "table.csv", **changes.pop("data", {}))
+    own, other = ("clinic", "lab") if role == "active" else ("lab", "clinic")
+    limits = changes.pop("limits", {}) | {"min_set_size": least}
+    place: dict[str, Any] = {"listen": "127.0.0.1:0", "http": None, "state_dir": folder / "state", "insecure_loopback": True}
+    return Settings(
+        name=own, role=role, data=data, peers={other: Peer()}, limits=Limits(**limits), device="cpu", **place, **changes
+    )
+
+
+def rows(count: int = 60, head: str = "id,x,kind,label", label: Any = lambda row: row % 2) -> str:
+    return head + "\n" + "".join(f"r{row},{row / 8},k{row % 3},{label(row)}\n" for row in range(count))
+
+
+def codes(checked: TableCheck) -> list[str]:
+    return [error.code for error in checked.errors]
+
+
+def test_what_a_job_does_with_a_table(tmp_path: Path) -> None:
+    text = f"align: {{at_most: 40, id_form: nocase}}\n{SPLIT}"
+    checked = check_table(settings_of(tmp_path, rows()), job=job(text))
+    use = checked.job
+    assert use is not None
+    assert (use.job, use.role, use.protocol, use.id_form) == ("trial", "active", "psu", "nocase")
+    assert (use.features, use.label, use.classes) == (("x", "kind"), "label", 2)
+    assert (use.records, use.min_set_size) == (40, 3)
+    assert checked.errors == ()
+
+
+def test_a_job_that_only_aligns_reads_no_column_and_a_passive_party_no_label(tmp_path: Path) -> None:
+    aligns = check_table(settings_of(tmp_path, rows()), job=job()).job
+    assert aligns is not None
+    assert (aligns.features, aligns.label, aligns.classes) == ((), None, None)
+    passive = check_table(settings_of(tmp_path, rows(), "passive"), job=job(SPLIT)).job
+    assert passive is not None
+    assert (passive.features, passive.label) == (("x", "kind", "label"), None)
+
+
+@pytest.mark.parametrize(
+    ("content", "role", "text", "expected"),
+    [
+        (rows(2), "active", SPLIT, ["E_TOO_FEW"]),
+        (rows(), "active", f"align: {{at_most: 2}}\n{SPLIT}", ["E_TOO_FEW"]),
+        (rows(label=lambda row: row % 3), "active", SPLIT, ["E_LABEL"]),
+        (rows(), "active", f"align: {{id_form: integer}}\n{SPLIT}", ["E_ID"]),
+        (rows(), "active", f"align: {{id_form: [text, integer]}}\n{SPLIT}", ["E_CONFIG"]),
+        (rows(head="id,x,kind,lable"), "active", SPLIT, ["E_COLUMN"]),
+        ("id\n" + "".join(f"r{row}\n" for row in range(9)), "passive", SPLIT, ["E_NO_FEATURES"]),
+        ("id,x\n" + "".join(f"r{row},0\n" for row in range(9)), "passive", LOGISTIC, ["E_NO_FEATURES"]),
+        ("id,x\n" + "".join(f"r{row},{row}00\n" for row in range(9)), "passive", LOGISTIC, ["E_OVERFLOW"]),
+    ],
+)
+def test_every_error_of_a_job(tmp_path: Path, content: str, role: str, text: str, expected: list[str]) -> None:
+    spec = "align: {protocol: psi}\n" + text if text == LOGISTIC else text
+    checked = check_table(settings_of(tmp_path, content, role), job=job(spec))
+    assert codes(checked) == expected
+    for error in checked.errors:
+        assert error.message
+        assert "Traceback" not in str(error)
+
+
+def test_the_first_error_is_that_of_the_node(tmp_path: Path) -> None:
+    settings = settings_of(
+        tmp_path, rows(2, label=lambda row: 7) + "r0,text,k,1\n", data={"columns": {"x": "numeric"}}, least=9
+    )
+    checked = check_table(settings, job=job(SPLIT))
+    assert codes(checked) == ["E_DUP_IDS", "E_TOO_FEW", "E_LABEL", "E_NUMERIC"]
+    with pytest.raises(VflError) as caught:
+        read_input(settings, job(SPLIT))
+    assert str(caught.value) == str(checked.errors[0])
+
+
+def test_what_the_settings_do_not_allow_comes_first(tmp_path: Path) -> None:
+    limits = {"protocols": ("psi",), "max_model_parameters": 5, "max_set_size": 50}
+    settings = settings_of(tmp_path, rows(label=lambda row: 0), limits=limits)
+    assert codes(check_table(settings, job=job(SPLIT))) == ["E_POLICY", "E_ONE_CLASS", "E_TOO_MANY"]
+    other = parse(PARTIES.replace("clinic", "bank") + SPLIT, Job, source="job")
+    assert codes(check_table(settings_of(tmp_path, rows()), job=other)) == ["E_ROLE"]
+
+
+def test_a_model_larger_than_allowed_with_the_columns_of_this_table(tmp_path: Path) -> None:
+    wide = "id,label," + ",".join(f"x{c}" for c in range(40)) + "\n"
+    content = wide + "".join(f"r{row},{row % 2}" + f",{row}" * 40 + "\n" for row in range(9))
+    settings = settings_of(tmp_path, content, limits={"max_model_parameters": 300})
+    checked = check_table(settings, job=job(SPLIT))
+    assert codes(checked) == ["E_POLICY"]
+    assert "weights of a model" in checked.errors[0].message
+
+
+def test_without_a_job(tmp_path: Path) -> None:
+    assert codes(check_table(settings_of(tmp_path, rows()))) == []
+    assert codes(check_table(settings_of(tmp_path, rows(label=lambda row: row % 5)))) == []
+    assert codes(check_table(settings_of(tmp_path, rows(head="id,x,kind,lable")))) == ["E_COLUMN"]
+    assert codes(check_table(settings_of(tmp_path, rows(head="id,x,kind,lable"), "passive"))) == []
+    assert codes(check_table(settings_of(tmp_path, rows(), least=100))) == ["E_TOO_FEW"]
+    assert codes(check_table(settings_of(tmp_path))) == ["E_CONFIG"]
+    (tmp_path / "table.csv").unlink()
+    gone = check_table(settings_of(tmp_path).model_copy(update={"data": Data(path=tmp_path / "table.csv")}))
+    assert (codes(gone), gone.profile) == (["E_FILE"], None)
+
+
+def test_a_coordinator_and_a_job_that_predicts_have_nothing_to_check(tmp_path: Path) -> None:
+    notary = Settings(name="notary", role="coordinator", listen="127.0.0.1:0", insecure_loopback=True)
+    with pytest.raises(UsageError, match="coordinator"):
+        check_table(notary)
+    with pytest.raises(UsageError, match="predicts"):
+        check_table(settings_of(tmp_path, rows()), job=job("predict: {model: trial-1, to: active}\n"))
+
+
+def started(settings: Settings) -> StartCheck:
+    checking = StartCheck(settings)
+    checking.start()
+    checking.join(240)
+    return checking
+
+
+def test_a_node_that_starts_says_what_is_wrong_to_its_owner_and_in_its_log(tmp_path: Path) -> None:
+    content = rows() + "r0,1,canary,1\n"
+    with capture_logs() as lines:
+        health = started(settings_of(tmp_path, content)).health()
+    assert health is not None
+    assert (health["status"], health["rows"], health["whole"]) == ("unusable", 61, True)
+    (error,) = health["errors"]
+    assert error["code"] == "E_DUP_IDS"
+    assert "table.csv:62:id" in error["message"]
+    assert error["hint"]
+    (line,) = lines
+    assert (line["log_level"], line["code"], line["reason"]) == ("warning", "E_DUP_IDS", error["message"])
+    assert "canary" not in f"{health} {lines}"
+
+
+def test_of_a_large_table_a_node_reads_only_the_first_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "HEAD_ROWS", 20)
+    with capture_logs() as lines:
+        health = started(settings_of(tmp_path, rows(label=lambda row: row // 30), least=30)).health()
+    assert health is not None
+    assert (health["status"], health["rows"], health["whole"], health["errors"]) == ("usable", 20, False, [])
+    assert lines == []
+
+
+def test_nothing_is_checked_where_there_is_no_table_or_the_owner_does_not_want_it(tmp_path: Path) -> None:
+    notary = Settings(name="notary", role="coordinator", listen="127.0.0.1:0", insecure_loopback=True)
+    assert started(notary).health() is None
+    assert started(settings_of(tmp_path, rows(), data={"check": False})).health() is None
+
+
+def test_a_slow_reader_does_not_delay_the_start_and_one_that_breaks_leaves_it_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+
+    def slow(*_: Any, **__: Any) -> TableCheck:
+        go_on.wait(240)
+        raise RuntimeError("of the reader of a package: canary")
+
+    monkeypatch.setattr(check, "check_table", slow)
+    node = Node(settings_of(tmp_path, rows()))
+    try:
+        with capture_logs() as lines:
+            node.start()
+            assert node.health()["data"] == {"status": "checking"}
+            go_on.set()
+            node._data.join(240)
+        assert node.health()["data"] == {"status": "unknown"}
+        assert [line["error"] for line in lines if "error" in line] == ["RuntimeError"]
+        assert "canary" not in str(lines)
+    finally:
+        go_on.set()
+        node.stop()
+
+
+def test_a_node_that_starts_with_a_good_table(tmp_path: Path) -> None:
+    node = Node(settings_of(tmp_path, rows()))
+    try:
+        node.start()
+        node._data.join(240)
+        health = node.health()
+        assert health["status"] == "ok"
+        assert (health["data"]["status"], health["data"]["rows"], health["data"]["whole"]) == ("usable", 60, True)
+    finally:
+        node.stop()

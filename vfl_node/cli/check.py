@@ -1,0 +1,195 @@
+"""``vfl-node check``: what a node would make of a table, before the first job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Column, Table
+
+from vfl_node.cli.jobs import UNCUT
+from vfl_node.cli.shared import ConfigOption, app, err, out
+from vfl_node.data.readers import READERS
+from vfl_node.errors import UsageError, VflError
+from vfl_node.job import Job, load_job
+from vfl_node.settings import Data, Peer, Role, Settings, load_settings, role_in
+
+if TYPE_CHECKING:
+    from vfl_node.data.profile import ColumnProfile, IdProfile, LabelProfile
+    from vfl_node.node.check import JobUse, TableCheck
+
+FILE_ALONE = "table"
+"""The party in errors about a file that belongs to no configuration and no job."""
+
+
+@app.command()
+def check(
+    file: Annotated[Optional[Path], typer.Argument(help="A table; with --config in place of its data.path.")] = None,  # noqa: UP045
+    config: ConfigOption = None,
+    id_column: Annotated[list[str], typer.Option(help="Column that identifies a record. Repeat for several.")] = [],  # noqa: B006
+    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "",
+    rows: Annotated[Optional[int], typer.Option(min=1, help="Look at so many rows only.")] = None,  # noqa: UP045
+    job: Annotated[Optional[Path], typer.Option(help="A job file: what it would do with the table.")] = None,  # noqa: UP045
+    party: Annotated[str, typer.Option(help="With --job and no --config: whose table it is, a role or name.")] = "",
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Look at a table before the first job: kinds of columns, missing values, labels, ids, and what is wrong."""
+    spec = load_job(job) if job else None
+    columns: dict[str, Any] = {"path": file} if file else {}
+    if id_column:
+        columns["id"] = id_column[0] if len(id_column) == 1 else tuple(id_column)
+    if label_column:
+        columns["label"] = label_column
+    if config:
+        settings = load_settings(config)
+        if settings.data or file:
+            given = settings.data.model_dump(exclude_unset=True) if settings.data else {}
+            settings = settings.model_copy(update={"data": Data(**given | columns)})
+    elif file:
+        settings = _settings_for(Data(**columns), spec, party)
+    else:
+        raise UsageError("name a table", hint="vfl-node check FILE.csv, or --config FILE of the node that reads it")
+    from vfl_node.node.check import check_table  # loads numpy
+
+    checked = check_table(settings, job=spec, rows=rows)
+    if as_json:
+        out.print_json(json.dumps(_as_json(checked)))
+    else:
+        _show(checked)
+    for error in checked.errors:
+        err.print(f"error: {error}", markup=False)
+    if checked.errors:
+        raise typer.Exit(1)
+
+
+def _settings_for(data: Data, job: Job | None, party: str) -> Settings:
+    """A node that reads ``data``; its role is that of ``party``, or follows from whether the table has labels."""
+    labelled = data.label is not None
+    peers: dict[str, Peer] = {}
+    with (
+        suppress(VflError),
+        closing(READERS[data.format](data.path, party=FILE_ALONE)) as reader,
+    ):  # the check names what is wrong
+        labelled = labelled or "label" in reader.names
+    name = FILE_ALONE
+    role: Role = "active" if labelled else "passive"
+    if job:
+        name, role = _party_of(job, party, labelled=labelled)
+        peers = {other: Peer() for other in job.parties.all if other != name}
+    return Settings(name=name, role=role, data=data, listen="127.0.0.1:0", peers=peers, insecure_loopback=True)
+
+
+def _party_of(job: Job, party: str, *, labelled: bool) -> tuple[str, Role]:
+    """Whose table it is. Raises UsageError if that does not follow from its columns and is not said."""
+    roles = {name: role_in(job.parties, name) for name in job.parties.data}
+    if party:
+        names = [name for name, role in roles.items() if party in (name, role)]
+    else:
+        names = [name for name, role in roles.items() if (role == (job.label_holder or "active")) == labelled]
+    if len(names) != 1:
+        what = f"--party {party} is not one party with data" if party else "several parties may own this table"
+        raise UsageError(what, hint=f"--party {' or '.join(roles)}")
+    (name,) = names
+    role = roles[name]
+    assert role is not None
+    return name, role
+
+
+def _show(checked: TableCheck) -> None:
+    data, table = checked.data, checked.profile
+    if data is None or table is None:
+        return
+    head = "" if table.whole else "the first "
+    out.print(f"{data.path}: {data.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
+    listed = Table(
+        Column("column", overflow="fold"),
+        "taken for",
+        Column("missing", justify="right"),
+        Column("distinct", justify="right"),
+        "note",
+        box=None,
+        pad_edge=False,
+    )
+    for column in table.columns:
+        missing, distinct = ("-" if count is None else f"{count:,}" for count in (column.missing, column.distinct))
+        listed.add_row(*map(escape, (column.name, column.use, missing, distinct, _note(column, table.rows))))
+    (out if out.is_terminal else Console(highlight=False, width=UNCUT)).print(listed)
+    for line in (*_label_lines(table.label), *_id_lines(table.ids, table.rows), *_job_lines(checked.job)):
+        out.print(line, markup=False)
+
+
+def _note(column: ColumnProfile, rows: int) -> str:
+    if column.error:
+        return f"cannot be read: {column.error.code}"
+    if column.use == "ignored":
+        return "data.columns says ignore"
+    if column.use in ("id", "label"):
+        return ""
+    said = ["declared" if column.declared else "by its values"]
+    if column.numbers:
+        said.append(f"only {column.numbers:,} of {rows - (column.missing or 0):,} are numbers")
+    if (column.distinct or 0) < 2:
+        said.append("never varies")
+    return ", ".join(said)
+
+
+def _label_lines(label: LabelProfile | None) -> Iterator[str]:
+    if label is None:
+        yield "labels: none"
+        return
+    counts = ", ".join(f"{value}: {rows:,}" for value, rows in label.counts.items())
+    other = f"something else: {label.other:,}" if label.other else ""
+    rate = "" if label.rate is None else f"rate of 1: {label.rate:.4g}"
+    yield f"labels in {label.column}: {'; '.join(filter(None, (counts, other, rate)))}"
+
+
+def _id_lines(ids: IdProfile, rows: int) -> Iterator[str]:
+    yield f"ids in {' + '.join(ids.columns)}: {rows:,} rows"
+    for form, profile in ids.forms.items():
+        yield f"  as {form}: {profile.unusable:,} unusable, {profile.repeated:,} that repeat an earlier one"
+    spelt = {
+        "integers": ids.numbers,
+        "with capitals": ids.capitals,
+        "with leading zeros": ids.leading_zeros,
+        "with white space inside": ids.inner_space,
+        "with invisible characters": ids.invisible,
+    }
+    yield f"  {', '.join(f'{count:,} {what}' for what, count in spelt.items())}"
+
+
+def _job_lines(use: JobUse | None) -> Iterator[str]:
+    if use is None:
+        return
+    forms = use.id_form if isinstance(use.id_form, str) else ", ".join(use.id_form)
+    yield f"job {use.job}, here the {use.role} party: aligns {use.records:,} records by {use.protocol}, ids as {forms}"
+    yield f"  the fewest that this node allows: {use.min_set_size:,} (limits.min_set_size)"
+    if use.classes is None:
+        yield "  it does not train, so it reads no other column"
+    else:
+        yield f"  trains on {len(use.features):,} columns: {', '.join(use.features) or 'none'}"
+        yield f"  labels: {use.label or 'of another party'}, {use.classes} classes"
+
+
+def _as_json(checked: TableCheck) -> dict[str, Any]:
+    from vfl_node.node.check import described
+
+    data, table, use = checked.data, checked.profile, checked.job
+    document: dict[str, Any] = {
+        "path": str(data.path) if data else None,
+        "format": data.format if data else None,
+        "table": None,
+        "job": use and vars(use),
+        "errors": [described(error) for error in checked.errors],
+    }
+    if table:
+        label = table.label and {**vars(table.label), "rate": table.label.rate}
+        ids = {**vars(table.ids), "forms": {form: vars(profile) for form, profile in table.ids.forms.items()}}
+        columns = [{**vars(column), "error": column.error and described(column.error)} for column in table.columns]
+        document["table"] = {"rows": table.rows, "whole": table.whole, "columns": columns, "label": label, "ids": ids}
+    return document

@@ -1,0 +1,278 @@
+"""What a node makes of a table, for its owner, before any job: kinds of columns, missing values, labels, spellings of ids.
+
+The rules are those of :mod:`vfl_node.data.reading`. Where reading stops at the first error, a profile collects all of them.
+It has names of columns and counts, and never an identifier, a label that the rules do not know, or any other cell.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
+from vfl_node.data.reading import (
+    MISSING,
+    column_of,
+    columns_set_apart,
+    id_columns_of,
+    ids_of,
+    label_column,
+    label_spellings,
+    labels_of,
+    number,
+)
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
+from vfl_node.data.text_columns import TextColumns
+from vfl_node.errors import DataError, VflError
+from vfl_node.job import IdForm
+from vfl_node.settings import Data
+
+ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
+
+MOST_CLASSES = 64
+"""So many classes are looked for in a column of labels, if no job says how many there are."""
+
+Use = Literal["id", "label", "numeric", "categorical", "ignored"]
+
+_LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
+_SPACE = re.compile(r"\s")
+_ZERO_WIDTH = re.compile(f"[{''.join(map(chr, ZERO_WIDTH))}]")
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """One column.
+
+    Attributes:
+        name: of the column.
+        use: what a node takes it for.
+        declared: whether the settings say so; otherwise the values do.
+        missing: rows without a value; None for a column that is not read.
+        distinct: different values; likewise.
+        numbers: how many values of a categorical column are finite numbers; None if it is declared.
+        error: why the column cannot be read in its kind.
+    """
+
+    name: str
+    use: Use
+    declared: bool
+    missing: int | None = None
+    distinct: int | None = None
+    numbers: int | None = None
+    error: DataError | None = None
+
+
+@dataclass(frozen=True)
+class FormProfile:
+    """Identifiers in one canonical form (``align.id_form``).
+
+    Attributes:
+        unusable: rows that have no identifier in this form.
+        repeated: rows whose identifier is that of an earlier row.
+    """
+
+    unusable: int
+    repeated: int
+
+
+@dataclass(frozen=True)
+class IdProfile:
+    """Identifiers: how many rows have what. White space at the ends of a cell never counts: readers remove it.
+
+    Attributes:
+        columns: that identify a record together.
+        forms: name of a form → identifiers in it, each column in this form.
+        numbers: rows whose identifier is an integer.
+        capitals: with upper-case letters.
+        leading_zeros: with zeros before other digits.
+        inner_space: with white space inside.
+        invisible: with zero-width characters, which the canonical form leaves out.
+    """
+
+    columns: tuple[str, ...]
+    forms: dict[IdForm, FormProfile]
+    numbers: int
+    capitals: int
+    leading_zeros: int
+    inner_space: int
+    invisible: int
+
+
+@dataclass(frozen=True)
+class LabelProfile:
+    """The column of labels.
+
+    Attributes:
+        column: its name.
+        counts: label, from 0 → rows.
+        other: rows with something else, a missing label included.
+    """
+
+    column: str
+    counts: dict[int, int]
+    other: int
+
+    @property
+    def rate(self) -> float | None:
+        """Share of 1 among labels 0 and 1; None if there are others, or none."""
+        if not self.counts or self.other or max(self.counts) > 1:
+            return None
+        return self.counts.get(1, 0) / sum(self.counts.values())
+
+
+@dataclass(frozen=True)
+class TableProfile:
+    """A table.
+
+    Attributes:
+        rows: that were read.
+        whole: whether these are all rows.
+        columns: in the order of the input.
+        ids: its identifiers.
+        label: its labels; None if the table has no such column.
+        errors: what reading the table would raise, in its order; the first one is raised.
+        table: what a job would read; None if there are errors.
+    """
+
+    rows: int
+    whole: bool
+    columns: tuple[ColumnProfile, ...]
+    ids: IdProfile
+    label: LabelProfile | None
+    errors: tuple[VflError, ...]
+    table: Table | None
+
+    @property
+    def features(self) -> tuple[ColumnProfile, ...]:
+        """The columns that a training reads."""
+        return tuple(column for column in self.columns if column.use in ("numeric", "categorical"))
+
+
+def profile(
+    text: TextColumns,
+    data: Data,
+    *,
+    id_form: IdForm | tuple[IdForm, ...],
+    needs_label: bool,
+    party: str,
+    classes: int | None = None,
+    at_least: int = 0,
+    whole: bool = True,
+) -> TableProfile:
+    """Look at a table as :func:`~vfl_node.data.reading.table_of` reads it.
+
+    Args:
+        text: as there, like ``data``, ``id_form``, ``needs_label``, ``party`` and ``at_least``.
+        classes: of the job; None: as many as the labels suggest.
+        whole: whether ``text`` has all rows of the input. If it has not, a set that is too small and labels that are
+            all the same are no errors.
+
+    Raises:
+        DataError: the columns are not those that the settings name, so that nothing else can be said, not even the names of the
+            columns, because the first line may be a record (``E_COLUMN``, ``E_CONFIG``).
+    """
+    id_columns = id_columns_of(data, id_form, party)
+    set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label)
+    forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
+    label = _labels(text, label_column(data)) if label_column(data) in text.names else None
+    errors: list[VflError] = []
+    ids, labels = Identifiers.of(()), None
+    with _collecting(errors):
+        ids = ids_of(text, id_columns, forms)
+    with _collecting(errors):
+        check_enough(len(text), at_least if whole else 0, party)
+    if needs_label and label:
+        with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
+            labels = labels_of(text, label.column, classes or max([2, *(k + 1 for k in label.counts)]))
+    features: dict[str, Column] = {}
+    columns: list[ColumnProfile] = []
+    for name in text.names:
+        kind = data.columns.get(name)
+        if name in set_apart:
+            columns.append(_set_apart(text, name, set_apart[name]))
+        elif kind == "ignore":
+            columns.append(ColumnProfile(name, "ignored", declared=True))
+        else:
+            try:
+                features[name] = column_of(text, name, kind)
+            except DataError as error:
+                errors.append(error)
+                columns.append(ColumnProfile(name, "numeric", declared=kind is not None, error=error))
+            else:
+                columns.append(_feature(name, features[name], declared=kind is not None))
+    table = None if errors else Table(ids, features, labels)
+    return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table)
+
+
+@contextmanager
+def _collecting(errors: list[VflError], *ignored: str) -> Iterator[None]:
+    """Add an error to ``errors`` instead of raising it, unless its code is among ``ignored``."""
+    try:
+        yield
+    except VflError as error:
+        if error.code not in ignored:
+            errors.append(error)
+
+
+def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> ColumnProfile:
+    cells = Counter(text.cells(name))
+    missing = sum(cells.pop(cell, 0) for cell in (MISSING if use == "label" else ("",)))
+    return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
+
+
+def _feature(name: str, column: Column, *, declared: bool) -> ColumnProfile:
+    if isinstance(column, NumericColumn):
+        absent = np.isnan(column.values)
+        return ColumnProfile(name, "numeric", declared, int(absent.sum()), len(np.unique(column.values[~absent])))
+    missing = int(np.count_nonzero(column.codes < 0))
+    numbers = None if declared else _numbers(column)
+    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers)
+
+
+def _numbers(column: CategoricalColumn) -> int:
+    """How many values of a categorical column are finite numbers."""
+    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
+    finite = np.fromiter((math.isfinite(number(level)) for level in column.levels), np.bool_, len(column.levels))
+    return int(counts[finite].sum())
+
+
+def _labels(text: TextColumns, name: str) -> LabelProfile:
+    label_of, counts = label_spellings(MOST_CLASSES), Counter[int]()
+    for cell, rows in Counter(text.cells(name)).items():
+        counts[label_of.get(cell, -1)] += rows
+    other = counts.pop(-1, 0)
+    return LabelProfile(name, dict(sorted(counts.items())), other)
+
+
+def _ids(text: TextColumns, names: tuple[str, ...]) -> IdProfile:
+    forms = {form: _form(text, names, form) for form in ID_FORMS}
+    capitals = leading_zeros = inner_space = invisible = 0
+    for cells in zip(*map(text.cells, names), strict=True):
+        capitals += any(cell != cell.lower() for cell in cells)
+        leading_zeros += any(map(_LEADING_ZEROS.match, cells))
+        inner_space += any(map(_SPACE.search, cells))
+        invisible += any(not cell.isascii() and _ZERO_WIDTH.search(cell) for cell in cells)
+    numbers = len(text) - forms["integer"].unusable
+    return IdProfile(names, forms, numbers, capitals, leading_zeros, inner_space, invisible)
+
+
+def _form(text: TextColumns, names: tuple[str, ...], form: IdForm) -> FormProfile:
+    ids = Identifiers.of(_usable(text, names, form))
+    return FormProfile(len(text) - len(ids), len(ids.repeats()))
+
+
+def _usable(text: TextColumns, names: tuple[str, ...], form: IdForm) -> Iterator[bytes]:
+    """The identifiers of those rows that have one in this form."""
+    for cells in zip(*map(text.cells, names), strict=True):
+        try:
+            parts = [canonical(cell, form) for cell in cells]
+        except DataError:
+            continue
+        yield parts[0] if len(parts) == 1 else composite(parts)
