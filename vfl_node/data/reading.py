@@ -247,6 +247,9 @@ def _categorical(text: TextColumns, name: str) -> CategoricalColumn:
 
 
 def _numbers(cells: list[str]) -> NDArray[np.float64]:
+    distinct = set(cells)
+    if 2 * len(distinct) < len(cells):  # each is looked at once, which is slow for text
+        return np.fromiter(map({cell: number(cell) for cell in distinct}.__getitem__, cells), np.float64, len(cells))
     return np.fromiter(map(number, cells), np.float64, len(cells))
 
 
