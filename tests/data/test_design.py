@@ -64,6 +64,12 @@ def test_the_values_are_integers_times_steps() -> None:
     assert len(made) == 3
 
 
+def test_reports_show_no_level_of_a_category() -> None:
+    made = design({"x": numeric(3, 8, 1), "c": categorical("a", "b", "a")}, 3, "unit")
+    assert made.names == ("x", "c=a", "c=b")
+    assert made.shown == ("x", "c: a level", "c: a level")
+
+
 def test_unit_keeps_pixels_as_they_are() -> None:
     pixels = np.random.default_rng(1).integers(0, 256, (50, 4)).astype(np.float64)
     pixels[0, 0] = 255

@@ -62,11 +62,13 @@ class Design:
         integers: int64[n, d], within ±:data:`MOST`.
         steps: float64[d], positive.
         names: of the d columns; names of category columns contain levels, so they stay with the party.
+        shown: the same without levels, which are cells of the table, for reports.
     """
 
     integers: NDArray[np.int64]
     steps: NDArray[np.float64]
     names: tuple[str, ...]
+    shown: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.integers)
@@ -180,18 +182,20 @@ class LinearEncoder(StoredEncoder):
                     code="E_COLUMN",
                     hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
                 )
-        return Design(integers, np.array([step for _, step in layout], dtype=np.float64), tuple(name for name, _ in layout))
+        names, shown, steps = zip(*layout, strict=True) if layout else ((), (), ())
+        return Design(integers, np.array(steps, dtype=np.float64), names, shown)
 
 
-def _layout(encoding: LinearScale | MissingCells | Categories) -> Iterator[tuple[str, float]]:
-    """Name and step of each column of the design that one encoding makes."""
+def _layout(encoding: LinearScale | MissingCells | Categories) -> Iterator[tuple[str, str, float]]:
+    """Name, name in reports, and step of each column of the design that one encoding makes."""
+    missing = f"{encoding.name} missing"
     if isinstance(encoding, LinearScale):
-        yield encoding.name, 1 / encoding.resolution
+        yield encoding.name, encoding.name, 1 / encoding.resolution
     elif isinstance(encoding, MissingCells):
-        yield f"{encoding.name} missing", 1.0
+        yield missing, missing, 1.0
     else:
-        named = [f"{encoding.name} missing", *(f"{encoding.name}={level}" for level in encoding.levels)]
-        yield from ((named[code], 1.0) for code in encoding.coded)
+        named = [(missing, missing), *((f"{encoding.name}={level}", f"{encoding.name}: a level") for level in encoding.levels)]
+        yield from ((*named[code], 1.0) for code in encoding.coded)
 
 
 def _common_unit(table: Table) -> tuple[float, int]:

@@ -22,7 +22,7 @@ ALL = np.arange(7)
 def design(columns: int = 3, rows: int = 8, seed: int = 0) -> Design:
     rng = np.random.default_rng(seed)
     integers = rng.integers(-1000, 1000, (rows, columns))
-    return Design(integers, rng.uniform(0.001, 0.01, columns), tuple(f"x{k}" for k in range(columns)))
+    return Design(integers, rng.uniform(0.001, 0.01, columns), *2 * (tuple(f"x{k}" for k in range(columns)),))
 
 
 def made(train: Any, *, columns: int = 3, intercept: bool = True, seed: int = 0, used: Any = None, rows: Any = ROWS) -> Side:
@@ -76,7 +76,9 @@ def test_the_start_is_small_private_and_of_known_spread(logistic: Any) -> None:
     assert 0 < np.abs(of.weights).max() <= START_WEIGHTS
     assert not np.array_equal(of.weights, made(logistic(classes=4), intercept=False, seed=1).weights)
     rows = np.arange(4000)
-    table = Design(np.random.default_rng(0).integers(-1000, 1000, (4000, 3)), np.ones(3) / 1000, ("a", "b", "c"))
+    table = Design(
+        np.random.default_rng(0).integers(-1000, 1000, (4000, 3)), np.ones(3) / 1000, ("a", "b", "c"), ("a", "b", "c")
+    )
     spread = Side(rows, table, np.ones(3, np.bool_), logistic(classes=4), Randomness(bytes(32)), intercept=True)
     before = spread.scores(rows).std(axis=0)
     spread.spread(rows, Randomness(b"s" * 32))

@@ -68,7 +68,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     side = Side(rows, design, used, train, randomness, intercept=active)
     if active and len(own):
         side.spread(own, randomness.derive("spread"))
-    dropped = (*encoder.dropped, *(name for name, stays in zip(design.names, used, strict=True) if not stays))
+    dropped = (*encoder.dropped, *(name for name, stays in zip(design.shown, used, strict=True) if not stays))
     return PreparedInputs(encoder, design, side, _targets(data, train, own) if labelled else None, dropped)
 
 
