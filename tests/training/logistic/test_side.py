@@ -76,9 +76,8 @@ def test_the_start_is_small_private_and_of_known_spread(logistic: Any) -> None:
     assert 0 < np.abs(of.weights).max() <= START_WEIGHTS
     assert not np.array_equal(of.weights, made(logistic(classes=4), intercept=False, seed=1).weights)
     rows = np.arange(4000)
-    table = Design(
-        np.random.default_rng(0).integers(-1000, 1000, (4000, 3)), np.ones(3) / 1000, ("a", "b", "c"), ("a", "b", "c")
-    )
+    names = tuple("abc")
+    table = Design(np.random.default_rng(0).integers(-1000, 1000, (4000, 3)), np.ones(3) / 1000, names, names)
     spread = Side(rows, table, np.ones(3, np.bool_), logistic(classes=4), Randomness(bytes(32)), intercept=True)
     before = spread.scores(rows).std(axis=0)
     spread.spread(rows, Randomness(b"s" * 32))
