@@ -202,6 +202,16 @@ def test_of_very_many_rows_a_part_is_resampled(monkeypatch: pytest.MonkeyPatch) 
         assert part[name]["sd"] == pytest.approx(of["sd"], rel=0.3), name
 
 
+def test_of_many_classes_fewer_rows_are_resampled() -> None:
+    rng = np.random.default_rng(0)
+    drawn = {
+        classes: intervals._part(30_000, ModelOutput(*[rng.random((30_000, classes))] * 2), Randomness(SEED))
+        for classes in (3, 10, 64)
+    }
+    assert {classes: len(rows) for classes, rows in drawn.items()} == {3: 13_333, 10: 4000, 64: 2000}
+    assert all(len(np.unique(rows)) == len(rows) for rows in drawn.values())
+
+
 def test_a_hundred_thousand_rows_take_seconds() -> None:
     labels, output = sample(100_000)
     start = time.process_time()
