@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,6 +10,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vfl_node import metrics
+from vfl_node.job import Metric
+from vfl_node.weighted_metrics import EPSILON
+
+NAMES = get_args(Metric)
 
 STEADY = settings(deadline=None, derandomize=True)
 
@@ -39,7 +44,7 @@ def test_auc_is_scikit_learns(of: tuple[np.ndarray, np.ndarray]) -> None:
 def test_nll_and_accuracy_are_scikit_learns(of: tuple[np.ndarray, np.ndarray]) -> None:
     oracle = pytest.importorskip("sklearn.metrics")
     labels, p = of
-    clipped = np.clip(p, metrics.EPSILON, 1 - metrics.EPSILON)
+    clipped = np.clip(p, EPSILON, 1 - EPSILON)
     assert metrics.nll(labels, p) == pytest.approx(oracle.log_loss(labels, clipped), rel=1e-9)
     assert metrics.accuracy(labels, p) == pytest.approx(oracle.accuracy_score(labels, p >= 0.5))
 
@@ -51,6 +56,62 @@ def test_auc_counts_pairs(of: tuple[np.ndarray, np.ndarray]) -> None:
     pairs = [(a > b) + (a == b) / 2 for a in scores[labels == 1] for b in scores[labels == 0]]
     assert metrics.auc(labels, scores) == pytest.approx(sum(pairs) / len(pairs))
     assert metrics.auc(labels, -scores) == pytest.approx(1 - sum(pairs) / len(pairs))  # never folded
+
+
+@STEADY
+@given(st.one_of(predictions(few_scores), predictions(any_scores)))
+def test_average_precision_and_ks_are_those_of_the_libraries(of: tuple[np.ndarray, np.ndarray]) -> None:
+    oracle, stats = pytest.importorskip("sklearn.metrics"), pytest.importorskip("scipy.stats")
+    labels, scores = of
+    assert metrics.pr_auc(*of) == pytest.approx(oracle.average_precision_score(*of), abs=1e-12)
+    assert metrics.ks(*of) == pytest.approx(stats.ks_2samp(scores[labels == 1], scores[labels == 0]).statistic, abs=1e-12)
+
+
+@STEADY
+@given(predictions(probabilities), st.sampled_from([0.1, 0.5, 0.8]))
+def test_decisions_are_scikit_learns(of: tuple[np.ndarray, np.ndarray], threshold: float) -> None:
+    oracle = pytest.importorskip("sklearn.metrics")
+    labels, p = of
+    assert metrics.accuracy(labels, p, threshold) == pytest.approx(oracle.accuracy_score(labels, p >= threshold))
+    assert metrics.f1(labels, p, threshold) == pytest.approx(oracle.f1_score(labels, p >= threshold))
+    assert metrics.confusion(labels, p, threshold) == oracle.confusion_matrix(labels, p >= threshold, labels=[0, 1]).tolist()
+    assert metrics.compute(["accuracy", "f1"], labels, p, p, threshold) == {
+        "accuracy": metrics.accuracy(labels, p, threshold),
+        "f1": metrics.f1(labels, p, threshold),
+    }
+
+
+def test_lift_of_the_top_tenth() -> None:
+    labels = np.repeat([1, 0], [5, 15])
+    assert metrics.lift(labels, np.linspace(1, 0, 20)) == pytest.approx(4)  # both of the top two, of a quarter in all
+    assert metrics.lift(labels, np.linspace(0, 1, 20)) == 0
+    assert metrics.lift(labels, np.zeros(20)) == pytest.approx(1)
+    tied = np.r_[0.9, np.full(4, 0.5), np.full(5, 0.5), np.zeros(10)]  # the best, then 4 positives among 9 that are equal
+    assert metrics.lift(labels, tied) == pytest.approx((1 + 4 / 9) / 2 / (5 / 20))
+    assert metrics.lift(labels[:15], np.linspace(1, 0, 15)) == pytest.approx(3)  # the top 1½ rows
+    assert metrics.lift(np.array([1, 0]), np.array([1, 0])) == pytest.approx(2)  # a fifth of a row
+    assert metrics.lift(np.ones(4), np.arange(4)) == pytest.approx(1)
+
+
+@STEADY
+@given(predictions(few_scores))
+def test_lift_is_the_mean_over_orders_of_ties(of: tuple[np.ndarray, np.ndarray]) -> None:
+    labels, scores = of
+    rows = 10 * len(labels)  # so that the top tenth is whole rows
+    labels, scores = np.tile(labels, 10), np.tile(scores, 10)
+    above = np.sort(scores)[::-1][rows // 10 - 1]
+    chosen, ties = scores > above, scores == above
+    expected = labels[chosen].sum() + labels[ties].mean() * (rows // 10 - chosen.sum())
+    assert metrics.lift(labels, scores) == pytest.approx(expected / (rows // 10) / labels.mean())
+
+
+@STEADY
+@given(st.one_of(predictions(few_scores), predictions(probabilities)))
+def test_no_metric_leaves_its_range(of: tuple[np.ndarray, np.ndarray]) -> None:
+    labels, scores = of
+    for name, value in metrics.compute(NAMES, labels, scores, np.clip(scores, 0, 1)).items():
+        assert value is not None
+        assert 0 <= value <= metrics.UPPER[name] + 1e-9, name
 
 
 def test_ace_of_the_known_example() -> None:
@@ -99,11 +160,14 @@ def test_calibrated_predictions_have_a_small_ace_and_shifted_ones_a_large_one() 
 
 def test_what_is_not_defined_is_none() -> None:
     none = np.array([])
-    assert metrics.compute(["auc", "ace", "nll", "accuracy"], none, none, none) == dict.fromkeys(
-        ["auc", "ace", "nll", "accuracy"]
-    )
+    assert metrics.compute(NAMES, none, none, none) == dict.fromkeys(NAMES)
     for label in (0, 1):
-        assert metrics.auc(np.full(3, label), np.array([0.1, 0.2, 0.3])) is None
+        for two_kinds in (metrics.auc, metrics.ks):
+            assert two_kinds(np.full(3, label), np.array([0.1, 0.2, 0.3])) is None
+    for of_positives in (metrics.pr_auc, metrics.lift, metrics.f1):
+        assert of_positives(np.zeros(3), np.array([0.1, 0.2, 0.3])) is None
+    assert metrics.f1(np.array([0, 1]), np.array([0.1, 0.2])) == 0  # a positive, and none found
+    assert metrics.f1(np.array([0, 0]), np.array([0.1, 0.9])) == 0
 
 
 def of_three_classes(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -121,6 +185,24 @@ def test_metrics_of_several_classes_are_scikit_learns(rows: int) -> None:
     assert metrics.multiclass_accuracy(labels, p) == pytest.approx(oracle.accuracy_score(labels, p.argmax(axis=1)))
     expected = oracle.roc_auc_score(labels, p, multi_class="ovr", average="macro")
     assert metrics.macro_auc(labels, p) == pytest.approx(expected, abs=1e-12)
+    assert metrics.macro_pr_auc(labels, p) == pytest.approx(oracle.average_precision_score(labels, p, average="macro"))
+    guessed = p.argmax(axis=1)
+    assert metrics.macro_f1(labels, p) == pytest.approx(oracle.f1_score(labels, guessed, average="macro"))
+    assert metrics.confusion(labels, p) == oracle.confusion_matrix(labels, guessed, labels=[0, 1, 2]).tolist()
+
+
+def test_f1_of_several_classes_leaves_out_those_that_are_nowhere() -> None:
+    labels, p = np.array([0, 0, 1]), np.array([[0.9, 0.1, 0], [0.4, 0.6, 0], [0.3, 0.7, 0]])
+    assert metrics.macro_f1(labels, p) == pytest.approx(2 / 3)
+    p[0] = 0, 0, 1
+    assert metrics.macro_f1(labels, p) == pytest.approx((0 + 2 / 3 + 0) / 3)
+
+
+def test_what_is_of_two_classes_only_is_none_of_more() -> None:
+    labels, p = of_three_classes(10)
+    found = metrics.compute(NAMES, labels, p, p)
+    assert {name for name, value in found.items() if value is None} == {"ks", "lift"}
+    assert found["pr_auc"] == metrics.macro_pr_auc(labels, p)
 
 
 def test_of_equal_probabilities_the_first_class_counts() -> None:
@@ -150,7 +232,7 @@ def test_nan_is_refused_of_several_classes(metric: metrics.Metric) -> None:
         metric(np.array([0, 1]), np.array([[0.1, 0.9], [np.nan, 0.2]]))
 
 
-@pytest.mark.parametrize("name", [*metrics.RANKING, *metrics.PROBABILISTIC])
+@pytest.mark.parametrize("name", [*metrics.RANKING, *metrics.CALIBRATION, *metrics.DECISIONS])
 def test_nan_is_refused(name: str) -> None:
     broken = np.array([0.1, np.nan, 0.2, 0.3])
     with pytest.raises(ValueError, match="NaN"):
@@ -158,7 +240,7 @@ def test_nan_is_refused(name: str) -> None:
 
 
 def test_a_certain_error_has_a_finite_price() -> None:
-    assert metrics.nll(np.array([1]), np.array([0.0])) == pytest.approx(-math.log(metrics.EPSILON))
+    assert metrics.nll(np.array([1]), np.array([0.0])) == pytest.approx(-math.log(EPSILON))
 
 
 def test_compute_ranks_scores_and_measures_probabilities() -> None:
@@ -170,33 +252,3 @@ def test_compute_ranks_scores_and_measures_probabilities() -> None:
     assert metrics.auc(np.array([0, 0, 1, 0]), clipped) == pytest.approx(2 / 3)  # clipping has tied what was ranked
     assert found["accuracy"] == 0.5
     assert all(isinstance(value, float) for value in found.values())
-
-
-@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
-@pytest.mark.parametrize("degrees", [1, 2, 3, 4, 9, 10, 29, 100, 999])
-def test_student_t_is_scipys(confidence: float, degrees: int) -> None:
-    oracle = pytest.importorskip("scipy.stats")
-    assert metrics.student_t(confidence, degrees) == pytest.approx(oracle.t.ppf((1 + confidence) / 2, degrees), rel=1e-10)
-
-
-def test_student_t_of_the_printed_tables() -> None:
-    assert [round(metrics.student_t(0.95, degrees), 3) for degrees in (1, 2, 5, 9, 30)] == [12.706, 4.303, 2.571, 2.262, 2.042]
-
-
-def test_the_interval_is_widened_for_overlapping_training_sets() -> None:
-    values = [0.80, 0.82, 0.84, 0.86, 0.88]
-    found = metrics.interval(values, train_rows=800, test_rows=200)
-    assert found["mean"] == pytest.approx(0.84)
-    assert found["sd"] == pytest.approx(np.std(values, ddof=1))
-    half = 2.7764451 * found["sd"] * math.sqrt(1 / 5 + 1 / 4)
-    assert (found["low"], found["high"]) == pytest.approx((0.84 - half, 0.84 + half))
-
-
-def test_equal_values_have_an_interval_of_no_width() -> None:
-    assert metrics.interval([0.5, 0.5], 10, 5) == {"mean": 0.5, "sd": 0, "low": 0.5, "high": 0.5}
-
-
-@pytest.mark.parametrize(("values", "train_rows"), [([0.5], 10), ([], 10), ([0.5, 0.6], 0)])
-def test_too_little_for_an_interval_is_refused(values: list[float], train_rows: int) -> None:
-    with pytest.raises(ValueError, match="two values"):
-        metrics.interval(values, train_rows, 5)

@@ -5,7 +5,7 @@ import re
 from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 import numpy as np
@@ -25,6 +25,7 @@ from vfl_node.report.sections import CommonFigures
 from vfl_node.run.serving import reported
 from vfl_node.settings import Protection, role_in
 from vfl_node.trainers import TRAINERS
+from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.serving import Predicted, Served, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
@@ -41,8 +42,8 @@ VALUES = {"auc": 0.991, "ace": 0.031, "nll": 0.104, "accuracy": 0.956}
 ALONE = {"auc": 0.972, "ace": 0.037, "nll": 0.214, "accuracy": 0.916}
 
 
-def around(value: float) -> dict[str, float]:
-    return {"mean": value, "sd": 0.004, "low": value - 0.01, "high": value + 0.01}
+def around(value: float, method: Literal["repeats", "delong", "bootstrap"] = "repeats") -> ConfidenceInterval:
+    return {"mean": value, "sd": 0.004, "low": value - 0.01, "high": value + 0.01, "method": method}
 
 
 def a_job(
@@ -85,6 +86,18 @@ REPEATED = replace(
     local_intervals={name: around(value) for name, value in ALONE.items()},
     gains={name: around(VALUES[name] - ALONE[name]) for name in VALUES},
 )
+
+EACH = replace(
+    RESULT,
+    intervals={name: around(value, "delong" if name == "auc" else "bootstrap") for name, value in VALUES.items()},
+    gains={"auc": around(0.019, "delong")},
+    repeats={name: [value] for name, value in VALUES.items()},
+    local_repeats={name: [value] for name, value in ALONE.items()},
+    constant_nll=0.6629,
+    confusion=[[60, 3], [2, 38]],
+    local_confusion=[[58, 5], [4, 36]],
+)
+"""One split with all that is measured on its rows."""
 
 UNTOLD = replace(
     RESULT,
@@ -240,6 +253,7 @@ EMPTY = Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, {"lab": PeerFact
 REPORTS = {
     "active": lambda: build(),
     "repeated": lambda: build(a_job(repeats=10), training=REPEATED),
+    "one split": lambda: build(a_job(threshold=0.4), training=EACH),
     "on training rows": lambda: build(a_job(test_fraction=0)),
     "without own features": lambda: build(training=replace(RESULT, local_metrics=None, local_calibration_curve=[])),
     "undefined metrics": lambda: build(
@@ -615,7 +629,7 @@ def test_page_of_the_active_party_leads_with_both_models_and_their_difference() 
 
 
 def test_page_says_when_the_difference_is_not_established() -> None:
-    close = replace(REPEATED, gains={"auc": {"mean": 0.019, "sd": 0.02, "low": -0.01, "high": 0.048}})
+    close = replace(REPEATED, gains={"auc": {"mean": 0.019, "sd": 0.02, "low": -0.01, "high": 0.048, "method": "repeats"}})
     assert "includes zero" in text(page(build(a_job(repeats=10), training=close)))
 
 
@@ -729,7 +743,8 @@ def test_page_draws_the_audit_and_says_what_it_means() -> None:
 
 
 def test_page_has_the_metrics_of_rows_that_both_own() -> None:
-    assert json.loads(build(training=MATCHED).to_json())["training"]["split"]["matched_metrics"] == VALUES | {
+    others = dict.fromkeys(("pr_auc", "ks", "lift", "f1"))
+    assert json.loads(build(training=MATCHED).to_json())["training"]["split"]["matched_metrics"] == others | {
         "auc": 0.987,
         "ace": 0.02,
         "nll": 0.09,
@@ -744,6 +759,60 @@ def test_page_has_the_metrics_of_rows_that_both_own() -> None:
     assert "0.991 – 0.972" in few
     assert "too few to be counted without telling of single ones" in few
     assert "rows of both" not in text(page(build()))
+
+
+def test_what_is_measured_on_one_split() -> None:
+    found = json.loads(REPORTS["one split"]().to_json())
+    assert found["metrics"]["constant_nll"] == found["local_metrics"]["constant_nll"] == 0.6629
+    assert found["metrics"]["confusion"] == {"threshold": 0.4, "counts": [[60, 3], [2, 38]]}
+    assert found["local_metrics"]["confusion"]["counts"] == [[58, 5], [4, 36]]
+    assert found["metrics"]["repeats"]["nll"] == [0.104]
+    assert found["local_metrics"]["repeats"]["nll"] == [0.214]
+    assert {name: of["method"] for name, of in found["metrics"]["intervals"].items()} == {
+        "auc": "delong",
+        "ace": "bootstrap",
+        "nll": "bootstrap",
+        "accuracy": "bootstrap",
+    }
+    assert found["metrics"]["intervals"]["auc"]["repeats"] == 1
+
+
+def test_page_has_the_constant_the_confusion_matrix_and_the_methods_of_intervals() -> None:
+    seen = text(page(REPORTS["one split"]()))
+    assert "0.104 [0.094, 0.114] the constant 0.663" in seen
+    assert "The constant is a model that always says how frequent each class is among the labels trained on." in seen
+    assert "Federated: predicted at threshold 0.4 Class as 0 as 1 0 60 3 1 2 38" in seen
+    assert "clinic alone: predicted at threshold 0.4 Class as 0 as 1 0 58 5 1 4 36" in seen
+    assert "Accuracy at threshold 0.4; higher is better" in seen
+    assert (
+        "In brackets the 95 % interval, AUC over its rows, by DeLong's variance; "
+        "Accuracy, ACE, NLL over its rows, by a bootstrap." in seen
+    )
+    repeated = text(page(REPORTS["repeated"]()))
+    assert "In brackets the 95 % interval, over the repeated splits, corrected for their overlap." in repeated
+    for other in (repeated, text(page(build()))):
+        assert "the constant" not in other
+        assert "Federated: predicted" not in other
+
+
+@pytest.mark.parametrize(("classes", "shown"), [(3, True), (10, True), (11, False)])
+def test_page_has_a_confusion_matrix_of_few_classes(classes: int, shown: bool) -> None:
+    counts = [[7] * classes for _ in range(classes)]
+    values = {"auc": 0.9, "accuracy": 0.8, "f1": 0.7, "pr_auc": 0.6}
+    result = replace(RESULT, metrics=values, local_metrics=None, calibration_curve=[], confusion=counts)
+    job = Job.model_validate(a_job().model_dump() | {"train": {"epochs": 3, "classes": classes}})
+    built = build(job, training=result)
+    assert built.metrics.confusion.threshold is None
+    seen = text(page(built))
+    assert ("Federated: predicted as the likeliest class Class as 0 as 1 as 2" in seen) == shown
+    assert "PR AUC average precision, mean over the classes" in seen
+    assert "threshold" not in seen.split("Details")[0]
+
+
+def test_the_passive_party_gets_neither_counts_nor_values_of_repeats() -> None:
+    told = json.loads(REPORTS["passive, told"]().to_json())["metrics"]
+    assert told["auc"] == 0.991
+    assert told["confusion"] is told["repeats"] is told["constant_nll"] is told["intervals"] is None
 
 
 def test_page_says_that_a_part_of_the_records_took_part() -> None:

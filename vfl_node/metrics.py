@@ -1,4 +1,4 @@
-"""How good predictions are: ranking, calibration, and the interval over repeated splits.
+"""How good predictions are: ranking, decisions and calibration.
 
 Labels are 0 and 1, scores and probabilities numbers without NaN; all arrays have N entries.
 With K classes labels are 0 to K − 1, and scores and probabilities have a column for each.
@@ -9,19 +9,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-RANGES = 15
-"""Ranges of equal mass in ACE and in the calibration curve; the literature leaves R open."""
-
-EPSILON = 1e-7
-"""Probabilities are kept this far from 0 and 1 in the NLL, float32's resolution: one certain error costs 16.1 nats."""
+from vfl_node import weighted_metrics
+from vfl_node.weighted_metrics import EPSILON, RANGES, predicted
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ModelOutput:
+    """What a model says of N rows.
+
+    Attributes:
+        scores: [N] or [N, K], of which the order counts; may leave 0 … 1.
+        probabilities: of the same shape.
+    """
+
+    scores: Array
+    probabilities: Array
+
+    @classmethod
+    def clipped(cls, scores: Array) -> ModelOutput:
+        """Of probabilities that may leave 0 … 1, as those corrected for synthetic rows do: ranked as they are, else clipped."""
+        return cls(scores, np.clip(scores, 0, 1))
 
 
 def auc(labels: Array, scores: Array) -> float | None:
@@ -36,18 +52,57 @@ def auc(labels: Array, scores: Array) -> float | None:
 
 
 def nll(labels: Array, probabilities: Array) -> float | None:
-    """Mean −log p of the true class, p kept within :data:`EPSILON` of 0 and 1."""
+    """Mean −log p of the true class, p kept within :data:`~vfl_node.weighted_metrics.EPSILON` of 0 and 1."""
     if len(labels) == 0:
         return None
     p = np.clip(_numbers(probabilities), EPSILON, 1 - EPSILON)
     return float(-np.where(np.asarray(labels) == 1, np.log(p), np.log1p(-p)).mean())
 
 
-def accuracy(labels: Array, probabilities: Array) -> float | None:
-    """Share of rows predicted rightly, where p ≥ ½ predicts 1."""
+def pr_auc(labels: Array, scores: Array) -> float | None:
+    """Average precision; None without positives."""
+    return _unweighted(weighted_metrics.pr_auc, labels, scores)
+
+
+def ks(labels: Array, scores: Array) -> float | None:
+    """Kolmogorov–Smirnov: the largest distance between the score distributions of positives and of negatives."""
+    return _unweighted(weighted_metrics.ks, labels, scores)
+
+
+def lift(labels: Array, scores: Array) -> float | None:
+    """Share of positives among the tenth of rows with the highest scores, over that among all; None without positives.
+
+    The tenth may end within a row or within ties, of which the expected part counts.
+    """
+    return _unweighted(weighted_metrics.lift, labels, scores)
+
+
+def accuracy(labels: Array, probabilities: Array, threshold: float = 0.5) -> float | None:
+    """Share of rows predicted rightly, where p ≥ ``threshold`` predicts 1."""
     if len(labels) == 0:
         return None
-    return float(((_numbers(probabilities) >= 0.5) == (np.asarray(labels) == 1)).mean())
+    return float((predicted(_numbers(probabilities), threshold) == (np.asarray(labels) == 1)).mean())
+
+
+def f1(labels: Array, probabilities: Array, threshold: float = 0.5) -> float | None:
+    """Harmonic mean of precision and recall of class 1, where p ≥ ``threshold`` predicts it.
+
+    0 where no positive is found, None where no row is positive or predicted so.
+    """
+    guessed = predicted(_numbers(probabilities), threshold)
+    return _one(weighted_metrics.f1(np.asarray(labels), guessed, np.ones((1, len(labels))), 2))
+
+
+def confusion(labels: Array, probabilities: Array, threshold: float = 0.5) -> list[list[int]]:
+    """Number of rows of each class (first index) that were predicted to be of each (second index).
+
+    Class 1 is predicted where p ≥ ``threshold``; with a column for each of K classes, the likeliest is.
+    """
+    p = _numbers(probabilities)
+    classes = p.shape[1] if p.ndim == 2 else 2
+    cells = np.asarray(labels).astype(np.int64) * classes + predicted(p, threshold)
+    counts: list[list[int]] = np.bincount(cells, minlength=classes**2).reshape(classes, classes).tolist()
+    return counts
 
 
 def ace(labels: Array, probabilities: Array, ranges: int = RANGES) -> float | None:
@@ -93,14 +148,25 @@ def macro_auc(labels: Array, scores: Array) -> float | None:
 
     Classes for which it is not defined, since no row or every row is theirs, are left out.
     """
-    columns = _numbers(scores).T
-    by_class = [auc(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
-    defined = [value for value in by_class if value is not None]
-    return math.fsum(defined) / len(defined) if defined else None
+    return _each_against_the_rest(auc, labels, scores)
+
+
+def macro_pr_auc(labels: Array, scores: Array) -> float | None:
+    """Mean of each class's :func:`pr_auc` against the rest by its column of ``scores``, [N, K], of classes that have rows."""
+    return _each_against_the_rest(pr_auc, labels, scores)
+
+
+def macro_f1(labels: Array, probabilities: Array) -> float | None:
+    """Mean of each class's F1, where the highest of the K ``probabilities`` predicts, [N, K].
+
+    Classes that no row has and none is predicted to have are left out.
+    """
+    p = _numbers(probabilities)
+    return _one(weighted_metrics.f1(np.asarray(labels), predicted(p, 0.5), np.ones((1, len(p))), p.shape[1]))
 
 
 def multiclass_nll(labels: Array, probabilities: Array) -> float | None:
-    """Mean −log of the true class's probability, [N, K], kept within :data:`EPSILON` of 0 and 1."""
+    """Mean −log of the true class's probability, [N, K], kept within :data:`~vfl_node.weighted_metrics.EPSILON` of 0 and 1."""
     if len(labels) == 0:
         return None
     p = np.clip(_numbers(probabilities), EPSILON, 1 - EPSILON)
@@ -109,86 +175,80 @@ def multiclass_nll(labels: Array, probabilities: Array) -> float | None:
 
 def multiclass_ace(labels: Array, probabilities: Array) -> float | None:
     """Mean over the K classes of :func:`ace` of each against the rest (Nixon et al. 2019)."""
-    columns = _numbers(probabilities).T
-    by_class = [ace(np.asarray(labels) == k, column) for k, column in enumerate(columns)]
-    defined = [value for value in by_class if value is not None]
-    return math.fsum(defined) / len(defined) if defined else None
+    return _each_against_the_rest(ace, labels, probabilities)
 
 
 Metric = Callable[[Array, Array], float | None]
 
-RANKING: dict[str, Metric] = {"auc": auc}
+RANKING: dict[str, Metric] = {"auc": auc, "pr_auc": pr_auc, "ks": ks, "lift": lift}
 """Metrics of scores, of which the order alone counts."""
 
-PROBABILISTIC: dict[str, Metric] = {"ace": ace, "nll": nll, "accuracy": accuracy}
+CALIBRATION: dict[str, Metric] = {"ace": ace, "nll": nll}
 """Metrics of probabilities."""
 
+DECISIONS: dict[str, Callable[[Array, Array, float], float | None]] = {"accuracy": accuracy, "f1": f1}
+"""Metrics of probabilities with a threshold."""
 
 MULTICLASS: dict[str, Metric] = {
     "auc": macro_auc,
+    "pr_auc": macro_pr_auc,
     "ace": multiclass_ace,
     "nll": multiclass_nll,
     "accuracy": multiclass_accuracy,
+    "f1": macro_f1,
 }
-"""The same with a column of probabilities for each class."""
+"""The same with a column of scores or probabilities for each class; the others are for two classes."""
+
+UPPER = dict.fromkeys(("auc", "pr_auc", "ks", "accuracy", "f1", "ace"), 1.0) | {
+    "lift": 1 / weighted_metrics.TOP,
+    "nll": -math.log(EPSILON),
+}
+"""Metric → the largest value that it can have; the smallest is 0."""
 
 
-def compute(names: Sequence[str], labels: Array, scores: Array, probabilities: Array) -> dict[str, float | None]:
-    """The metrics ``names``: ranking ones of ``scores``, which need no clamping to 0 … 1, the others of ``probabilities``."""
-    if np.ndim(probabilities) == 2:
-        return {name: MULTICLASS[name](labels, probabilities) for name in names}
-    return {
-        name: RANKING[name](labels, scores) if name in RANKING else PROBABILISTIC[name](labels, probabilities) for name in names
-    }
-
-
-def interval(values: Sequence[float], train_rows: int, test_rows: int) -> dict[str, float]:
-    """Mean, sd and 95 % confidence interval over repeated random splits.
-
-    Training sets of different splits overlap, so results are correlated and the naive
-    sd/√R is far too narrow. The corrected variance is sd²·(1/R + test_rows/train_rows).
+def compute(
+    names: Sequence[str], labels: Array, scores: Array, probabilities: Array, threshold: float = 0.5
+) -> dict[str, float | None]:
+    """The metrics ``names``: ranking ones of ``scores``, which need no clamping to 0 … 1, the others of ``probabilities``.
 
     Args:
-        values: one a split, R ≥ 2.
-        train_rows: rows trained on in each.
-        test_rows: rows held out in each.
+        names: of metrics.
+        labels: of N rows.
+        scores: [N], or [N, K] of several classes.
+        probabilities: likewise.
+        threshold: of :data:`DECISIONS`, from which on class 1 is predicted; of several classes the likeliest is.
 
     Returns:
-        ``mean``, ``sd`` (with R − 1), ``low`` and ``high``.
-
-    Source: Nadeau and Bengio 2003, Inference for the Generalization Error.
+        Metric → value; None where it is not defined, or of two classes only.
     """
-    repeats = len(values)
-    if repeats < 2 or train_rows < 1:
-        raise ValueError("an interval needs two values and one training row at least")
-    mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
-    half = student_t(0.95, repeats - 1) * sd * math.sqrt(1 / repeats + test_rows / train_rows)
-    return {"mean": mean, "sd": sd, "low": mean - half, "high": mean + half}
+    if np.ndim(probabilities) == 2:
+        return {
+            name: MULTICLASS[name](labels, scores if name in RANKING else probabilities) if name in MULTICLASS else None
+            for name in names
+        }
+    return {name: _of_two_classes(name, labels, scores, probabilities, threshold) for name in names}
 
 
-def student_t(confidence: float, degrees: int) -> float:
-    """The t with P(|T| ≤ t) = ``confidence`` for Student's T with ``degrees`` ≥ 1 degrees of freedom.
-
-    For whole degrees the probability is a finite series in θ = atan(t/√degrees); θ is found by bisection.
-
-    Source: Abramowitz and Stegun 1964, formulas 26.7.3 and 26.7.4.
-    """
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, degrees) < confidence else (low, middle)
-    return math.sqrt(degrees) * math.tan(low)
+def _of_two_classes(name: str, labels: Array, scores: Array, probabilities: Array, threshold: float) -> float | None:
+    if name in DECISIONS:
+        return DECISIONS[name](labels, probabilities, threshold)
+    return RANKING[name](labels, scores) if name in RANKING else CALIBRATION[name](labels, probabilities)
 
 
-def _within(theta: float, degrees: int) -> float:
-    """P(|T| ≤ √degrees·tan θ)."""
-    odd = degrees % 2
-    term = math.cos(theta) if odd else 1.0
-    total = 0.0
-    for k in range(2 + odd, degrees + 1, 2):  # cosθ + 2/3·cos³θ + … for odd degrees, 1 + 1/2·cos²θ + … for even ones
-        total += term
-        term *= (k - 1) / k * math.cos(theta) ** 2
-    return 2 / math.pi * (theta + math.sin(theta) * total) if odd else math.sin(theta) * total
+def _each_against_the_rest(metric: Metric, labels: Array, columns: Array) -> float | None:
+    """Mean over the K columns of what ``metric`` says of each class against the rest, where it is defined."""
+    by_class = [metric(np.asarray(labels) == k, column) for k, column in enumerate(_numbers(columns).T)]
+    defined = [value for value in by_class if value is not None]
+    return math.fsum(defined) / len(defined) if defined else None
+
+
+def _unweighted(metric: weighted_metrics.Ranking, labels: Array, scores: Array) -> float | None:
+    positive, numbers = np.asarray(labels) == 1, _numbers(scores)
+    return _one(metric(positive, numbers, np.ones((1, len(numbers))))) if positive.any() else None
+
+
+def _one(values: Array) -> float | None:
+    return None if np.isnan(values[0]) else float(values[0])
 
 
 def _numbers(values: Array) -> NDArray[np.float64]:

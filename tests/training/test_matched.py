@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, average_precision_score, f1_score, log_loss, roc_auc_score
 
 from vfl_node import metrics
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
@@ -25,7 +25,9 @@ from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, StateError
+from vfl_node.job import Metric
 from vfl_node.session.pins import MemoryPins
+from vfl_node.training.evaluation import measure
 from vfl_node.training.split import matched
 from vfl_node.training.split.costs import BINS, bins_of
 from vfl_node.training.split.matched import (
@@ -35,13 +37,14 @@ from vfl_node.training.split.matched import (
     least_rows,
     matched_active,
     matched_passive,
+    weighted_values,
 )
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, matched_pb2, session_pb2
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Recorder
 
-NAMES = ("auc", "nll", "accuracy", "ace")
+NAMES = get_args(Metric)
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
 ROWS, CELLS = 400, 2 * BINS
 
@@ -156,6 +159,8 @@ def test_what_comes_out_is_what_counting_in_the_clear_gives() -> None:
     assert result.rows == np.count_nonzero(data.both)
     assert result.values["auc"] == pytest.approx(roc_auc_score(y, p, sample_weight=w), abs=1e-12)
     assert result.values["nll"] == pytest.approx(log_loss(y, p, sample_weight=w), abs=1e-12)
+    assert result.values["pr_auc"] == pytest.approx(average_precision_score(y, p, sample_weight=w), abs=1e-12)
+    assert result.values["f1"] == pytest.approx(f1_score(y, p >= 0.5, sample_weight=w), abs=1e-12)
     assert result.values["accuracy"] == pytest.approx(accuracy_score(y, p >= 0.5, sample_weight=w), abs=1e-12)
     assert list(result.values) == list(NAMES)
 
@@ -174,42 +179,15 @@ def test_the_estimate_is_that_of_the_matched_rows_and_not_of_all_owned_ones() ->
     exact = metrics.compute(NAMES, data.labels[data.lab], data.scores[data.lab], data.scores[data.lab])
     everywhere = metrics.compute(NAMES, data.labels, data.scores, data.scores)
     for name, margin in {"auc": 0.005, "nll": 0.015, "accuracy": 0.005, "ace": 0.01}.items():
-        estimate = matched.WEIGHTED[name](data.labels == 1, data.scores, w)
+        (estimate,) = weighted_values([name], data.labels, data.scores, w).values()
         assert abs(estimate - exact[name]) < margin  # type: ignore[operator]
         assert abs(everywhere[name] - exact[name]) > 5 * margin  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_with_equal_weights_metrics_are_the_usual_ones(name: str) -> None:
-    rng = np.random.default_rng(3)
-    labels = rng.integers(0, 2, 600)
-    scores = np.round(np.clip(rng.normal(0.3 + 0.3 * labels, 0.3), 0, 1), 2)  # with ties, 0 and 1 among them
-    usual = metrics.compute([name], labels, scores, scores)[name]
-    for weight in (1.0, 0.25):
-        found = matched.WEIGHTED[name](labels == 1, scores, np.full(600, weight))
-        assert found == pytest.approx(usual, abs=1e-12)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_row_of_weight_two_is_two_rows(name: str) -> None:
-    rng = np.random.default_rng(4)
-    positive, scores = rng.random(150) < 0.4, rng.random(150)
-    twice = matched.WEIGHTED[name](np.repeat(positive, 2), np.repeat(scores, 2), np.ones(300))
-    assert matched.WEIGHTED[name](positive, scores, np.full(150, 2.0)) == pytest.approx(twice, abs=1e-12)
-
-
-def test_metrics_that_are_not_defined_are_none() -> None:
-    nothing = np.empty(0)
-    assert [matched.WEIGHTED[name](nothing == 1, nothing, nothing) for name in NAMES] == [None] * 4
-    assert matched.weighted_auc(np.ones(3, bool), np.arange(3.0), np.ones(3)) is None
-
-
 def test_scores_beyond_0_and_1_are_ranked_as_they_are_and_clipped_otherwise() -> None:
-    positive, scores, one = np.array([False, True, True]), np.array([-0.5, 1.5, -0.2]), np.ones(3)
-    assert matched.weighted_auc(positive, scores, one) == 1
-    usual = metrics.compute(NAMES, positive, scores, np.clip(scores, 0, 1))
-    for name in ("nll", "accuracy", "ace"):
-        assert matched.WEIGHTED[name](positive, scores, one) == pytest.approx(usual[name])
+    labels, scores = np.array([0, 1, 1], dtype=np.float32), np.array([-0.5, 1.5, -0.2])
+    assert weighted_values(NAMES, labels, scores, np.ones(3)) == pytest.approx(measure(NAMES, labels, scores))
+    assert weighted_values(["auc"], labels, scores, np.ones(3)) == {"auc": 1}
 
 
 # --- cells ---

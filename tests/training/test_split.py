@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 import torch
 
 from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
-from vfl_node.job import Evaluate
+from vfl_node.job import Evaluate, Metric
 from vfl_node.metrics import auc
 from vfl_node.training.split import active, loop
 from vfl_node.training.split.missing.section import Missing
@@ -74,7 +74,17 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
         "real_share": parties.clinic_view.peer.intersection / parties.clinic_view.ours,
     }
     assert active.metrics.keys() == active.local_metrics.keys() == {"auc", "ace", "nll", "accuracy"}
-    assert active.intervals == active.gains == {}
+    for intervals in (active.intervals, active.local_intervals, active.gains):
+        assert {name: of["method"] for name, of in intervals.items()} == {
+            "auc": "delong",
+            "ace": "bootstrap",
+            "nll": "bootstrap",
+            "accuracy": "bootstrap",
+        }
+    assert active.intervals["auc"]["mean"] == active.metrics["auc"]
+    assert active.gains["nll"]["mean"] == pytest.approx(active.metrics["nll"] - active.local_metrics["nll"])
+    assert active.repeats == {name: [value] for name, value in active.metrics.items()}
+    assert active.local_repeats == {name: [value] for name, value in active.local_metrics.items()}
     assert active.metrics["auc"] > 0.75
     assert active.calibration_curve
     assert active.local_calibration_curve
@@ -247,14 +257,54 @@ def test_repeats_start_from_new_weights_and_give_intervals(synthetic: Make, run:
     parties = synthetic()
     active, passive = run(evaluate=Evaluate(repeats=3))(parties)
     once, _ = run()(parties)
-    assert same(dataclasses.replace(active, metrics=None, local_metrics=None, intervals={}, gains={}, steps=0),
-                dataclasses.replace(once, metrics=None, local_metrics=None, steps=0))  # fmt: skip
+    averaged = dict.fromkeys(("metrics", "local_metrics", "intervals", "gains", "steps"))
+    assert same(dataclasses.replace(active, **averaged), dataclasses.replace(once, **averaged))
+    for values, mean in ((active.repeats, active.metrics), (active.local_repeats, active.local_metrics)):
+        assert {name: len(of) for name, of in values.items()} == dict.fromkeys(mean, 3)
+        assert {name: np.mean(of) for name, of in values.items()} == pytest.approx(mean)
+    assert active.repeats["auc"][0] == once.metrics["auc"]
+    assert active.confusion == once.confusion
     assert active.steps == passive.steps == 3 * once.steps
     for intervals in (active.intervals, active.local_intervals, active.gains):
         assert intervals.keys() == {"auc", "ace", "nll", "accuracy"}
-        assert all(of["low"] <= of["mean"] <= of["high"] for of in intervals.values())
+        assert all(of["low"] <= of["mean"] <= of["high"] and of["method"] == "repeats" for of in intervals.values())
     assert active.metrics["auc"] == pytest.approx(active.intervals["auc"]["mean"])
     assert active.gains["auc"]["mean"] == pytest.approx(active.metrics["auc"] - active.local_metrics["auc"])
+
+
+def test_every_metric_at_a_threshold_beside_the_constant(synthetic: Make, run: Any) -> None:
+    parties = synthetic()
+    told = Evaluate(metrics=get_args(Metric), threshold=0.3, share_with_passive=True)
+    both = run(evaluate=told)
+    active, passive = both(parties)
+    view, table = parties.clinic_view, parties.clinic
+    training, testing = (rows[view.owned[rows]] for rows in both.schedule(parties).split(0, 0.2))
+    labels, rate = table.labels[view.rows[testing]], table.labels[view.rows[training]].mean()
+    constant = -np.where(labels == 1, np.log(rate), np.log1p(-rate)).mean()
+    assert active.constant_nll == pytest.approx(constant)
+    for values, counts in ((active.metrics, active.confusion), (active.local_metrics, active.local_confusion)):
+        (right, false_alarms), (missed, hits) = counts
+        assert [right + false_alarms, missed + hits] == [np.count_nonzero(labels == label) for label in (0, 1)]
+        assert values["accuracy"] == pytest.approx((right + hits) / len(labels))
+        assert values["f1"] == pytest.approx(2 * hits / (2 * hits + false_alarms + missed))
+    assert active.confusion != run(evaluate=told.model_copy(update={"threshold": 0.5}))(parties)[0].confusion
+    assert set(active.intervals) == set(get_args(Metric))
+    assert passive.metrics == {name: round(value, 3) for name, value in active.metrics.items()}
+    assert passive.confusion is passive.repeats is passive.constant_nll is None
+    assert passive.intervals == {}
+
+
+def test_metrics_of_several_classes(synthetic: Make, run: Any) -> None:
+    names = ("auc", "pr_auc", "accuracy", "f1", "ace", "nll")
+    parties = synthetic()
+    labels = parties.clinic.labels * (1 + np.arange(len(parties.clinic)) % 2)
+    parties = dataclasses.replace(parties, clinic=dataclasses.replace(parties.clinic, labels=labels))
+    active, _ = run(train=run().train.model_copy(update={"classes": 3}), evaluate=Evaluate(metrics=names))(parties)
+    assert all(value is not None for value in active.metrics.values())
+    assert np.shape(active.confusion) == (3, 3)
+    assert active.metrics["accuracy"] == pytest.approx(np.trace(active.confusion) / np.sum(active.confusion))
+    assert set(active.intervals) == set(names)
+    assert 0 < active.constant_nll < np.log(3)
 
 
 def test_without_a_test_fraction_the_training_rows_are_evaluated(synthetic: Make, run: Any) -> None:

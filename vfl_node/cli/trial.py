@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn, Optional
+from typing import Annotated, NoReturn, Optional, get_args
 
 import typer
 from rich.console import Console
@@ -16,7 +16,7 @@ from rich.table import Table
 from vfl_node.cli.shared import ConfigOption, app, out
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
-from vfl_node.job import Job, load_job
+from vfl_node.job import Job, Metric, load_job
 from vfl_node.logs import configure_logs
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
@@ -160,7 +160,7 @@ def _summarise(path: Path, seconds: float) -> None:
         if not metrics:
             continue
         shown = []
-        for name in ("auc", "ace", "nll", "accuracy"):
+        for name in get_args(Metric):
             if metrics.get(name) is None:
                 continue
             spread = (metrics.get("intervals") or {}).get(name)

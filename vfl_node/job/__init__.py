@@ -129,6 +129,7 @@ class Job(Frozen):
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
             self.train.check(self)
+            self.evaluate.check_classes(self.train.classes)
             if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:
                 raise ValueError(
                     f"evaluate.share_with_passive must be false with {protocol}: metrics are counted over shared records, "

@@ -8,7 +8,10 @@ from pydantic import Field, model_validator
 
 from vfl_node.configuration import Frozen
 
-Metric = Literal["auc", "ace", "nll", "accuracy"]
+Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift"]
+
+OF_TWO_CLASSES: tuple[Metric, ...] = ("ks", "lift")
+"""Metrics of the scores of two classes."""
 
 
 class Evaluate(Frozen):
@@ -17,6 +20,13 @@ class Evaluate(Frozen):
     test_fraction: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
     repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")
     metrics: tuple[Metric, ...] = Field(default=("auc", "ace", "nll", "accuracy"), min_length=1)
+    threshold: float = Field(
+        default=0.5,
+        gt=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="two classes: probability from which on class 1 is predicted, for accuracy, f1 and the confusion matrix",
+    )
     share_with_passive: bool = Field(
         default=False, description="send loss and metrics, which derive from labels, to the passive party"
     )
@@ -29,3 +39,11 @@ class Evaluate(Frozen):
         if self.repeats > 1 and self.test_fraction == 0:
             raise ValueError("repeats above 1 need a test_fraction above 0")
         return self
+
+    def check_classes(self, classes: int) -> None:
+        """Refuse what is not defined for so many classes. Raises ValueError."""
+        binary = [name for name in self.metrics if name in OF_TWO_CLASSES]
+        if classes > 2 and binary:
+            raise ValueError(f"evaluate.metrics: {' and '.join(binary)} {'are' if len(binary) > 1 else 'is'} for two classes")
+        if classes > 2 and self.threshold != 0.5:
+            raise ValueError("evaluate.threshold is for two classes: of several the likeliest is predicted")

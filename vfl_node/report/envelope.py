@@ -24,6 +24,7 @@ from vfl_node.report import page
 from vfl_node.report.sections import (
     AlignmentSizes,
     CommonFigures,
+    ConfusionMatrix,
     EpochFigures,
     Interval,
     JobRun,
@@ -36,6 +37,8 @@ from vfl_node.report.sections import (
 )
 from vfl_node.settings import Protection, Role, role_in
 from vfl_node.trainers import TRAINERS
+from vfl_node.training.evaluation import Confusion
+from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
@@ -61,7 +64,9 @@ class Report(Section):
     training: TrainingFigures | None = Field(description="null for a job that only aligns, or predicts")
     metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
     local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
-    gains: dict[str, Interval] | None = Field(description="federated minus local, repeat by repeat; null for a single repeat")
+    gains: dict[str, Interval] | None = Field(
+        description="federated minus local: repeat by repeat, or on the rows of a single one; null if not known to this party"
+    )
     predictions: Predictions | None = Field(description="null for a job without predictions")
     phases: dict[str, PhaseTraffic]
     learnt: dict[Name, tuple[LedgerEntry, ...]] = Field(description="party → what it learnt from the protocols")
@@ -219,16 +224,25 @@ def _training(job: Job, trained: Trained, protection: Protection) -> CommonFigur
 
 
 def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
-    values, intervals, curve = (
-        (result.local_metrics, result.local_intervals, result.local_calibration_curve)
+    values, intervals, repeats, curve, confusion = (
+        (
+            result.local_metrics,
+            result.local_intervals,
+            result.local_repeats,
+            result.local_calibration_curve,
+            result.local_confusion,
+        )
         if local
-        else (result.metrics, result.intervals, result.calibration_curve)
+        else (result.metrics, result.intervals, result.repeats, result.calibration_curve, result.confusion)
     )
     if values is None:
         return None
     about = result.population or {}
     return Metrics(
         **values,
+        constant_nll=result.constant_nll,
+        repeats={name: tuple(of) for name, of in repeats.items()} if repeats else None,
+        confusion=_confusion(job, confusion) if confusion else None,
         rows=about.get("rows"),
         population=about.get("population"),
         real_share=about.get("real_share"),
@@ -238,7 +252,12 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
     )
 
 
-def _intervals(job: Job, intervals: Mapping[str, Mapping[str, float]]) -> dict[str, Interval] | None:
+def _confusion(job: Job, counts: Confusion) -> ConfusionMatrix:
+    threshold = job.evaluate.threshold if job.classes == 2 else None
+    return ConfusionMatrix(threshold=threshold, counts=tuple(tuple(row) for row in counts))
+
+
+def _intervals(job: Job, intervals: Mapping[str, ConfidenceInterval]) -> dict[str, Interval] | None:
     by_metric = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
     return by_metric or None
 

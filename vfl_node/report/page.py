@@ -18,8 +18,8 @@ from markupsafe import Markup
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.report import charts
-from vfl_node.report.charts import Bar, CalibrationChart, LineChart, Mark, Row
+from vfl_node.report import charts, results
+from vfl_node.report.charts import Bar, LineChart, Row
 from vfl_node.report.words import attack_figures, human_bytes, human_count, human_seconds, human_time, signed
 from vfl_node.trainers import TRAINERS, TrainerConfig
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
@@ -28,20 +28,6 @@ if TYPE_CHECKING:
     from vfl_node.report.envelope import Report
 
 TEMPLATES = Path(__file__).parent / "templates"
-
-METRICS = {
-    "auc": ("AUC", "ranking; higher is better, 0.5 is chance", 1.0),
-    "accuracy": ("Accuracy", "at threshold 0.5; higher is better", 1.0),
-    "ace": ("ACE", "adaptive calibration error; lower is better", 1.0),
-    "nll": ("NLL", "negative log-likelihood; lower is better", float("inf")),
-}
-"""Metric → (title, how to read it, largest value that has a meaning), in the order of the page."""
-
-MANY_CLASSES = {
-    "auc": ("AUC", "mean over the classes, each against the rest; higher is better, 0.5 is chance", 1.0),
-    "accuracy": ("Accuracy", "the likeliest class is the right one; higher is better", 1.0),
-}
-"""The same, where labels have more than two classes."""
 
 ATTACK_STYLES = ("fourth", "fifth", "joint", "alone", "second", "first", "third")
 """Classes of the style sheet for attacks, in the order of their registry; further ones begin again."""
@@ -54,21 +40,23 @@ def render(report: Report) -> str:
     train = _train(report)
     peers = [name for name in names.data if name != report.party]
     peer, unit = " and ".join(peers), train.unit if train else ""
-    about = METRICS | (MANY_CLASSES if train and train.classes > 2 else {})
+    readings = results.readings(data, train.classes if train else 2)
     aligned = _reported_alignment(report, train, peer) if report.alignment else None
     return environment.get_template("report.html.j2").render(
         report=data,
         others=[name for name in names.all if name != report.party],
         peer=peer,
-        metric_names={name: about[name] for name in about if (data["metrics"] or {}).get(name) is not None},
+        metric_names=readings,
         seconds=(datetime.fromisoformat(report.finished) - datetime.fromisoformat(report.started)).total_seconds(),
         label_holder=train.label_holder if train else "active",
         unit=unit,
         trainer=_trainer_words(report, train, peer),
         curves=_curves(data, unit),
         audit=_audit(data, unit),
-        comparisons=_comparisons(data),
-        calibration=_calibration(data),
+        comparisons=results.comparisons(data),
+        methods=results.methods(data, readings),
+        confusions=results.confusions(data),
+        calibration=results.calibration(data),
         aligned=_alignment_words(report.alignment.protocol, aligned) if report.alignment and aligned else None,
         shares_metrics=not report.alignment or "passive" not in ALIGNMENTS[report.alignment.protocol].intersection_hidden_from,
         sizes=_sizes(data, aligned) if aligned else [],
@@ -192,37 +180,6 @@ def _audit(report: dict[str, Any], unit: str) -> dict[str, Any] | None:
 def folded(auc: float) -> float:
     """An AUC read the way round in which it tells more: .3 is as good as .7."""
     return max(auc, 1 - auc)
-
-
-def _comparisons(report: dict[str, Any]) -> dict[str, Markup]:
-    """Metric → federated and local value on one axis, where there is something to compare."""
-    drawn = {}
-    for name, (title, _, most) in METRICS.items():
-        marks = [
-            _mark(label, of, name, style)
-            for label, of, style in (("federated", report["metrics"], "joint"), ("alone", report["local_metrics"], "alone"))
-            if of and of[name] is not None
-        ]
-        if len(marks) > 1 or any(mark.low < mark.high for mark in marks):
-            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most)
-    return drawn
-
-
-def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
-    value, interval = of[name], (of["intervals"] or {}).get(name)
-    return Mark(label, value, interval["low"] if interval else value, interval["high"] if interval else value, style)
-
-
-def _calibration(report: dict[str, Any]) -> Markup | None:
-    curves = [
-        CalibrationChart(label, of["calibration"], style)
-        for label, of, style in (
-            ("federated", report["metrics"], "joint"),
-            (f"{report['parties']['active']} alone", report["local_metrics"], "alone"),
-        )
-        if of and of["calibration"]
-    ]
-    return charts.calibration_chart("calibration", "Calibration", curves) if curves else None
 
 
 def _most(report: dict[str, Any]) -> str:

@@ -109,29 +109,54 @@ TrainingFigures = Annotated[CommonFigures, ReadBy(_figures_for)]
 
 
 class Interval(Section):
-    """A mean over repeats with its 95 % confidence interval."""
+    """A metric with its 95 % confidence interval, which never leaves the metric's range."""
 
-    mean: float
-    sd: float = Field(ge=0)
+    mean: float = Field(description="over repeats; of a single one the value itself")
+    sd: float = Field(ge=0, description="over repeats; of a single one the standard error")
     low: float
     high: float
-    repeats: int = Field(ge=2)
+    repeats: int = Field(ge=1)
+    method: Literal["repeats", "delong", "bootstrap"] = Field(
+        description="repeats: over several splits, corrected for their overlap; of a single split over its rows, by DeLong's "
+        "variance (AUC) or a bootstrap"
+    )
+
+
+class ConfusionMatrix(Section):
+    """How many rows of each class were predicted to be of each, in the first repeat."""
+
+    threshold: Share | None = Field(
+        description="probability from which on class 1 is predicted; null with more than two classes: the likeliest is"
+    )
+    counts: tuple[tuple[Count, ...], ...] = Field(description="by class (row), then by predicted class (column)")
 
 
 class Metrics(Section):
     """Metrics of a model; a metric is null if it was not asked for or is not defined."""
 
     auc: float | None = None
+    pr_auc: float | None = None
+    ks: float | None = None
+    lift: float | None = None
+    accuracy: float | None = None
+    f1: float | None = None
     ace: float | None = None
     nll: float | None = None
-    accuracy: float | None = None
+    constant_nll: float | None = Field(
+        description="NLL on the same rows of a model that always says how frequent each class is among the active party's "
+        "labels trained on; mean over repeats; null if nll is, or not known to this party"
+    )
+    repeats: dict[str, tuple[float | None, ...]] | None = Field(
+        description="metric → its value in each repeat; null at a party that is told the means only"
+    )
+    confusion: ConfusionMatrix | None = Field(description="null if not known to this party")
     rows: Count | None = Field(description="number of rows on which it was measured (first repeat)")
     population: str | None = Field(description="which rows: 'owned' are shared rows that the active party owns")
     real_share: Share | None = Field(
         description="share of the active party's shared rows with real passive features: intersection / those rows"
     )
     held_out: bool = Field(description="false if these rows were also trained on (test_fraction: 0)")
-    intervals: dict[str, Interval] | None = Field(description="by metric, over repeats; null for a single repeat")
+    intervals: dict[str, Interval] | None = Field(description="by metric; null if there are none, or not known to this party")
     calibration: tuple[tuple[Share, Share, Count], ...] = Field(
         description="(mean prediction, share of positives, rows) for groups of equal size, first repeat"
     )

@@ -8,8 +8,8 @@ active party does not know which, so a row's score is the calibration's expectat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,21 @@ from numpy.typing import NDArray
 
 from vfl_node import metrics
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job import Evaluate
+from vfl_node.metrics import UPPER, ModelOutput
+from vfl_node.training.intervals import Intervals, difference, over_repeats, over_rows
 
 Values = dict[str, float | None]
 """Metric → value; None where it is not defined (no rows, or one class only)."""
 
+Repeats = dict[str, list[float | None]]
+"""Metric → its value in each repeat."""
+
 Curve = list[tuple[float, float, int]]
+
+Confusion = list[list[int]]
+"""Number of rows of each class (first index) that were predicted to be of each (second index)."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,13 @@ class Evaluation:
         curve: points of the federated model's calibration plot: (confidence, frequency, rows) of each range;
             empty with more than two classes.
         local_curve: the same of its own model; empty if it has no features.
+        confusion: of the federated model.
+        local_confusion: of its own model; None if it has no features.
+        constant_nll: of a model that always says how frequent each class is among its training labels; None where the job
+            does not ask for the NLL, or there is none.
+        intervals: of ``metrics``, over the rows of this split; empty where the job has several repeats, which give better ones.
+        local_intervals: of ``local_metrics``; likewise.
+        gains: of the difference federated − local; likewise.
         matched: metrics on the rows that both parties own; None where the job does not ask for them or they are too few.
         matched_rows: how many they are; likewise.
     """
@@ -58,6 +75,12 @@ class Evaluation:
     rows: int
     curve: Curve
     local_curve: Curve
+    confusion: Confusion
+    local_confusion: Confusion | None = None
+    constant_nll: float | None = None
+    intervals: Intervals = field(default_factory=dict)
+    local_intervals: Intervals = field(default_factory=dict)
+    gains: Intervals = field(default_factory=dict)
     matched: Values | None = None
     matched_rows: int | None = None
 
@@ -68,33 +91,97 @@ class Evaluation:
         return cls(**{**values, **curves})
 
 
-def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64]) -> Values:
+def assess(
+    asked: Evaluate,
+    labels: NDArray[Any],
+    joint: ModelOutput,
+    alone: ModelOutput | None,
+    class_shares: NDArray[np.float64] | None,
+    randomness: Randomness,
+    *,
+    undefined: Collection[str] = (),
+) -> Evaluation:
+    """All that the active party measures on its own test rows in one repeat, but for matched rows.
+
+    Args:
+        asked: the job's section.
+        labels: of these rows, [N].
+        joint: what the federated model says of them.
+        alone: what its own model says of them; None if it has no features.
+        class_shares: float64[K], how frequent each class is among the labels trained on: all that a constant model knows;
+            None without such labels.
+        randomness: its own for this.
+        undefined: metrics that this model has none of, and which are None.
+    """
+    names = [name for name in asked.metrics if name not in undefined]
+    models = [joint] if alone is None else [joint, alone]
+
+    def values(of: ModelOutput) -> Values:
+        measured = metrics.compute(names, labels, of.scores, of.probabilities, asked.threshold)
+        return {name: measured.get(name) for name in asked.metrics}
+
+    constant_nll = None
+    if "nll" in names and class_shares is not None:
+        said = np.broadcast_to(class_shares[1] if joint.scores.ndim == 1 else class_shares, joint.scores.shape)
+        constant_nll = metrics.compute(["nll"], labels, said, said)["nll"]
+    own: list[Intervals] = [{} for _ in models]
+    gains: Intervals = {}
+    if asked.repeats == 1:
+        own, gains = over_rows(names, labels, models, asked.threshold, randomness)
+    return Evaluation(
+        metrics=values(joint),
+        local_metrics=None if alone is None else values(alone),
+        rows=len(labels),
+        curve=_curve(labels, joint),
+        local_curve=[] if alone is None else _curve(labels, alone),
+        confusion=metrics.confusion(labels, joint.probabilities, asked.threshold),
+        local_confusion=None if alone is None else metrics.confusion(labels, alone.probabilities, asked.threshold),
+        constant_nll=constant_nll,
+        intervals=own[0],
+        local_intervals={} if alone is None else own[1],
+        gains=gains,
+    )
+
+
+def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64], threshold: float = 0.5) -> Values:
     """The metrics ``names`` of probabilities, [N] or [N, K], that may leave 0 … 1: ranked as they are, else clipped."""
-    return metrics.compute(names, labels, scores, np.clip(scores, 0, 1))
+    output = ModelOutput.clipped(scores)
+    return metrics.compute(names, labels, output.scores, output.probabilities, threshold)
 
 
-def plotted(labels: NDArray[np.float32], scores: NDArray[np.float64]) -> Curve:
+def class_shares(labels: NDArray[Any], classes: int) -> NDArray[np.float64] | None:
+    """How frequent each class is among ``labels``: float64[classes]; None without labels."""
+    return np.bincount(labels.astype(np.int64), minlength=classes) / len(labels) if len(labels) else None
+
+
+def _curve(labels: NDArray[Any], output: ModelOutput) -> Curve:
     """Points of the calibration plot; none with more than two classes."""
-    return [] if scores.ndim > 1 else metrics.calibration_curve(labels, np.clip(scores, 0, 1))
+    return [] if output.scores.ndim > 1 else metrics.calibration_curve(labels, output.probabilities)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """All repeats together: the mean of each metric, and intervals where there are several.
+    """All repeats together: the mean of each metric, and intervals.
 
     Attributes:
         metrics: federated model.
         local_metrics: the active party alone, same rows; None if it has no features.
-        intervals: metric → {mean, sd, low, high} over repeats; empty for a single one.
+        intervals: metric → interval, over repeats, or over the rows of a single one.
         local_intervals: the same for the local model.
         gains: the same for the difference federated − local, repeat by repeat.
+        repeats: metric → its value in each repeat, federated model.
+        local_repeats: the same for the local model; None if there is none.
+        constant_nll: mean over repeats of :attr:`Evaluation.constant_nll`.
     """
 
     metrics: Values
     local_metrics: Values | None
-    intervals: dict[str, dict[str, float]]
-    local_intervals: dict[str, dict[str, float]]
-    gains: dict[str, dict[str, float]]
+    intervals: Intervals
+    local_intervals: Intervals
+    gains: Intervals
+    repeats: Repeats
+    local_repeats: Repeats | None
+    constant_nll: float | None
 
 
 def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int) -> Summary:
@@ -106,18 +193,34 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
             interval is widened by the ratio of test to training rows accordingly.
         test_rows: shared rows held out in each.
     """
+    first = evaluations[0]
     ours = [evaluation.metrics for evaluation in evaluations]
     alone = [evaluation.local_metrics for evaluation in evaluations if evaluation.local_metrics is not None]
     gains = [
-        {name: _difference(value, local[name]) for name, value in joint.items()}
+        {name: difference(value, local[name]) for name, value in joint.items()}
         for joint, local in zip(ours, alone, strict=False)
     ]
 
-    def intervals(values: Sequence[Values]) -> dict[str, dict[str, float]]:
+    def intervals(values: Sequence[Values], *, lowest: int) -> Intervals:
+        """Of metrics from 0, or of differences of metrics, from ``lowest`` times the largest value on."""
         by_metric = {name: _defined(values, name) for name in (values[0] if values else ())}
-        return {name: metrics.interval(of, train_rows, test_rows) for name, of in by_metric.items() if len(of) > 1}
+        return {
+            name: over_repeats(of, train_rows, test_rows, lowest=lowest * UPPER[name], highest=UPPER[name])
+            for name, of in by_metric.items()
+            if len(of) > 1
+        }
 
-    return Summary(_mean(ours), _mean(alone) if alone else None, intervals(ours), intervals(alone), intervals(gains))
+    several = len(evaluations) > 1
+    return Summary(
+        metrics=_mean(ours),
+        local_metrics=_mean(alone) if alone else None,
+        intervals=intervals(ours, lowest=0) if several else first.intervals,
+        local_intervals=intervals(alone, lowest=0) if several else first.local_intervals,
+        gains=intervals(gains, lowest=-1) if several else first.gains,
+        repeats=_by_metric(ours),
+        local_repeats=_by_metric(alone) if alone else None,
+        constant_nll=_mean([{"nll": evaluation.constant_nll} for evaluation in evaluations])["nll"],
+    )
 
 
 def real_share(alignment: Alignment) -> float | None:
@@ -134,10 +237,10 @@ def _defined(values: Sequence[Values], name: str) -> list[float]:
     return [value for of in values if (value := of[name]) is not None]
 
 
-def _difference(ours: float | None, theirs: float | None) -> float | None:
-    return None if ours is None or theirs is None else ours - theirs
-
-
 def _mean(values: Sequence[Values]) -> Values:
     defined = {name: _defined(values, name) for name in values[0]}
     return {name: sum(of) / len(of) if of else None for name, of in defined.items()}
+
+
+def _by_metric(values: Sequence[Values]) -> Repeats:
+    return {name: [of[name] for of in values] for name in values[0]}

@@ -20,7 +20,8 @@ from vfl_node.session.session import Session
 from vfl_node.settings import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Curve, Values
+from vfl_node.training.evaluation import Confusion, Curve, Repeats, Values
+from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import TrainerSection
 from vfl_node.transport.channel import Channel
 
@@ -94,13 +95,18 @@ class Trained:
         audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
         metrics: metric → value, the mean over repeats; None for one that is not defined.
         local_metrics: the active party alone on the same rows; None without own features.
-        intervals: metric → {mean, sd, low, high} over repeats; empty for a single repeat.
+        intervals: metric → interval, over repeats or over the rows of a single one (:mod:`vfl_node.training.intervals`).
         local_intervals: the same of ``local_metrics``.
         gains: the same of the difference federated − local, repeat by repeat.
+        repeats: metric → its value in each repeat; None at a party that knows the means only.
+        local_repeats: the same of ``local_metrics``.
+        constant_nll: as :attr:`vfl_node.training.evaluation.Evaluation.constant_nll`, the mean over repeats.
         population: which rows the metrics are about: ``population``, ``rows`` (of the first
             repeat), ``real_share`` (share with real passive features, a ratio of counts).
         calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party.
         local_calibration_curve: the same of the active party alone; empty without own features.
+        confusion: number of rows of each class that were predicted to be of each, first repeat; None at the passive party.
+        local_confusion: the same of the active party alone; None without own features.
     """
 
     epochs: tuple[Epoch, ...]
@@ -116,12 +122,17 @@ class Trained:
     audit: Mapping[str, float | None] = field(default_factory=dict)
     metrics: Values | None = None
     local_metrics: Values | None = None
-    intervals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    local_intervals: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    gains: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
+    local_intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
+    gains: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
+    repeats: Repeats | None = None
+    local_repeats: Repeats | None = None
+    constant_nll: float | None = None
     population: Mapping[str, Any] | None = None
     calibration_curve: Curve = field(default_factory=list)
     local_calibration_curve: Curve = field(default_factory=list)
+    confusion: Confusion | None = None
+    local_confusion: Confusion | None = None
 
 
 class Coordination(Protocol):

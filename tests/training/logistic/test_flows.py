@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from sklearn.metrics import confusion_matrix
 
 from vfl_node.data.design import LinearEncoder
 from vfl_node.engines.processes import Processes
@@ -150,6 +151,12 @@ def test_what_is_held_out_is_measured_and_not_trained_on(
     found = probabilities(logits(parts, fit.weights, fit.intercepts))
     guess = found.argmax(axis=1) if classes > 2 else found[:, 0] > 0.5
     assert clinic.metrics["accuracy"] == pytest.approx(np.mean(guess == over.labels[own]))
+    assert clinic.confusion == confusion_matrix(over.labels[own], guess, labels=range(classes)).tolist()
+    assert clinic.repeats == {name: [value] for name, value in clinic.metrics.items()}
+    assert set(clinic.intervals) == {name for name, value in clinic.metrics.items() if value is not None}
+    assert set(clinic.metrics) - set(clinic.intervals) == ({"ace", "nll"} if classes > 2 else set())
+    assert (clinic.constant_nll is None) == (classes > 2)
+    assert lab.confusion is lab.repeats is lab.constant_nll is None
     assert clinic.population == {"population": "owned", "rows": len(own), "real_share": 1.0}
     assert clinic.rows == lab.rows == (42, 18)
     assert clinic.local_metrics["accuracy"] is not None

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from vfl_node import metrics
+from vfl_node.metrics import ModelOutput
 from vfl_node.session.session import Session
-from vfl_node.training.evaluation import Curve, Values
+from vfl_node.training.evaluation import Evaluation, assess, class_shares
 from vfl_node.training.logistic import plain
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.prepared_inputs import PreparedInputs
 from vfl_node.training.logistic.side import Floats, Positions
 from vfl_node.training.trainer import TrainingData
 
-
-@dataclass(frozen=True)
-class Measured:
-    """Results on the rows held out for measuring.
-
-    Attributes:
-        metrics: of the model of both parties.
-        local_metrics: of a model of the active party's columns alone; None if it has no columns.
-        curve: calibration curve of the model of both parties; empty for several classes.
-        local_curve: likewise, of the active party's model.
-        rows: how many rows were measured on.
-    """
-
-    metrics: Values
-    local_metrics: Values | None
-    curve: Curve
-    local_curve: Curve
-    rows: int
+OF_TWO_CLASSES = ("ace", "nll")
+"""Metrics that are null with more classes, whose models are fitted one against the rest."""
 
 
 def measure(
     session: Session, data: TrainingData, own: PreparedInputs, training: Positions, testing: Positions, theirs: Floats
-) -> Measured:
+) -> Evaluation:
     """Results on those of ``testing`` that are this party's own.
 
     Args:
@@ -50,24 +32,24 @@ def measure(
     """
     assert own.targets is not None
     genuine = own.side.owned[testing]
-    targets = own.targets[testing][genuine]
-    scores = (theirs + own.side.scores(testing))[genuine]
-    names = session.job.evaluate.metrics
-    local, local_curve = None, []
-    if len(own.design.steps):
-        alone = _alone(session, data, own, training, testing[genuine])
-        local, local_curve = of_scores(names, targets, alone), _curve(targets, alone)
-    return Measured(of_scores(names, targets, scores), local, _curve(targets, scores), local_curve, len(scores))
+    joint = output_of((theirs + own.side.scores(testing))[genuine])
+    alone = output_of(_alone(session, data, own, training, testing[genuine])) if len(own.design.steps) else None
+    trained_on = labels_of(own.targets[training][own.side.owned[training]])
+    shares = class_shares(trained_on, Logistic.of(session.job).classes)
+    labels, randomness = labels_of(own.targets[testing][genuine]), session.randomness.derive("resampling")
+    undefined = OF_TWO_CLASSES if joint.scores.ndim > 1 else ()
+    return assess(session.job.evaluate, labels, joint, alone, shares, randomness, undefined=undefined)
 
 
-def of_scores(names: tuple[str, ...], targets: Floats, scores: Floats) -> Values:
-    """The metrics ``names`` of scores float64[n, K]; of several classes accuracy and the mean AUC only."""
+def output_of(scores: Floats) -> ModelOutput:
+    """What linear scores float64[n, K] say: of class 1 for K = 1, else of each of K classes."""
     probabilities = plain.probabilities(scores)
-    if scores.shape[1] == 1:
-        return metrics.compute(names, targets[:, 0], scores[:, 0], probabilities[:, 0])
-    labels = targets.argmax(axis=1)
-    several = {"accuracy": metrics.multiclass_accuracy(labels, probabilities), "auc": metrics.macro_auc(labels, scores)}
-    return {name: several.get(name) for name in names}
+    return ModelOutput(scores[:, 0], probabilities[:, 0]) if scores.shape[1] == 1 else ModelOutput(scores, probabilities)
+
+
+def labels_of(targets: Floats) -> Floats:
+    """Labels float64[n] of targets float64[n, K]."""
+    return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1).astype(np.float64)
 
 
 def _alone(session: Session, data: TrainingData, own: PreparedInputs, training: Positions, testing: Positions) -> Floats:
@@ -87,9 +69,3 @@ def _alone(session: Session, data: TrainingData, own: PreparedInputs, training: 
         tolerance=train.tolerance,
     )
     return plain.logits([design.integers[rows[testing]] * design.steps], fitted.weights, fitted.intercepts)
-
-
-def _curve(targets: Floats, scores: Floats) -> Curve:
-    if scores.shape[1] > 1:
-        return []
-    return metrics.calibration_curve(targets[:, 0], plain.probabilities(scores)[:, 0])

@@ -27,11 +27,12 @@ from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.errors import StateError
+from vfl_node.metrics import compute
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Figures
+from vfl_node.training.evaluation import Evaluation, Figures, summarise
 from vfl_node.training.logistic.agreement import check, exchange_widths
 from vfl_node.training.logistic.blind import ActiveBlind, PassiveBlind
 from vfl_node.training.logistic.clear import ActiveClear, PassiveClear
@@ -43,7 +44,7 @@ from vfl_node.training.logistic.exchange import receive_scores, send_scores
 from vfl_node.training.logistic.flow import Flow, IterationContext, Outcome
 from vfl_node.training.logistic.masked_decryption import MaskedDecryption
 from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes, tensors_of
-from vfl_node.training.logistic.measuring import Measured, measure, of_scores
+from vfl_node.training.logistic.measuring import labels_of, measure, output_of
 from vfl_node.training.logistic.prepared_inputs import PreparedInputs, prepare
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.training.logistic.section import LogisticSection
@@ -195,12 +196,15 @@ class _Regression:
             return None
         positions = context.positions(step)
         own = context.side.owned[positions]
-        return of_scores(("auc",), context.targets[positions][own], outcome.scores[own])["auc"]
+        output, labels = output_of(outcome.scores[own]), labels_of(context.targets[positions][own])
+        return compute(("auc",), labels, output.scores, output.probabilities)["auc"]
 
     async def _finish(self, own: PreparedInputs, place: _Place) -> Trained:
         """Measure the model, and gather everything that is reported."""
         session, train, evaluate = self._session, self._train, self._evaluate
+        rows = len(self._training), len(self._testing)
         measured = await self._measure(own)
+        summary = summarise([measured], *rows) if measured else None
         epochs, metrics = place.epochs, measured.metrics if measured else None
         if evaluate.share_with_passive and measured:
             await send_figures(self._channel, [Figures(epoch.loss, epoch.auc) for epoch in epochs], measured.metrics)
@@ -218,10 +222,10 @@ class _Regression:
             count = self._service.count
             decryptions[self._channel.peer], bits[self._channel.peer] = count.values, count.bits
         numbers = Numbers(self._size, place.step, self._widths, len(self._testing), bits)
-        return Trained(
+        trained = Trained(
             epochs=tuple(epochs),
             steps=place.step,
-            rows=(len(self._training), len(self._testing)),
+            rows=rows,
             device="cpu",
             disclosures=learns(session.job.parties, train, evaluate, numbers),
             section=LogisticSection(
@@ -237,13 +241,26 @@ class _Regression:
             weights=own.side.model(),
             encoder=own.encoder.to_json(),
             metrics=metrics,
-            local_metrics=measured.local_metrics if measured else None,
-            population={"population": "owned", "rows": measured.rows, "real_share": 1.0} if measured else None,
-            calibration_curve=measured.curve if measured else [],
-            local_calibration_curve=measured.local_curve if measured else [],
+        )
+        if measured is None or summary is None:
+            return trained
+        return dataclasses.replace(
+            trained,
+            local_metrics=summary.local_metrics,
+            intervals=summary.intervals,
+            local_intervals=summary.local_intervals,
+            gains=summary.gains,
+            repeats=summary.repeats,
+            local_repeats=summary.local_repeats,
+            constant_nll=summary.constant_nll,
+            population={"population": "owned", "rows": measured.rows, "real_share": 1.0},
+            calibration_curve=measured.curve,
+            local_calibration_curve=measured.local_curve,
+            confusion=measured.confusion,
+            local_confusion=measured.local_confusion,
         )
 
-    async def _measure(self, own: PreparedInputs) -> Measured | None:
+    async def _measure(self, own: PreparedInputs) -> Evaluation | None:
         """Results at the active party, to which the passive one sends its scores of the rows measured on."""
         failpoints.reach("evaluate")
         train = self._train

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.nn.functional import one_hot
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
+from vfl_node.metrics import ModelOutput
 from vfl_node.models import architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
@@ -21,7 +23,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.session.session import Session
-from vfl_node.training.evaluation import Curve, Evaluation, Figures, Values, measure, plotted, real_share
+from vfl_node.training.evaluation import Evaluation, Figures, assess, class_shares, measure, real_share
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite, local_logits, train_local
@@ -88,6 +90,7 @@ class ActiveHalf:
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, [self._cut])
         self.learner = learner(self._model, session, randomness, repeat)
+        self._class_shares = class_shares(self._labels[labelled], train.classes)
         self._positive_rate = float((self._labels[labelled] == 1).mean())
         if missing.calibration == "train" and 0 < self._positive_rate < 1:
             # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
@@ -111,6 +114,7 @@ class ActiveHalf:
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since figures were taken."""
         self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
+        self._resampling = randomness.derive(f"resampling/{repeat}")
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
 
     async def step(self, number: int, positions: Positions) -> None:
@@ -163,28 +167,25 @@ class ActiveHalf:
             if_both.append(self._calibration.probability(logits, base_rate))
         held_out, scores = np.concatenate(batches), np.concatenate(expected)
         owned = self._owned[held_out]
-        names = self._evaluate.metrics
         labels = self._labels[held_out]
-        local: Values | None = None
-        local_curve: Curve = []
+        alone = None
         if self._local is not None:
-            alone = probabilities(local_logits(self._local, self._inputs, held_out))[owned]
-            local, local_curve = measure(names, labels[owned], alone), plotted(labels[owned], alone)
-        matched, matched_rows = None, None
-        if self._randomness:
-            share = real_share(self._alignment)
-            of_both = np.concatenate(if_both)
-            both = await matched_active(self._channel, labels, of_both, owned, names, self._randomness, share=share)
-            matched, matched_rows = both.values, both.rows
-        return Evaluation(
-            metrics=measure(names, labels[owned], scores[owned]),
-            local_metrics=local,
-            rows=int(owned.sum()),
-            curve=plotted(labels[owned], scores[owned]),
-            local_curve=local_curve,
-            matched=matched,
-            matched_rows=matched_rows,
+            alone = ModelOutput.clipped(probabilities(local_logits(self._local, self._inputs, held_out))[owned])
+        joint = ModelOutput.clipped(scores[owned])
+        evaluation = assess(self._evaluate, labels[owned], joint, alone, self._class_shares, self._resampling)
+        if self._randomness is None:
+            return evaluation
+        both = await matched_active(
+            self._channel,
+            labels,
+            np.concatenate(if_both),
+            owned,
+            self._evaluate.metrics,
+            self._randomness,
+            threshold=self._evaluate.threshold,
+            share=real_share(self._alignment),
         )
+        return dataclasses.replace(evaluation, matched=both.values, matched_rows=both.rows)
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""

@@ -49,12 +49,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node import weighted_metrics
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.decryption import decrypt
@@ -65,7 +66,6 @@ from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError
 from vfl_node.ledger import Disclosure
-from vfl_node.metrics import EPSILON, RANGES
 from vfl_node.session.pins import Pins
 from vfl_node.training.evaluation import Values
 from vfl_node.training.split.costs import KEY_BITS, bins_of
@@ -105,6 +105,7 @@ async def matched_active(
     names: Sequence[str],
     randomness: Randomness,
     *,
+    threshold: float = 0.5,
     share: float | None = None,
     workers: Engine | None = None,
 ) -> Matched:
@@ -116,8 +117,9 @@ async def matched_active(
         scores: float64[n], the probability of a positive *given that the peer's columns are real*; may leave 0 … 1,
             and is then ranked as it is, else clipped.
         owned: bool[n], which held-out rows have a label here.
-        names: metrics, of :data:`WEIGHTED`.
+        names: metrics, see :mod:`vfl_node.weighted_metrics`.
         randomness: this party's own for this; the same gives the same bytes.
+        threshold: probability from which on a row is predicted to be positive.
         share: which part of this party's rows is matched, |I|/n_a, where the alignment tells; it makes the cells larger.
         workers: who computes; by default this thread.
 
@@ -146,7 +148,7 @@ async def matched_active(
         return Matched(dict.fromkeys(names), None)
     weights = np.append(counts / np.maximum(sizes, 1), 0.0)[cells]
     used = weights > 0
-    values = {name: WEIGHTED[name](labels[used] == 1, scores[used], weights[used]) for name in names}
+    values = weighted_values(names, labels[used], scores[used], weights[used], threshold)
     return Matched(values, int(counts.sum()))
 
 
@@ -209,46 +211,12 @@ def cells_of(labels: NDArray[np.float32], scores: Floats, owned: Flags, least: f
     return cells
 
 
-def weighted_auc(positive: Flags, scores: Floats, weights: Floats) -> float | None:
-    """:func:`vfl_node.metrics.auc` of rows that count with positive ``weights``, float64[N]."""
-    _, place = np.unique(scores, return_inverse=True)
-    ups, downs = np.bincount(place, weights * positive), np.bincount(place, weights * ~positive)
-    pairs = ups.sum() * downs.sum()
-    return float(ups @ (np.cumsum(downs) - downs / 2) / pairs) if pairs else None
-
-
-def weighted_nll(positive: Flags, scores: Floats, weights: Floats) -> float | None:
-    """:func:`vfl_node.metrics.nll` of weighted rows."""
-    p = np.clip(scores, EPSILON, 1 - EPSILON)
-    return _mean(-np.where(positive, np.log(p), np.log1p(-p)), weights)
-
-
-def weighted_accuracy(positive: Flags, scores: Floats, weights: Floats) -> float | None:
-    """:func:`vfl_node.metrics.accuracy` of weighted rows."""
-    return _mean((scores >= 0.5) == positive, weights)
-
-
-def weighted_ace(positive: Flags, scores: Floats, weights: Floats) -> float | None:
-    """:func:`vfl_node.metrics.ace` of weighted rows: ranges of equal weight, a row being where its middle is."""
-    p = np.clip(scores, 0, 1)
-    order = np.argsort(p, kind="stable")
-    p, weights, gaps = p[order], weights[order], (positive - p)[order]
-    if len(p) == 0:
-        return None
-    ranges = RANGES if p[0] < p[-1] else 1
-    middle = (np.cumsum(weights) - weights / 2) / weights.sum()
-    place = np.minimum((middle * ranges).astype(np.int64), ranges - 1)
-    mass = np.bincount(place, weights, ranges)
-    return float(np.mean(np.abs(np.bincount(place, weights * gaps, ranges))[mass > 0] / mass[mass > 0]))
-
-
-WEIGHTED: dict[str, Callable[[Flags, Floats, Floats], float | None]] = {
-    "auc": weighted_auc,
-    "nll": weighted_nll,
-    "accuracy": weighted_accuracy,
-    "ace": weighted_ace,
-}
-"""Metric → function of bool[N] positive, float64[N] scores and float64[N] weights; all weights equal: as in ``metrics``."""
+def weighted_values(
+    names: Sequence[str], labels: NDArray[np.float32], scores: Floats, weights: Floats, threshold: float = 0.5
+) -> Values:
+    """The metrics ``names`` of rows that count with ``weights``; scores are ranked as they are, else clipped to 0 … 1."""
+    measured = weighted_metrics.compute(names, labels, scores, np.clip(scores, 0, 1), weights[None], threshold)
+    return {name: None if np.isnan(value) else float(value) for name, (value,) in measured.items()}
 
 
 def active_learns(peer: str, rows: int) -> tuple[Disclosure, ...]:

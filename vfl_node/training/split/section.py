@@ -51,9 +51,13 @@ class MatchedMetrics(Section):
     """The federated model on the held-out rows that both parties own; null throughout where they are too few to count."""
 
     auc: float | None = None
+    pr_auc: float | None = None
+    ks: float | None = None
+    lift: float | None = None
+    accuracy: float | None = None
+    f1: float | None = None
     ace: float | None = None
     nll: float | None = None
-    accuracy: float | None = None
     rows: Count | None
 
     def column(self, of: ReportedTraining) -> MetricColumn:

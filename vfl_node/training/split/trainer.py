@@ -66,9 +66,14 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
         intervals=summary.intervals,
         local_intervals=summary.local_intervals,
         gains=summary.gains,
+        repeats=summary.repeats,
+        local_repeats=summary.local_repeats,
+        constant_nll=summary.constant_nll,
         population={"population": "owned", "rows": first.rows, "real_share": real_share(data.alignment)},
         calibration_curve=first.curve,
         local_calibration_curve=first.local_curve,
+        confusion=first.confusion,
+        local_confusion=first.local_confusion,
     )
 
 

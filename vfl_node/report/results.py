@@ -1,0 +1,114 @@
+"""The result on the page of a report: metrics with their intervals, the confusion matrix and the calibration plot.
+
+Each function takes a report as its JSON holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from vfl_node.job import Evaluate
+from vfl_node.report import charts
+from vfl_node.report.charts import CalibrationChart, Mark
+
+Reading = tuple[str, str, float]
+"""Of a metric: title, how to read it, largest value that has a meaning."""
+
+METRICS = {
+    "auc": ("AUC", "ranking; higher is better, 0.5 is chance", 1.0),
+    "pr_auc": ("PR AUC", "average precision; higher is better, the share of positives is chance", 1.0),
+    "ks": ("KS", "largest distance between the scores of the two classes; higher is better", 1.0),
+    "lift": ("Lift", "positives among the top tenth of scores, over those among all; higher is better, 1 is chance", 10.0),
+    "accuracy": ("Accuracy", "at threshold {threshold:g}; higher is better", 1.0),
+    "f1": ("F1", "precision and recall at threshold {threshold:g}; higher is better", 1.0),
+    "ace": ("ACE", "adaptive calibration error; lower is better", 1.0),
+    "nll": ("NLL", "negative log-likelihood; lower is better", float("inf")),
+}
+"""Metric → its reading, in the order of the page."""
+
+MANY_CLASSES = {
+    "auc": ("AUC", "mean over the classes, each against the rest; higher is better, 0.5 is chance", 1.0),
+    "pr_auc": ("PR AUC", "average precision, mean over the classes, each against the rest; higher is better", 1.0),
+    "accuracy": ("Accuracy", "the likeliest class is the right one; higher is better", 1.0),
+    "f1": ("F1", "of the likeliest class, mean over the classes; higher is better", 1.0),
+}
+"""The same, where labels have more than two classes."""
+
+MOST_CLASSES = 10
+"""A confusion matrix of more classes is in the JSON only."""
+
+METHODS = {
+    "repeats": "over the repeated splits, corrected for their overlap",
+    "delong": "over its rows, by DeLong's variance",
+    "bootstrap": "over its rows, by a bootstrap",
+}
+"""Method of an interval → in words."""
+
+
+def readings(report: dict[str, Any], classes: int) -> dict[str, Reading]:
+    """:data:`METRICS` that were measured, as they are for this job."""
+    threshold = Evaluate.model_validate(report["job"]["spec"]["evaluate"]).threshold
+    about, values = METRICS | (MANY_CLASSES if classes > 2 else {}), report["metrics"] or {}
+    return {
+        name: (title, reading.format(threshold=threshold), most)
+        for name, (title, reading, most) in about.items()
+        if values.get(name) is not None
+    }
+
+
+def methods(report: dict[str, Any], about: Mapping[str, Reading]) -> str:
+    """How the intervals of the federated model's metrics were computed; empty where there are none."""
+    intervals = (report["metrics"] or {}).get("intervals") or {}
+    titles = {
+        method: [about[name][0] for name in about if name in intervals and intervals[name]["method"] == method]
+        for method in METHODS
+    }
+    used = [method for method in METHODS if titles[method]]
+    if len(used) == 1:
+        return METHODS[used[0]]
+    return "; ".join(f"{', '.join(titles[method])} {METHODS[method]}" for method in used)
+
+
+def confusions(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Whose model, and its confusion matrix; none of very many classes."""
+    models = (("Federated", report["metrics"]), (f"{report['parties']['active']} alone", report["local_metrics"]))
+    return [
+        (title, of["confusion"])
+        for title, of in models
+        if of and of["confusion"] and of["rows"] and len(of["confusion"]["counts"]) <= MOST_CLASSES
+    ]
+
+
+def comparisons(report: dict[str, Any]) -> dict[str, Markup]:
+    """Metric → federated and local value on one axis, where there is something to compare."""
+    drawn = {}
+    for name, (title, _, most) in METRICS.items():
+        marks = [
+            _mark(label, of, name, style)
+            for label, of, style in (("federated", report["metrics"], "joint"), ("alone", report["local_metrics"], "alone"))
+            if of and of[name] is not None
+        ]
+        if len(marks) > 1 or any(mark.low < mark.high for mark in marks):
+            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most)
+    return drawn
+
+
+def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
+    value, interval = of[name], (of["intervals"] or {}).get(name)
+    return Mark(label, value, interval["low"] if interval else value, interval["high"] if interval else value, style)
+
+
+def calibration(report: dict[str, Any]) -> Markup | None:
+    """Calibration of both models; None where there is none to draw."""
+    curves = [
+        CalibrationChart(label, of["calibration"], style)
+        for label, of, style in (
+            ("federated", report["metrics"], "joint"),
+            (f"{report['parties']['active']} alone", report["local_metrics"], "alone"),
+        )
+        if of and of["calibration"]
+    ]
+    return charts.calibration_chart("calibration", "Calibration", curves) if curves else None
