@@ -10,7 +10,8 @@ import yaml
 from vfl_node import configuration
 from vfl_node.configuration import MOST_BYTES, MOST_DEPTH, MOST_VALUES, load, parse
 from vfl_node.errors import UsageError
-from vfl_node.job import Job
+from vfl_node.job import Evaluate, Job
+from vfl_node.training.split.config import Train
 
 LEVELS = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]" for n in range(9))
 HOSTILE = {
@@ -110,3 +111,27 @@ def test_names_may_be_written_in_capitals() -> None:
     train = "{optimizer: ADAM, missing: {labels: Random_Pred, features: none}}"
     job = parse(f"name: t\nparties: {{active: a, passive: b}}\nalign: {{protocol: PSI}}\ntrain: {train}", Job, source="job")
     assert (job.train.optimizer, job.train.missing.labels) == ("adam", "random-pred")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("section", "hint"),
+    [
+        ("train: {lr: 0.1}", "'train.lr': did you mean 'learning_rate'?"),
+        ("train: {num_epochs: 3}", "'train.num_epochs': did you mean 'epochs'?"),
+        ("train: {hidden_layers: [3]}", "'train.hidden_layers': did you mean 'bottom'?"),
+        ("evaluate: {test_size: 0.2}", "'evaluate.test_size': did you mean 'test_fraction'?"),
+        ("evaluate: {cv: 5}", "'evaluate.cv': did you mean 'repeats'?"),
+    ],
+)
+def test_keys_of_other_tools_are_understood(section: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(f"name: t\nparties: {{active: a, passive: b}}\n{section}", Job, source="job")
+    assert caught.value.hint == hint
+
+
+def test_what_is_called_otherwise_elsewhere_is_a_key_here() -> None:
+    for model in (Train, Evaluate):
+        others = [name for names in model.called_elsewhere.values() for name in names]
+        assert set(model.called_elsewhere) <= set(model.model_fields)
+        assert len(others) == len(set(others))
+        assert not set(others) & set(model.model_fields)

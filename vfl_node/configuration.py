@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
@@ -48,7 +48,13 @@ class _Once(yaml.constructor.SafeConstructor):
 
 
 class Frozen(BaseModel):
-    """Base of everything read from a file: immutable, and unknown keys are refused."""
+    """Base of everything read from a file: immutable, and unknown keys are refused.
+
+    Attributes:
+        called_elsewhere: key → what other tools call it; a hint where somebody writes that.
+    """
+
+    called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -297,8 +303,10 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
     """One pydantic error at ``path`` as (what is wrong, hint)."""
     name = ".".join(path)
     if item["type"] == "extra_forbidden":
-        known = sorted(_known_keys(model, path[:-1], document))
-        near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
+        models = list(_models_at(model, path[:-1], document))
+        known = sorted({key for each in models for key in each.model_fields})
+        here = [key for each in models for key, others in _elsewhere(each) if path[-1].lower() in others]
+        near = here or difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
         return f"unknown key {name!r}", f"{name!r}: {hint}"
     if item["type"] == "missing":
@@ -323,18 +331,23 @@ def _near(value: str, pattern: str) -> str:
     return f"did you mean {plain!r}?" if re.fullmatch(pattern, plain) else ""
 
 
-def _known_keys(model: type[BaseModel], path: tuple[str, ...], document: Any) -> set[str]:
-    """The keys allowed at ``path`` inside ``model``, where ``document`` was to be one."""
+def _elsewhere(model: type[BaseModel]) -> Iterable[tuple[str, tuple[str, ...]]]:
+    return model.called_elsewhere.items() if issubclass(model, Frozen) else ()
+
+
+def _models_at(model: type[BaseModel], path: tuple[str, ...], document: Any) -> Iterator[type[BaseModel]]:
+    """The models that may stand at ``path`` inside ``model``, where ``document`` was to be one."""
     if not path:
-        return set(model.model_fields)
+        yield model
+        return
     field = model.model_fields.get(path[0])
     if field is None:
-        return set()
+        return
     inner, annotation, path = document[path[0]], field.annotation, path[1:]
     if get_origin(annotation) is dict:
         inner, annotation, path = inner[path[0]], get_args(annotation)[1], path[1:]
-    forms = _forms(Annotated[(annotation, *field.metadata, None)], inner)
-    return set().union(*(_known_keys(form, path, inner) for form in forms))
+    for form in _forms(Annotated[(annotation, *field.metadata, None)], inner):
+        yield from _models_at(form, path, inner)
 
 
 def _forms(annotation: Any, document: Any) -> Iterator[type[BaseModel]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -16,6 +17,11 @@ OF_TWO_CLASSES: tuple[Metric, ...] = ("ks", "lift")
 
 class Evaluate(Frozen):
     """What is measured on rows held out from training."""
+
+    called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "test_fraction": ("test_size", "test_ratio", "test_split", "holdout", "validation_split"),
+        "repeats": ("folds", "n_folds", "n_splits", "cv"),
+    }
 
     test_fraction: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
     repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")

@@ -37,6 +37,15 @@ class Train(TrainerConfig):
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
 
+    called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "learning_rate": ("lr", "eta", "step_size"),
+        "epochs": ("n_epochs", "num_epochs", "max_iter", "iterations"),
+        "bottom": ("layers", "hidden", "hidden_layers", "hidden_sizes", "hidden_layer_sizes"),
+        "embedding_size": ("embedding_dim", "embed_dim"),
+        "weight_decay": ("l2", "alpha", "reg_lambda"),
+        "missing": ("imputation", "synthetic"),
+    }
+
     algorithm: Literal["split"] = "split"
     model: ModelName = Field(default="mlp", description="mlp, wide_deep, or a model that every data party's node has declared")
     classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1")
