@@ -6,7 +6,7 @@ import pytest
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
-from vfl_node.training.split.config import LabelStrategy, Train
+from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import active_learns, passive_learns
 from vfl_node.training.split.missing.section import Missing
 
@@ -19,7 +19,7 @@ def membership(entries: tuple[Disclosure, ...]) -> str:
     ("labels", "said"),
     [("majority", "comparing trainings tells more"), ("random-pos", "comparing trainings tells which they are")],
 )
-def test_who_may_compare_trainings_is_told_so(labels: LabelStrategy, said: str) -> None:
+def test_who_may_compare_trainings_is_told_so(labels: str, said: str) -> None:
     train = Train(missing=Missing(labels=labels))
     for learns, told in ((active_learns, "comparing trainings tells which they are"), (passive_learns, said)):
         first, third = (membership(learns("lab", (70, 30), 20, train, Evaluate(), training)) for training in (1, 3))
