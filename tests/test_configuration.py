@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vfl_node import configuration
-from vfl_node.configuration import MOST_BYTES, MOST_DEPTH, MOST_VALUES, load, parse
+from vfl_node import configuration, yaml_text
+from vfl_node.configuration import load, parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.training.split.config import Train
+from vfl_node.yaml_text import MOST_BYTES, MOST_DEPTH, MOST_VALUES
 
 LEVELS = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else 'x'] * 10)}]" for n in range(9))
 HOSTILE = {
@@ -37,13 +38,13 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_yaml_is_refused_where_it_becomes_too_much(name: str, loader: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if loader == "Python":
-        monkeypatch.setattr(configuration, "Loader", yaml.SafeLoader)
-    elif configuration.Loader is yaml.SafeLoader:
+        monkeypatch.setattr(yaml_text, "Loader", yaml.SafeLoader)
+    elif yaml_text.Loader is yaml.SafeLoader:
         pytest.skip("PyYAML without libyaml here")
     text, place, said = HOSTILE[name]
     built: list[object] = []
     if "YAML" not in said:
-        monkeypatch.setattr(configuration.Loader, "get_single_node", built.append)
+        monkeypatch.setattr(yaml_text.Loader, "get_single_node", built.append)
     with pytest.raises(UsageError, match=said) as caught:
         parse(text, Job, source="job")
     assert caught.value.code == "E_YAML"

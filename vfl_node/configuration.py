@@ -1,8 +1,4 @@
-"""Read a YAML file into a frozen pydantic model, with errors a person can act on.
-
-YAML is small text that may stand for a large document (aliases), or take long to read
-(deep nesting). What a document may hold is counted event by event before any of it is built.
-"""
+"""Read a YAML file into a frozen pydantic model, with errors a person can act on."""
 
 from __future__ import annotations
 
@@ -14,37 +10,15 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.errors import UsageError
 from vfl_node.registry import Registry
-
-MOST_BYTES = 1 << 20
-MOST_DEPTH = 32
-MOST_VALUES = 20_000
-"""What one document may hold; what an alias stands for counts each time."""
+from vfl_node.yaml_text import MOST_BYTES, checked, places, read, where
 
 MOST_MISTAKES = 5
 """Mistakes of one document that are explained."""
-
-Loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's where PyYAML was built with it: 17 times faster, the same events."""
-
-
-class _Once(yaml.constructor.SafeConstructor):
-    """Refuses a key that a mapping has twice, of which YAML's loaders take the last without a word."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        seen: set[tuple[str, str]] = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if (key.tag, key.value) in seen:
-                    twice = f"{key.value[:60]!r} is there twice"
-                    raise yaml.constructor.ConstructorError(problem=twice, problem_mark=key.start_mark)
-                seen.add((key.tag, key.value))
-        return dict(super().construct_mapping(node, deep))
 
 
 class Frozen(BaseModel):
@@ -128,9 +102,6 @@ _EXPECTED = {
 }
 """Kind of pydantic's error → what was expected."""
 
-Place = tuple[str, ...]
-"""The keys on the way to a value of a document."""
-
 Model = TypeVar("Model", bound=Frozen)
 
 
@@ -144,7 +115,7 @@ def load(path: Path, model: type[Model]) -> Model:
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        text = _checked(data, str(path)).decode("utf-8-sig")
+        text = checked(data, str(path)).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", code="E_FILE") from None
     except UnicodeDecodeError as error:
@@ -154,66 +125,8 @@ def load(path: Path, model: type[Model]) -> Model:
 
 def parse(text: str, model: type[Model], *, source: str) -> Model:
     """As :func:`load`, from a string; ``source`` names it in errors."""
-    _checked(text.encode(errors="replace"), source)
-    try:
-        _check_size(text, source)
-        document = yaml.load(text, type("Strict", (_Once, Loader), {}))  # noqa: S506 - a safe loader
-    except yaml.YAMLError as error:
-        raise _not_yaml(error, text, source) from None
-    except (ValueError, OverflowError) as error:  # a date of no calendar, a number of too many digits
-        raise UsageError(f"{source} is not valid YAML: {error}", code="E_YAML") from None
+    document = read(text, source)
     return validate(document, model, source=source, text=text)
-
-
-def _checked(data: bytes, source: str) -> bytes:
-    if len(data) > MOST_BYTES:
-        raise UsageError(f"{source} has more than {MOST_BYTES} bytes", code="E_YAML")
-    return data
-
-
-def _check_size(text: str, source: str) -> None:
-    """Raises UsageError (``E_YAML``) for a document that is nested too deep or stands for too many values."""
-    sizes: dict[str, int] = {}  # anchor → values that it stands for
-    opened: list[tuple[str | None, int]] = []  # collections around the event: anchor, values before it
-    values = 0
-    for event in yaml.parse(text, Loader):
-        if isinstance(event, yaml.AliasEvent):
-            if event.anchor not in sizes:
-                raise _too_large(source, event, "an alias to what it is part of, or to nothing")
-            values += sizes[event.anchor]
-        elif isinstance(event, yaml.ScalarEvent):
-            values += 1
-            if event.anchor:
-                sizes[event.anchor] = 1
-        elif isinstance(event, yaml.CollectionStartEvent):
-            opened.append((event.anchor, values))
-            values += 1
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, before = opened.pop()
-            if anchor:
-                sizes[anchor] = values - before
-        if len(opened) > MOST_DEPTH:
-            raise _too_large(source, event, f"more than {MOST_DEPTH} levels")
-        if values > MOST_VALUES:
-            raise _too_large(source, event, f"more than {MOST_VALUES} values, what aliases stand for included")
-
-
-def _too_large(source: str, event: yaml.Event, what: str) -> UsageError:
-    mark = event.start_mark
-    where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-    return UsageError(f"{source}{where} has {what}", code="E_YAML", hint="write it plainly")
-
-
-def _not_yaml(error: yaml.YAMLError, text: str, source: str) -> UsageError:
-    """Where and why ``text`` is not YAML."""
-    mark = getattr(error, "problem_mark", None)
-    line, column = (mark.line, mark.column) if mark else (0, 0)
-    if isinstance(error, yaml.reader.ReaderError):  # a character that YAML does not allow
-        shown = next((at for at, letter in enumerate(text) if not (letter.isprintable() or letter in "\t\r\n")), 0)
-        line, column = text.count("\n", 0, shown), shown - text.rfind("\n", 0, shown) - 1
-        return UsageError(f"{source}:{line + 1}:{column + 1} is not valid YAML: a character that is none", code="E_YAML")
-    problem = getattr(error, "problem", None) or error
-    return UsageError(f"{source}:{line + 1}:{column + 1} is not valid YAML: {problem}", code="E_YAML")
 
 
 def validate(document: object, model: type[Model], *, source: str, text: str = "") -> Model:
@@ -224,44 +137,17 @@ def validate(document: object, model: type[Model], *, source: str, text: str = "
         return model.model_validate(document)
     except ValidationError as error:
         placed = _placed(error.errors(), document)
-        marks = _places(text)
-        mistakes = [(_where(marks, path, key=item["type"] == "extra_forbidden"), path, item) for path, item in placed]
+        marks = places(text)
+        mistakes = [(where(marks, path, key=item["type"] == "extra_forbidden"), path, item) for path, item in placed]
         first = sorted(mistakes, key=itemgetter(0))[:MOST_MISTAKES]
         lines, hints = zip(*(_explain(item, path, model, document) for _, path, item in first), strict=True)
-        places = [f"{where[0]}:{where[1]}" if where else "" for where, _, _ in first]
-        source = ":".join(filter(None, [source, places[0]]))
-        lines = (lines[0], *(": ".join(filter(None, pair)) for pair in zip(places[1:], lines[1:], strict=True)))
+        stands = [":".join(map(str, place)) for place, _, _ in first]
+        source = ":".join(filter(None, [source, stands[0]]))
+        lines = (lines[0], *(": ".join(filter(None, pair)) for pair in zip(stands[1:], lines[1:], strict=True)))
         more = f"; and {len(placed) - MOST_MISTAKES} more mistakes" if len(placed) > MOST_MISTAKES else ""
         raise UsageError(
             f"{source}: " + "; ".join(lines) + more, hint=" ".join(hint for hint in hints if hint), code="E_CONFIG"
         ) from None
-
-
-def _places(text: str) -> dict[Place, tuple[yaml.Mark, yaml.Mark]]:
-    """Where each value of a YAML document begins, and the key before it; nothing without a text."""
-    places: dict[Place, tuple[yaml.Mark, yaml.Mark]] = {}
-
-    def visit(node: yaml.Node, path: Place, key: yaml.Mark) -> None:
-        places[path] = (key, node.start_mark)
-        if isinstance(node, yaml.MappingNode):
-            for name, value in node.value:
-                visit(value, (*path, str(name.value)), name.start_mark)
-        elif isinstance(node, yaml.SequenceNode):
-            for number, value in enumerate(node.value):
-                visit(value, (*path, str(number)), value.start_mark)
-
-    if text and (root := yaml.compose(text, Loader)):  # no larger than what was parsed before
-        visit(root, (), root.start_mark)
-    return places
-
-
-def _where(places: Mapping[Place, tuple[yaml.Mark, yaml.Mark]], path: Place, *, key: bool) -> tuple[int, ...]:
-    """Line and column of the value at ``path``, of its key, or of what should have it; empty if that is not known."""
-    for depth in range(len(path), -1, -1):
-        if marks := places.get(path[:depth]):
-            mark = marks[0 if key or depth < len(path) else 1]
-            return mark.line + 1, mark.column + 1
-    return ()
 
 
 def leaves(model: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any]]:
