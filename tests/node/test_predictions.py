@@ -376,8 +376,8 @@ def refused(served: Served, model: str) -> tuple[VflError, dict[str, Any]]:
 def test_rows_are_counted_over_services_and_restarts(served: Served, limited: Callable[..., None]) -> None:
     expected = served.expected("clinic")
     path = served.federation.job_folder("lab", served.model) / "shown"
-    told = FileShown(path, 1).rows()
-    limited(rows_per_model=len(told))
+    told, (_, later) = FileShown(path, 1).rows(), FileShown(path, 1)._read()
+    limited(rows_per_model=len(later))  # those held out are free: to count them would leave room for most of the others
     for _ in range(2):
         assert served.ask("clinic") == expected
         error, view = refused(served, served.model)
