@@ -14,6 +14,7 @@ Leaks: to the active party x_i, with noise of standard deviation .1/√epochs; t
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -61,7 +62,7 @@ class NearestMeanTrainer(Trainer):
             return await half.finish(done)
 
 
-class Half:
+class Half(ABC):
     """What both parties have."""
 
     def __init__(self, session: Session, data: TrainingData) -> None:
@@ -70,17 +71,17 @@ class Half:
         if self.held_out == len(data.alignment):
             raise DataError("no shared row is left to train on", code="E_EMPTY", hint="make evaluate.test_fraction smaller")
 
+    @abstractmethod
     async def batch(self, epoch: int, part: slice) -> None:
         """Exchange the numbers of some rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def end(self, epoch: int) -> None:
         """Agree that the epoch is over."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def finish(self, epochs: list[Epoch]) -> Trained:
         """Measure and report."""
-        raise NotImplementedError
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """What a checkpoint holds beside the epochs."""
