@@ -65,7 +65,7 @@ def test_what_is_sent_passes() -> None:
         Chunk(offset=1 << 50, rows=bytes(1 << 19)),
         Embedding(step=1 << 63, tensor=Tensor(dtype="float32", shape=[1 << 40, 1, 1 << 20], data=bytes(1 << 20))),
         Preflight(
-            party="lab", protocol_version=6, fields=fields, attempt=3, checkpoints=["0-1", "0-2"], input_digest=bytes(32)
+            party="lab", protocol_version=7, fields=fields, attempt=3, checkpoints=["0-1", "0-2"], input_digest=bytes(32)
         ),
         Notice(offer=Offer(job_id="job", submitter="lab", job_json="x" * bounds.MOST_JOB_BYTES)),
         Remembered(mark=bytes(32), seen=(1 << 64) - 1),

@@ -52,7 +52,7 @@ LIBRARIES = ("cryptography", "gmpy2", "grpcio", "numpy", "protobuf", "pydantic",
 class Report(Section):
     """``report.json``."""
 
-    format: Literal[5] = Field(default=5, description="changes when a key changes its meaning")
+    format: Literal[6] = Field(default=6, description="changes when a key changes its meaning")
     job: JobRun
     manifest_digest: str = Field(description="as in job")
     party: Name = Field(description="whose report this is")
