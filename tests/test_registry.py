@@ -16,6 +16,7 @@ from vfl_node.errors import UsageError
 from vfl_node.estimate.words import notes
 from vfl_node.job import Job
 from vfl_node.privacy.attacks import ATTACKS
+from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.registry import Registry
 from vfl_node.report.sections import CommonFigures
 from vfl_node.trainers import REPORT_KEYS, TRAINERS
@@ -164,6 +165,22 @@ def test_an_attack_that_cannot_be_loaded_is_reported_before_a_job_begins(broken:
         job.train.check_here({})
     assert caught.value.code == "E_EXTENSION"
     assert "broken" not in dict(ATTACKS.usable())
+
+
+@pytest.mark.parametrize(
+    ("registry", "place", "reason"),
+    [
+        (ALIGNMENTS, "vfl_node.alignment.spec:AlignmentSpec", "is no AlignmentSpec"),
+        (DEFENCES, "vfl_node.privacy.defences.spec:DefenceSpec", "is no DefenceSpec"),
+        (ATTACKS, "vfl_node.privacy.attacks.whole:Whole", "is no subclass of Attack"),
+    ],
+)
+def test_what_does_not_keep_to_its_contract_is_refused_by_name(
+    registry: Registry[Any], place: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "_places", dict(registry._places) | {"other": place})
+    with pytest.raises(UsageError, match=f"{registry.group} 'other' cannot be used: {place} {reason}"):
+        registry["other"]
 
 
 def test_no_trainer_is_called_like_a_key_of_every_report() -> None:

@@ -85,6 +85,26 @@ class Registry(Generic[T]):
                 yield error
 
 
+def instance_of(kind: type[Any]) -> Callable[[str, Any], None]:
+    """A check that refuses what is no instance of ``kind``."""
+
+    def check(_: str, thing: object) -> None:
+        if not isinstance(thing, kind):
+            raise ValueError(f"is no {kind.__name__}")
+
+    return check
+
+
+def subclass_of(kind: type[Any]) -> Callable[[str, Any], None]:
+    """A check that refuses what is no subclass of ``kind``."""
+
+    def check(_: str, thing: object) -> None:
+        if not (isinstance(thing, type) and issubclass(thing, kind)):
+            raise ValueError(f"is no subclass of {kind.__name__}")
+
+    return check
+
+
 def load(place: str, *, what: str) -> Any:
     """The attribute at ``module:attribute``.
 

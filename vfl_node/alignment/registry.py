@@ -7,7 +7,7 @@ A package adds one by an entry point of the group ``vfl_node.alignments`` that n
 from __future__ import annotations
 
 from vfl_node.alignment.spec import AlignmentSpec
-from vfl_node.registry import Registry
+from vfl_node.registry import Registry, instance_of
 
 ALIGNMENTS: Registry[AlignmentSpec] = Registry(
     "vfl_node.alignments",
@@ -16,5 +16,6 @@ ALIGNMENTS: Registry[AlignmentSpec] = Registry(
         "psi": "vfl_node.alignment.psi.spec:PSI",
         "apsi": "vfl_node.alignment.apsi.spec:APSI",
     },
+    check=instance_of(AlignmentSpec),
 )
 """``align.protocol`` → what the protocol is; its implementation is loaded when it first runs."""

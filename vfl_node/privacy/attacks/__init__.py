@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from vfl_node.privacy.attacks.attack import Attack
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.attacks.whole import Whole
-from vfl_node.registry import Registry
+from vfl_node.registry import Registry, subclass_of
 
 A = TypeVar("A", bound=Attack)
 
@@ -38,6 +38,7 @@ ATTACKS: Registry[type[Attack]] = Registry(
         "same_step_twin": "vfl_node.privacy.attacks.same_step_twin:SameStepTwin",
         "spectral": "vfl_node.privacy.attacks.spectral:Spectral",
     },
+    check=subclass_of(Attack),
 )
 """Name in a report → attack."""
 

@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
 from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec
-from vfl_node.registry import Registry
+from vfl_node.registry import Registry, instance_of
 
-DEFENCES: Registry[DefenceSpec] = Registry("vfl_node.defences", {"noise": "vfl_node.privacy.defences.noise.spec:NOISE"})
+DEFENCES: Registry[DefenceSpec] = Registry(
+    "vfl_node.defences", {"noise": "vfl_node.privacy.defences.noise.spec:NOISE"}, check=instance_of(DefenceSpec)
+)
 """Name in the settings → what the defence is."""
 
 
