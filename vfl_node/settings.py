@@ -177,6 +177,19 @@ class AuditSettings(Frozen):
     )
 
 
+class Compare(Frozen):
+    """With what an active node compares a federated model beside its own network; of this nothing crosses the wire."""
+
+    boosted_tree: bool | Literal["auto"] = Field(
+        default="auto",
+        description="whether scikit-learn, where it is installed, trains a boosted tree on this node's own columns and labels. "
+        "auto: unless the job hides numbers of records from the peer, which waits meanwhile and sees how long it takes",
+    )
+    most_rows: int = Field(
+        default=1_000_000, ge=1, le=100_000_000, description="rows that a boosted tree learns from; of more a random part"
+    )
+
+
 @dataclass(frozen=True)
 class Protection:
     """What this node's owner does about what tensors tell that leave in training and predictions.
@@ -233,6 +246,7 @@ class Settings(Frozen):
     )
     limits: Limits = Limits()
     obfuscation: Obfuscation = Obfuscation()
+    compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(
         default={}, description="this owner's own architectures, by the name that a job says: name → module:Class"
     )
@@ -257,6 +271,8 @@ class Settings(Frozen):
             raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
         if self.role != "active" and self.obfuscation != Obfuscation():
             raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
+        if self.role != "active" and self.compare != Compare():
+            raise ValueError("compare is for an active node, which measures models")
         if self.role == "coordinator" and self.data is not None:
             raise ValueError("a coordinator has no data: leave it out")
         if self.limits.max_attack_auc is not None and not self.audit.membership:
@@ -328,6 +344,7 @@ def load_settings(path: Path) -> Settings:
 
 
 __all__ = [
+    "Compare",
     "Data",
     "Limits",
     "Obfuscation",

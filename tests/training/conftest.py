@@ -23,7 +23,7 @@ from vfl_node.job import Evaluate
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-from vfl_node.settings import Protection
+from vfl_node.settings import Compare, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
@@ -149,6 +149,7 @@ class Run:
     resume_from: str | None = None
     protections: tuple[Protection, Protection] = (Protection(), Protection())
     models: tuple[Mapping[str, str], Mapping[str, str]] = field(default_factory=lambda: ({}, {}))
+    compare: Compare = field(default_factory=lambda: Compare(boosted_tree=False))
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
@@ -207,6 +208,7 @@ class Run:
             clock=lambda: float(next(ticks)),
             protection=self.protections[number],
             models=self.models[number],
+            compare=self.compare,
         )
 
     def schedule(self, parties: Federation) -> Schedule:

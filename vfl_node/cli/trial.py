@@ -156,7 +156,8 @@ def _summarise(path: Path, seconds: float) -> None:
     names = ("ours", "theirs", "rows", "union", "intersection")
     sizes = ", ".join(f"{name} {'hidden' if alignment[name] is None else alignment[name]}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
-    for title, metrics in (("federated", report["metrics"]), ("active party alone", report["local_metrics"])):
+    models = {"federated": "metrics", "active party alone": "local_metrics", "boosted tree alone": "boosted_tree_metrics"}
+    for title, metrics in ((title, report.get(key)) for title, key in models.items()):
         if not metrics:
             continue
         shown = []

@@ -67,6 +67,15 @@ class Report(Section):
     gains: dict[str, Interval] | None = Field(
         description="federated minus local: repeat by repeat, or on the rows of a single one; null if not known to this party"
     )
+    boosted_tree_metrics: Metrics | None = Field(
+        default=None, description="of a boosted tree of the active party alone, on the same rows; null without one"
+    )
+    boosted_tree_gains: dict[str, Interval] | None = Field(
+        default=None, description="federated minus boosted tree, as gains; null without one"
+    )
+    boosted_tree_note: str | None = Field(
+        default=None, description="why the active party has no boosted tree beside its metrics; null elsewhere"
+    )
     predictions: Predictions | None = Field(description="null for a job without predictions")
     phases: dict[str, PhaseTraffic]
     learnt: dict[Name, tuple[LedgerEntry, ...]] = Field(description="party → what it learnt from the protocols")
@@ -146,6 +155,9 @@ def build(
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
         gains=_intervals(job, training.gains) if training else None,
+        boosted_tree_metrics=_rival_metrics(job, training) if training else None,
+        boosted_tree_gains=_intervals(job, training.rival.gains) if training and training.rival else None,
+        boosted_tree_note=(training.rival_note or None) if training else None,
         predictions=_predictions(job, role, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, result.disclosures if result else None),
@@ -240,6 +252,8 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
     about = result.population or {}
     return Metrics(
         **values,
+        model=(result.local_kind or None) if local else None,
+        trained_rows=result.local_rows if local else None,
         constant_nll=result.constant_nll,
         repeats={name: tuple(of) for name, of in repeats.items()} if repeats else None,
         confusion=_confusion(job, confusion) if confusion else None,
@@ -249,6 +263,23 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
         held_out=job.evaluate.test_fraction > 0,
         intervals=_intervals(job, intervals),
         calibration=tuple(curve),
+    )
+
+
+def _rival_metrics(job: Job, result: Trained) -> Metrics | None:
+    of, federated = result.rival, _metrics(job, result, local=False)
+    if of is None or federated is None:
+        return None
+    return federated.model_copy(
+        update={
+            **of.metrics,
+            "model": of.kind,
+            "trained_rows": of.trained_rows,
+            "repeats": {name: tuple(values) for name, values in of.repeats.items()},
+            "confusion": _confusion(job, of.confusion),
+            "intervals": _intervals(job, of.intervals),
+            "calibration": tuple(of.curve),
+        }
     )
 
 

@@ -53,6 +53,7 @@ def render(report: Report) -> str:
         trainer=_trainer_words(report, train, peer),
         curves=_curves(data, unit),
         audit=_audit(data, unit),
+        rivals=results.rivals(data),
         comparisons=results.comparisons(data),
         methods=results.methods(data, readings),
         confusions=results.confusions(data),

@@ -16,7 +16,7 @@ from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
 from vfl_node.session.memory import Memory
 from vfl_node.session.pins import MemoryPins, Pins
-from vfl_node.settings import Limits, Obfuscation, Protection, Role, role_in
+from vfl_node.settings import Compare, Limits, Obfuscation, Protection, Role, role_in
 from vfl_node.transport.channel import Channel
 
 
@@ -45,6 +45,7 @@ class Session:
         obfuscation: this owner's own wishes for an obfuscated set.
         models: this owner's own architectures: name → ``module:Class``.
         protection: what this owner does about what tensors tell.
+        compare: with what this owner compares a federated model; with no boosted tree unless it is given.
     """
 
     job: Job
@@ -65,6 +66,7 @@ class Session:
     obfuscation: Obfuscation = field(default_factory=Obfuscation)
     models: Mapping[str, str] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
+    compare: Compare = field(default_factory=lambda: Compare(boosted_tree=False))
 
     @property
     def role(self) -> Role:

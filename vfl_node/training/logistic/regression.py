@@ -44,7 +44,7 @@ from vfl_node.training.logistic.exchange import receive_scores, send_scores
 from vfl_node.training.logistic.flow import Flow, IterationContext, Outcome
 from vfl_node.training.logistic.masked_decryption import MaskedDecryption
 from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes, tensors_of
-from vfl_node.training.logistic.measuring import labels_of, measure, output_of
+from vfl_node.training.logistic.measuring import KIND, labels_of, measure, output_of
 from vfl_node.training.logistic.prepared_inputs import PreparedInputs, prepare
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.training.logistic.section import LogisticSection
@@ -258,6 +258,10 @@ class _Regression:
             local_calibration_curve=measured.local_curve,
             confusion=measured.confusion,
             local_confusion=measured.local_confusion,
+            local_kind=KIND,
+            local_rows=measured.local_rows,
+            rival=summary.rival,
+            rival_note=summary.rival_note,
         )
 
     async def _measure(self, own: PreparedInputs) -> Evaluation | None:
