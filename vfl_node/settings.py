@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, field_validator, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.comparison import Compare
 from vfl_node.configuration import Frozen, load, name_in
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
@@ -177,19 +178,6 @@ class AuditSettings(Frozen):
     )
 
 
-class Compare(Frozen):
-    """With what an active node compares a federated model beside its own network; of this nothing crosses the wire."""
-
-    boosted_tree: bool | Literal["auto"] = Field(
-        default="auto",
-        description="whether scikit-learn, where it is installed, trains a boosted tree on this node's own columns and labels. "
-        "auto: unless the job hides numbers of records from the peer, which waits meanwhile and sees how long it takes",
-    )
-    most_rows: int = Field(
-        default=1_000_000, ge=1, le=100_000_000, description="rows that a boosted tree learns from; of more a random part"
-    )
-
-
 @dataclass(frozen=True)
 class Protection:
     """What this node's owner does about what tensors tell that leave in training and predictions.
@@ -344,7 +332,6 @@ def load_settings(path: Path) -> Settings:
 
 
 __all__ = [
-    "Compare",
     "Data",
     "Limits",
     "Obfuscation",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.sessions import session
 from tests.training.predicting import world_fixture as world_fixture
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
+from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
@@ -23,7 +24,7 @@ from vfl_node.job import Evaluate
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-from vfl_node.settings import Compare, Protection
+from vfl_node.settings import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train

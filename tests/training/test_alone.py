@@ -13,11 +13,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.sessions import TWO, session
 from vfl_node.alignment.alignment import Alignment, PeerFacts
+from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import CategoricalColumn, NumericColumn
 from vfl_node.job import Align, Evaluate, Job
 from vfl_node.metrics import auc
-from vfl_node.settings import Compare
 from vfl_node.training import boosted_tree
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split import alone
@@ -46,8 +46,6 @@ def asked(
     channel, _ = memory_channels("clinic", "lab")
     terms = align or Align.model_construct(protocol=view.protocol, padding=0, dummies=0)
     job = Job.model_construct(name="t", parties=TWO, align=terms, train=train)
-        name="t", parties=TWO, align=align or Align.model_construct(protocol=view.protocol, padding=0, dummies=0), train=train
-    )
     return session("clinic", {"lab": channel}, Randomness(SECRET), job=job, **given), TrainingData(view, parties.clinic)
 
 

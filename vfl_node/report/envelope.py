@@ -60,6 +60,9 @@ class Report(Section):
     parties: Parties
     started: UtcTime
     finished: UtcTime
+    seeded: bool = Field(
+        default=False, description="whether all secrets of the run follow from a seed (vfl-node run --seed), for trials only"
+    )
     alignment: AlignmentSizes | None = Field(description="null at the coordinator, and for predictions of known records")
     training: TrainingFigures | None = Field(description="null for a job that only aligns, or predicts")
     metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
@@ -116,6 +119,7 @@ def build(
     started: str,
     finished: str,
     versions: Mapping[str, str],
+    seeded: bool = False,
 ) -> Report:
     """The report of ``party``, from what it has at the end of a job.
 
@@ -135,6 +139,7 @@ def build(
         started: ISO 8601 in UTC, ending in ``+00:00``.
         finished: the same.
         versions: of the software, see :func:`installed_versions`.
+        seeded: whether the secrets of the run follow from a seed.
 
     Raises:
         pydantic.ValidationError: a value that the format does not allow, such as NaN.
@@ -150,6 +155,7 @@ def build(
         parties=job.parties,
         started=started,
         finished=finished,
+        seeded=seeded,
         alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
         training=_training(job, training, protection) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,

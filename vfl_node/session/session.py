@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
@@ -16,7 +17,7 @@ from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
 from vfl_node.session.memory import Memory
 from vfl_node.session.pins import MemoryPins, Pins
-from vfl_node.settings import Compare, Limits, Obfuscation, Protection, Role, role_in
+from vfl_node.settings import Limits, Obfuscation, Protection, Role, role_in
 from vfl_node.transport.channel import Channel
 
 
@@ -66,7 +67,7 @@ class Session:
     obfuscation: Obfuscation = field(default_factory=Obfuscation)
     models: Mapping[str, str] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
-    compare: Compare = field(default_factory=lambda: Compare(boosted_tree=False))
+    compare: Compare = NO_TREE
 
     @property
     def role(self) -> Role:

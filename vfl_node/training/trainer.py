@@ -111,6 +111,7 @@ class Trained:
         local_rows: number of own labelled rows that it learnt from, first repeat; None without one.
         rival: another model of the active party alone; None where there is none.
         rival_note: why there is none, for this party's owner; empty where there is one, or it is not this party's matter.
+        held_out: int64[t], shared positions held out in the first repeat, ascending.
     """
 
     epochs: tuple[Epoch, ...]
@@ -141,6 +142,7 @@ class Trained:
     local_rows: int | None = None
     rival: Rival | None = None
     rival_note: str = ""
+    held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class Coordination(Protocol):

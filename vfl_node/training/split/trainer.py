@@ -111,6 +111,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         encoder=journal.encoder,
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
+        held_out=journal.tested if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
     )
 
 
