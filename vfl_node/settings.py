@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, field_validator, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.comparison import Compare
 from vfl_node.configuration import Frozen, load, name_in
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
@@ -233,6 +234,7 @@ class Settings(Frozen):
     )
     limits: Limits = Limits()
     obfuscation: Obfuscation = Obfuscation()
+    compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(
         default={}, description="this owner's own architectures, by the name that a job says: name → module:Class"
     )
@@ -257,6 +259,8 @@ class Settings(Frozen):
             raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
         if self.role != "active" and self.obfuscation != Obfuscation():
             raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
+        if self.role != "active" and self.compare != Compare():
+            raise ValueError("compare is for an active node, which measures models")
         if self.role == "coordinator" and self.data is not None:
             raise ValueError("a coordinator has no data: leave it out")
         if self.limits.max_attack_auc is not None and not self.audit.membership:

@@ -14,10 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from vfl_node.cli.shared import ConfigOption, app, out
+from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
 from vfl_node.logs import configure_logs
+from vfl_node.report.words import SEEDED
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
 
@@ -31,6 +33,14 @@ def run(
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
     model: Annotated[list[str], typer.Option(help="NAME=MODULE:CLASS of an own network. Repeat for each.")] = [],  # noqa: B006
+    seed: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=0, max=2**63 - 1, help="All parties' randomness follows from it: repeatable, and no secret."),
+    ] = None,
+    predictions: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="CSV file for what the model says of the active party's shared rows."),
+    ] = None,
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
 ) -> None:
     """Run a whole federation on this machine, to try a job on your own files."""
@@ -40,6 +50,10 @@ def run(
         raise UsageError(
             "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
         )
+    if predictions:
+        from vfl_node.run.known_rows import check_predictable
+
+        check_predictable(spec, predictions)
     files, models = _data_files(spec, data), _models(model)
     if spec.train:
         spec.train.check_here(models)
@@ -56,18 +70,46 @@ def run(
     started = time.monotonic()
     if spec.serve:
         out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
+    if seed is not None:
+        out.print(f"seed {seed}: {SEEDED}")
+    compare = Compare(boosted_tree=True)  # one owner has all tables, so nobody's time tells anything
     with ShownProgress(spec.name) as shown:
         if in_process:
             from vfl_node.run.simulation import simulate
 
-            simulate(spec, files, folder, columns=columns, threads=threads, on_view=shown.update, models=models)
+            simulate(
+                spec,
+                files,
+                folder,
+                columns=columns,
+                threads=threads,
+                on_view=shown.update,
+                models=models,
+                seed=seed,
+                compare=compare,
+                predictions=predictions,
+            )
         else:
             from vfl_node.node.federation import LocalFederation
 
             logs = folder / "logs"
-            with LocalFederation(spec, files, columns=columns, threads=threads, logs=logs, models=models) as federation:
-                federation.run(folder, shown.update)
+            with LocalFederation(
+                spec,
+                files,
+                columns=columns,
+                threads=threads,
+                logs=logs,
+                models=models,
+                seed=seed,
+                compare=compare,
+                keeps=predictions is not None,
+            ) as federation:
+                view = federation.run(folder, shown.update)
+                if predictions:
+                    federation.predict(view["id"], predictions)
     _summarise(folder / "report.json", time.monotonic() - started)
+    if predictions:
+        out.print(f"predictions: {predictions}")
 
 
 @app.command()
@@ -156,7 +198,8 @@ def _summarise(path: Path, seconds: float) -> None:
     names = ("ours", "theirs", "rows", "union", "intersection")
     sizes = ", ".join(f"{name} {'hidden' if alignment[name] is None else alignment[name]}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
-    for title, metrics in (("federated", report["metrics"]), ("active party alone", report["local_metrics"])):
+    models = {"federated": "metrics", "active party alone": "local_metrics", "boosted tree alone": "boosted_tree_metrics"}
+    for title, metrics in ((title, report.get(key)) for title, key in models.items()):
         if not metrics:
             continue
         shown = []

@@ -14,16 +14,20 @@ from typing import Any, cast
 
 import torch
 
+from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.progress import Advanced, Event
+from vfl_node.run.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.run.conversations import conversations
-from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
+from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import announce, read_input
+from vfl_node.run.known_rows import TrialParty, write_predictions
 from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.run.run import Run, set_up
+from vfl_node.run.trial import Trial
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Limits, Role, Settings, role_in
 from vfl_node.transport.channel import Channel
@@ -41,6 +45,9 @@ def simulate(
     on_view: Callable[[dict[str, Any]], None] | None = None,
     wrap: Callable[[str, Channel], Channel] | None = None,
     models: Mapping[str, str] = NONE_DECLARED,
+    seed: int | None = None,
+    compare: Compare = NO_TREE,
+    predictions: Path | None = None,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -54,6 +61,9 @@ def simulate(
         on_view: called with the active party's progress as it moves on.
         wrap: replaces each of a party's channels, so that a test can listen in.
         models: of each party's settings: name → ``module:Class`` of an architecture.
+        seed: from which the randomness of every party follows (:mod:`vfl_node.run.trial`); reports say so.
+        compare: of the active party's settings; no boosted tree by default.
+        predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.run.known_rows`).
 
     Returns:
         Party name → folder of its artefacts.
@@ -65,9 +75,10 @@ def simulate(
     if job.train:
         job.train.check_here(models)
     columns = dict(columns or {})
+    job_id = Trial.of(seed, job.parties.active).job_id(job.name) or job.name
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
-        runs, tables = [], {}
+        runs, tables, parties = [], {}, {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             role = cast(Role, role_in(job.parties, name))
             label = columns.get("label") if role in (job.label_holder, "active") else None
@@ -82,17 +93,23 @@ def simulate(
                 device="cpu",
                 limits=Limits(min_set_size=1, allow_matched=True),  # one owner holds all tables
                 models=dict(models),
+                compare=compare if role == "active" else Compare(),
             )
             table = read_input(settings, job) if data else None
             if table is not None:
                 tables[role] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
-            folder = JobFolder(Path(scratch) / name)
+            trial = Trial.of(seed, name, keeps=predictions is not None)
+            folder = JobFolder(Path(scratch) / name / job_id, trial)
             own = (randomness or {}).get(name) or Randomness(folder.seed())
             peers = [peer for peer in held if peer in job.parties.data] if data else []
-            memories = {peer: MemoryOfOneRun(own.derive("memory of the peer")) for peer in peers}
+            secrets = {peer: trial.memory_secret(peer) for peer in peers}
+            memories = {
+                peer: MemoryOfOneRun(Randomness(of) if of else own.derive("memory of the peer")) for peer, of in secrets.items()
+            }
             channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
-            runs.append(set_up(settings, job, job.name, table, own, folder, progress, 1, memories, channels))
+            parties[name] = settings
+            runs.append(set_up(settings, job, job_id, table, own, folder, progress, 1, memories, channels))
         active, *_ = runs
         announce(active.session.progress, job, tables)
         clear_artefacts(list(folders.values()))
@@ -106,6 +123,13 @@ def simulate(
             raise error
         for run in runs:
             copy_artefacts(run.folder.artefacts, folders[run.session.name])
+        if predictions:
+            halves = {
+                run.session.name: TrialParty(parties[run.session.name], run.folder, run.inputs.whole, run.inputs.table)
+                for run in runs
+                if run.inputs
+            }
+            write_predictions(job, halves[job.parties.active], halves[job.parties.passive[0]], predictions)
     return folders
 
 
