@@ -14,7 +14,7 @@ Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift"]
 MOST_APART = 0.9
 """Largest share of the shared rows that is not trained on."""
 
-EARLY_STOPPING = {
+EARLY_STOPPING: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("evaluate.validation_fraction", "train.patience"): (
         "early_stopping",
         "early_stopping_rounds",

@@ -63,10 +63,7 @@ class Schedule:
         """
         held_out = math.ceil(self.size * test_fraction)
         apart = held_out + math.ceil(self.size * validation_fraction)
-        if apart == 0:
-            order = np.arange(self.size, dtype=np.int64)
-        else:
-            order = self._stream(f"split/{repeat}").permutation(self.size)
+        order = self._stream(f"split/{repeat}").permutation(self.size)
         testing, validation, training = map(np.sort, np.split(order, [held_out, apart]))
         return Parts(training, testing if held_out else training, validation)
 

@@ -12,7 +12,7 @@ from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train
 
 
-class Rows(NamedTuple):
+class RowCounts(NamedTuple):
     """Numbers of shared rows in each repeat.
 
     Attributes:
@@ -32,7 +32,7 @@ Stopped = Sequence[tuple[int, int]]
 
 def active_learns(
     peer: str,
-    rows: Rows,
+    rows: RowCounts,
     lacks: int | None,
     train: Train,
     evaluate: Evaluate,
@@ -80,7 +80,7 @@ def active_learns(
 
 def passive_learns(
     peer: str,
-    rows: Rows,
+    rows: RowCounts,
     lacks: int | None,
     train: Train,
     evaluate: Evaluate,

@@ -101,8 +101,8 @@ class SplitSection(TrainerSection):
 
     strategies: Strategies
     held_out: HeldOut | None = Field(
-        description="the attacks on the embeddings of the rows held out in the first repeat, and of validation rows by the same "
-        "weights; null where this party sent none"
+        description="the attacks on the embeddings of the rows held out in the first repeat, and of validation rows by the "
+        "same weights; null where this party sent none"
     )
     defences: tuple[dict[str, JsonValue], ...] = Field(
         default=(), description="this party's own defences, in their order: name and parameters"

@@ -13,13 +13,14 @@ from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Figures, real_share, summarise
+from vfl_node.training.evaluation import Figures, Summary, real_share, summarise
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.disclosures import Rows, active_learns, passive_learns
+from vfl_node.training.split.disclosures import RowCounts, active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
+from vfl_node.training.split.overfitting import after_validation, without_validation
 from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
@@ -60,8 +61,10 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
         figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
         await send_figures(session.peer, figures, summary.metrics, validated=journal.validation_rows > 0)
     matched = None if first.matched is None else MatchedMetrics(**first.matched, rows=first.matched_rows)
+    trained = _trained(session, data, journal, matched)
     return dataclasses.replace(
-        _trained(session, data, journal, matched),
+        trained,
+        warnings=(*trained.warnings, *_overfitting(session, data, journal, summary)),
         metrics=summary.metrics,
         local_metrics=summary.local_metrics,
         intervals=summary.intervals,
@@ -113,6 +116,16 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
     )
 
 
+def _overfitting(session: Session, data: TrainingData, journal: Journal, summary: Summary) -> tuple[str, ...]:
+    """A warning where the network overfits; synthetic labels alone can make a model worse than a constant."""
+    if journal.stopped:
+        return after_validation(journal.epochs, journal.stopped[0][0])
+    shifted = data.alignment.missing and Train.of(session.job).missing.calibration == "none"
+    if shifted or not session.job.evaluate.test_fraction:
+        return ()
+    return without_validation(journal.epochs, summary.metrics.get("nll"), summary.constant_nll)
+
+
 def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strategies:
     """Which strategies an alignment needed; of rows that it hides there may be some."""
     ours, theirs = alignment.missing, alignment.peer.missing
@@ -127,7 +140,7 @@ def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strate
 def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict[str, tuple[Disclosure, ...]]:
     """Both parties' entries; in the peer's a number that this party may not know is None."""
     view, peer, job = data.alignment, session.peer.peer, session.job
-    rows, stopped = Rows(*journal.rows, journal.validation_rows), journal.stopped
+    rows, stopped = RowCounts(*journal.rows, journal.validation_rows), journal.stopped
     missing = None if view.missing and view.peer.missing is None else view.missing  # synthetic rows may be among them
     active, defences = session.role == "active", effective(session.protection.defences, sent_by(session.role))
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
