@@ -24,6 +24,7 @@ MOST_PASSIVE = 8
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "`serve`": {"serve": {"to": "active"}},
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
+    "`evaluate.validation_fraction`": {"evaluate": {"validation_fraction": 0.1}},
     "`evaluate.matched`": {"evaluate": {"matched": True}},
     "`evaluate.share_with_passive`": {"evaluate": {"share_with_passive": True}},
     "`align.padding`": {"align": {"padding": 10}},

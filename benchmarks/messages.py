@@ -48,6 +48,7 @@ KINDS = {
     "psi": "align: {protocol: psi}",
     "apsi": "align: {protocol: apsi, obfuscation: {fraction: 0.9}}",
     "split": SPLIT + "evaluate: {share_with_passive: true}",
+    "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",

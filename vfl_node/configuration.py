@@ -26,9 +26,11 @@ class Frozen(BaseModel):
 
     Attributes:
         called_elsewhere: key → what other tools call it; a hint where somebody writes that.
+        together: keys, in full, that together do what one key does in other tools → what it is called there; likewise.
     """
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = {}
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -194,6 +196,9 @@ def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document:
         here = [key for each in models for key, others in _elsewhere(each) if path[-1].lower() in others]
         near = here or difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+        several = [keys for each in models for keys, others in _together(each) if path[-1].lower() in others]
+        if several:
+            hint = f"{' and '.join(several[0])} do that here"
         return f"unknown key {name!r}", f"{name!r}: {hint}"
     if item["type"] == "missing":
         return f"{name!r} is missing", ""
@@ -219,6 +224,10 @@ def _near(value: str, pattern: str) -> str:
 
 def _elsewhere(model: type[BaseModel]) -> Iterable[tuple[str, tuple[str, ...]]]:
     return model.called_elsewhere.items() if issubclass(model, Frozen) else ()
+
+
+def _together(model: type[BaseModel]) -> Iterable[tuple[tuple[str, ...], tuple[str, ...]]]:
+    return model.together.items() if issubclass(model, Frozen) else ()
 
 
 def _models_at(model: type[BaseModel], path: tuple[str, ...], document: Any) -> Iterator[type[BaseModel]]:

@@ -56,6 +56,7 @@ POINTS: Mapping[str, str] = {
     "decrypt": "decryptions are counted, and not answered yet",
     "decrypted": "decryptions are to be sent",
     "unmask": "a tensor came back decrypted and is to be unmasked",
+    "validated": "an epoch's validation rows are through, and the decision to go on or stop is to be exchanged",
     "checkpoint": "a checkpoint is to be written",
     "checkpointed": "a checkpoint is written",
     "evaluate": "the rows held out are to be measured on",

@@ -47,11 +47,13 @@ class EpochTrained:
         loss: of the federated model; None at a party that does not know it.
         attacks: of this party's own audit.
         judged: how many rows are behind each of them.
+        validation_loss: of the federated model on rows set apart; None where there are none, too.
     """
 
     loss: float | None = None
     attacks: Attacks = field(default_factory=dict)
     judged: Judged = field(default_factory=dict)
+    validation_loss: float | None = None
 
 
 @dataclass(frozen=True)

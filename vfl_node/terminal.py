@@ -14,7 +14,21 @@ from rich.text import Text
 
 from vfl_node.report.words import attack_figures
 
-SHOWN = ("id", "state", "phase", "done", "total", "unit", "loss", "attacks", "judged", "remark", "note", "alone")
+SHOWN = (
+    "id",
+    "state",
+    "phase",
+    "done",
+    "total",
+    "unit",
+    "loss",
+    "validation_loss",
+    "attacks",
+    "judged",
+    "remark",
+    "note",
+    "alone",
+)
 """The keys of a view that a line of JSON has."""
 
 
@@ -82,6 +96,8 @@ class ShownProgress:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
         self._bars.below = _alone(view) or attack_figures(view["attacks"], view["judged"])
         loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
+        if view.get("validation_loss") is not None:
+            loss += f", validation {view['validation_loss']:.4f}"
         self._bars.update(self._tasks[phase], completed=view["done"], total=total, unit=view["unit"], loss=loss)
 
 

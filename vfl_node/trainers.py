@@ -136,6 +136,11 @@ class TrainerConfig(Frozen):
         return bool(self.serving)
 
     @property
+    def can_validate(self) -> bool:
+        """Whether it measures on rows set apart and stops early (``evaluate.validation_fraction``)."""
+        return False
+
+    @property
     def can_match(self) -> bool:
         """Whether it measures on the rows that both parties own (``evaluate.matched``)."""
         return False

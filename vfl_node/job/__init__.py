@@ -10,14 +10,14 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, text_like, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName
-from vfl_node.job.evaluate import Evaluate, Metric
+from vfl_node.job.evaluate import EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.prediction import JobId, Predict, Serve
 from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, TrainerConfig
 
@@ -92,6 +92,8 @@ Training = Annotated[TrainerConfig, ReadBy(_config_of)]
 class Job(Frozen):
     """One joint computation. Without ``train`` and ``predict`` it only aligns."""
 
+    together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
+
     name: Name
     parties: Parties
     align: Align = Align()
@@ -145,6 +147,11 @@ class Job(Frozen):
             )
         if self.serve and not (self.train and self.train.can_serve):
             raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
+        if self.evaluate.validation_fraction and not (self.train and self.train.can_validate):
+            raise ValueError(
+                "evaluate.validation_fraction sets rows apart to decide when a training stops and which epoch's model is best, "
+                f"and {self._trained_here}"
+            )
         if self.evaluate.matched and not (self.train and self.train.can_match):
             raise ValueError(f"evaluate.matched measures a model on the rows that both parties own, and {self._trained_here}")
         return self

@@ -11,6 +11,21 @@ from vfl_node.configuration import Frozen
 
 Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift"]
 
+MOST_APART = 0.9
+"""Largest share of the shared rows that is not trained on."""
+
+EARLY_STOPPING: Mapping[tuple[str, ...], tuple[str, ...]] = {
+    ("evaluate.validation_fraction", "train.patience"): (
+        "early_stopping",
+        "early_stopping_rounds",
+        "early_stopping_round",
+        "early_stopping_patience",
+        "n_iter_no_change",
+        "load_best_model_at_end",
+    )
+}
+"""Keys of a job that together make a training stop early → what other tools call that."""
+
 OF_TWO_CLASSES: tuple[Metric, ...] = ("ks", "lift")
 """Metrics of the scores of two classes."""
 
@@ -19,11 +34,21 @@ class Evaluate(Frozen):
     """What is measured on rows held out from training."""
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
-        "test_fraction": ("test_size", "test_ratio", "test_split", "holdout", "validation_split"),
+        "test_fraction": ("test_size", "test_ratio", "test_split", "holdout"),
+        "validation_fraction": ("validation_split", "validation_size", "val_fraction", "val_size", "eval_fraction"),
         "repeats": ("folds", "n_folds", "n_splits", "cv"),
     }
+    together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     test_fraction: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
+    validation_fraction: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        allow_inf_nan=False,
+        description="share of the shared rows that is measured on after every epoch and not trained on; above 0 training stops "
+        "early (train.patience)",
+    )
     repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")
     metrics: tuple[Metric, ...] = Field(default=("auc", "ace", "nll", "accuracy"), min_length=1)
     threshold: float = Field(
@@ -44,6 +69,14 @@ class Evaluate(Frozen):
     def _repeats_need_a_split(self) -> Evaluate:
         if self.repeats > 1 and self.test_fraction == 0:
             raise ValueError("repeats above 1 need a test_fraction above 0")
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_rows_to_train_on(self) -> Evaluate:
+        if self.test_fraction + self.validation_fraction > MOST_APART:
+            raise ValueError(
+                f"test_fraction and validation_fraction together may be {MOST_APART:g} at most: the other rows are trained on"
+            )
         return self
 
     def check_classes(self, classes: int) -> None:

@@ -94,15 +94,24 @@ class Exit:
         for observer in self._observers:
             observer.see(Sent(leaving.positions, sent, sent if gradients is None else gradients))
 
-    def held_out(self, tensors: Sequence[Tensor], leaving: Sequence[Leaving]) -> list[Tensor]:
+    def held_out(
+        self, tensors: Sequence[Tensor], leaving: Sequence[Leaving], *, earlier: Sequence[tuple[Tensor, Leaving]] = ()
+    ) -> list[Tensor]:
         """What may be sent in place of ``tensors``, once the observers have judged all of it together.
+
+        Args:
+            tensors: embeddings by one set of weights, float32[B, d] each.
+            leaving: of each.
+            earlier: others by the same weights that have left before; they are judged with these.
 
         Raises:
             PolicyError: an observer refuses.
         """
         sent = [self.protect(tensor, of) for tensor, of in zip(tensors, leaving, strict=True)]
+        known = [self.protect(tensor, of) for tensor, of in earlier]
+        positions = [of.positions for of in (*leaving, *(of for _, of in earlier))]
         for observer in self._observers:
-            observer.judge(np.concatenate([of.positions for of in leaving]), torch.cat(sent))
+            observer.judge(np.concatenate(positions), torch.cat([*sent, *known]))
         return sent
 
     def penalty(self, embedding: Tensor, leaving: Leaving) -> Tensor | None:

@@ -108,17 +108,23 @@ def line_chart(
     x_label: str,
     y_label: str,
     reach: Sequence[float] = (),
+    second: LineChart | None = None,
 ) -> Markup:
     """A curve through ``points`` (at least one, x ascending), its last value beside it.
 
     Half as high as other drawings, so that two fit beside one. The vertical axis takes in
-    the values ``reach`` too.
+    the values ``reach`` too. A ``second`` curve is over the same x; the reader needs a key beside it.
     """
     (first_x, first_y), (last_x, last_y) = points[0], points[-1]
-    description = f"{y_label} by {x_label}: from {first_y:.4g} at {first_x:g} to {last_y:.4g} at {last_x:g}."
-    svg = _drawing(name, title, description, 200)
-    x, y = _axes(svg, 200, points, x_label=x_label, y_label=y_label, reach=reach)
+    description = f"{y_label} by {x_label}: from {first_y:.4g} at {first_x:g} to {last_y:.4g} at {last_x:g}"
+    if second:
+        description += f"; {second.label} from {second.points[0][1]:.4g} to {second.points[-1][1]:.4g}"
+    svg = _drawing(name, title, f"{description}.", 200)
+    others = [value for _, value in second.points] if second else []
+    x, y = _axes(svg, 200, points, x_label=x_label, y_label=y_label, reach=[*reach, *others])
     _curve(svg, x, y, points, "curve", "dot joint", x_label)
+    if second:
+        _curve(svg, x, y, second.points, f"curve {second.style}", f"dot {second.style}", f"{second.label}, {x_label}")
     _text(svg, x(last_x) + 8, y(last_y) + 4, f"{last_y:.3g}", "value")
     return _written(svg)
 

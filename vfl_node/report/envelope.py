@@ -33,6 +33,7 @@ from vfl_node.report.sections import (
     PhaseTraffic,
     Predictions,
     TrainingFigures,
+    TrainingRows,
     figures_of,
 )
 from vfl_node.settings import Protection, Role, role_in
@@ -231,6 +232,9 @@ def _training(job: Job, trained: Trained, protection: Protection) -> CommonFigur
     return figures_of(job.train.algorithm)(
         algorithm=job.train.algorithm,
         epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in trained.epochs),
+        rows=TrainingRows(training=trained.rows[0], validation=trained.validation_rows, test=trained.rows[1])
+        if any(trained.rows)
+        else None,
         steps=trained.steps,
         repeats=job.evaluate.repeats,
         device=trained.device,

@@ -135,9 +135,14 @@ def _curves(report: dict[str, Any], unit: str) -> dict[str, Markup]:
     epochs = report["training"]["epochs"] if report["training"] else []
     drawn = {}
     for name, label, reach in (("loss", "mean loss", ()), ("auc", "AUC on training rows", (0.9, 1.0))):
-        points = [(float(number), epoch[name]) for number, epoch in enumerate(epochs, 1) if epoch[name] is not None]
+        points, validated = (
+            [(float(number), epoch[key]) for number, epoch in enumerate(epochs, 1) if epoch.get(key) is not None]
+            for key in (name, f"validation_{name}")
+        )
         if points:
-            drawn[name] = charts.line_chart(name, f"Training: {label}", points, x_label=unit, y_label=label, reach=reach)
+            second = LineChart("validation rows", validated, "alone") if validated else None
+            title = f"Training: {label}"
+            drawn[name] = charts.line_chart(name, title, points, x_label=unit, y_label=label, reach=reach, second=second)
     return drawn
 
 

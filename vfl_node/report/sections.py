@@ -61,6 +61,22 @@ class EpochFigures(Section):
     bytes: Count = Field(description="sent and received")
     attacks: Attacks = Field(description="on what this party sent in the epoch")
     judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
+    validation_loss: float | None = Field(
+        default=None,
+        description="NLL of the federated model after the epoch on the validation rows that the active party owns; null "
+        "without such rows, or if not known to this party",
+    )
+    validation_auc: float | None = Field(
+        default=None, description="AUC on the same rows; null too if not in evaluate.metrics or not defined"
+    )
+
+
+class TrainingRows(Section):
+    """Shared rows of each repeat, whoever owns them."""
+
+    training: Count = Field(description="trained on")
+    validation: Count = Field(description="measured on after each epoch, to stop in time; not trained on")
+    test: Count = Field(description="measured on at the end; those trained on where none are held out")
 
 
 class CommonFigures(Section):
@@ -68,6 +84,7 @@ class CommonFigures(Section):
 
     algorithm: str
     epochs: tuple[EpochFigures, ...]
+    rows: TrainingRows | None = Field(default=None, description="null at the coordinator")
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
     device: str

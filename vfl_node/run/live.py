@@ -37,6 +37,7 @@ AT_REST: dict[str, Any] = {
     "alone": {},
     "remark": "",
     "loss": None,
+    "validation_loss": None,
     "attacks": {},
     "judged": {},
 }
@@ -115,8 +116,8 @@ class LiveProgress:
         match event:
             case PhaseBegan(phase, total, unit):
                 self._log.info("phase", phase=phase, total=total, unit=unit)
-            case EpochTrained(loss, attacks, judged):
-                self._log_figures(_known(loss, attacks, judged))
+            case EpochTrained(loss, attacks, judged, validation_loss):
+                self._log_figures(_known(loss, attacks, judged, validation_loss))
             case PredictionsAudited(attacks, judged):
                 self._log_figures(_known(None, attacks, judged))
             case LocalEpochTrained(loss, _, _):
@@ -150,8 +151,8 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"phase": phase, "done": 0, "total": total, "unit": unit, "note": "", "alone": {}}
         case Advanced(steps):
             return {"done": view["done"] + steps, "alone": {}}
-        case EpochTrained(loss, attacks, judged):
-            return _known(loss, attacks, judged) | {"note": "", "alone": {}}
+        case EpochTrained(loss, attacks, judged, validation_loss):
+            return _known(loss, attacks, judged, validation_loss) | {"note": "", "alone": {}}
         case PredictionsAudited(attacks, judged):
             return _known(None, attacks, judged) | {"note": ""}
         case LocalEpochTrained(_, epoch, epochs):
@@ -166,9 +167,9 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"note": _note(event)}
 
 
-def _known(loss: float | None, attacks: Attacks, judged: Judged) -> dict[str, Any]:
+def _known(loss: float | None, attacks: Attacks, judged: Judged, validation_loss: float | None = None) -> dict[str, Any]:
     """Those figures of an epoch that this party knows."""
-    figures = {"loss": loss, "attacks": dict(attacks), "judged": dict(judged)}
+    figures = {"loss": loss, "validation_loss": validation_loss, "attacks": dict(attacks), "judged": dict(judged)}
     return {name: value for name, value in figures.items() if value not in (None, {})}
 
 

@@ -42,10 +42,15 @@ class Figures:
         loss: mean over its rows, with the synthetic labels taken as true.
         auc: of the federated model on the training rows that the active party owns, each
             scored as it was met, by the weights of that moment.
+        validation_loss: of the federated model after the epoch, NLL on the validation rows that the active party owns;
+            None too where the job sets none apart.
+        validation_auc: its AUC on them; likewise.
     """
 
     loss: float | None = None
     auc: float | None = None
+    validation_loss: float | None = None
+    validation_auc: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,12 +9,27 @@ from __future__ import annotations
 
 import hashlib
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
+
+
+class Parts(NamedTuple):
+    """What the shared rows of a repeat are for: shared positions, each ascending.
+
+    Attributes:
+        training: trained on.
+        testing: measured on at the end; those trained on where no row is held out.
+        validation: measured on after every epoch; none where the job sets none apart.
+    """
+
+    training: NDArray[np.int64]
+    testing: NDArray[np.int64]
+    validation: NDArray[np.int64]
 
 
 class Schedule:
@@ -36,16 +51,21 @@ class Schedule:
         return hashlib.sha256(b"vfl-node schedule fingerprint" + self._seed + self.size.to_bytes(8, "big")).hexdigest()
 
     def split(self, repeat: int, test_fraction: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Shared positions to train on and to test on, each ascending.
+        """Shared positions to train on and to test on, as :meth:`parts` without validation."""
+        training, testing, _ = self.parts(repeat, test_fraction, 0.0)
+        return training, testing
 
-        ⌈size · test_fraction⌉ are held out; with a fraction of 0 all rows are in both.
+    def parts(self, repeat: int, test_fraction: float, validation_fraction: float) -> Parts:
+        """Which rows are for what in a repeat.
+
+        ⌈size · fraction⌉ are tested on, and set apart for validation; the former are the same with and without validation.
+        With a ``test_fraction`` of 0 the rows trained on are tested on.
         """
         held_out = math.ceil(self.size * test_fraction)
-        if held_out == 0:
-            everything = np.arange(self.size, dtype=np.int64)
-            return everything, everything
+        apart = held_out + math.ceil(self.size * validation_fraction)
         order = self._stream(f"split/{repeat}").permutation(self.size)
-        return np.sort(order[held_out:]), np.sort(order[:held_out])
+        testing, validation, training = map(np.sort, np.split(order, [held_out, apart]))
+        return Parts(training, testing if held_out else training, validation)
 
     def batches(self, repeat: int, epoch: int, positions: NDArray[np.int64], batch_size: int) -> list[NDArray[np.int64]]:
         """``positions`` in a new order, cut into batches; the last may be smaller."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from vfl_node.errors import ProtocolError
@@ -16,17 +15,26 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 DECIMALS = 3
 
 
-async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Values) -> None:
+async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Values, *, validated: bool = False) -> None:
     """Tell the figures of each epoch and the metrics of the federated model, to three decimals.
+
+    Args:
+        channel: to the passive party.
+        epochs: figures of each.
+        metrics: of the federated model.
+        validated: whether there are figures of validation rows.
 
     Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted.
     """
-    figures = {"epochs": [_rounded(asdict(figures)) for figures in epochs], "metrics": _rounded(metrics)}
+    told = [_rounded({name: getattr(figures, name) for name in _told(validated)}) for figures in epochs]
+    figures = {"epochs": told, "metrics": _rounded(metrics)}
     await channel.send(training_pb2.Shared(json=json.dumps(figures, sort_keys=True)))
 
 
-async def receive_figures(channel: Channel, epochs: int, names: Sequence[str]) -> tuple[list[Figures], Values]:
-    """The figures of each of ``epochs`` epochs and the metrics ``names``.
+async def receive_figures(
+    channel: Channel, epochs: int, names: Sequence[str], *, validated: bool = False
+) -> tuple[list[Figures], Values]:
+    """The figures of each of ``epochs`` epochs and the metrics ``names``; args as :func:`send_figures`.
 
     Raises:
         ProtocolError: not the figures that were due.
@@ -34,13 +42,18 @@ async def receive_figures(channel: Channel, epochs: int, names: Sequence[str]) -
     text = (await channel.receive(training_pb2.Shared)).json
     try:
         document = json.loads(text)
-        figures = [Figures(_number(epoch["loss"]), _number(epoch["auc"])) for epoch in document["epochs"]]
+        figures = [Figures(**{name: _number(epoch[name]) for name in _told(validated)}) for epoch in document["epochs"]]
         metrics = {name: _number(document["metrics"][name]) for name in names}
         if len(figures) != epochs:
             raise ValueError("another number of epochs")
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise ProtocolError(f"{channel.peer} sent figures that are not loss and metrics of this job") from None
     return figures, metrics
+
+
+def _told(validated: bool) -> tuple[str, ...]:
+    """The figures of an epoch that are told."""
+    return ("loss", "auc", "validation_loss", "validation_auc") if validated else ("loss", "auc")
 
 
 def _rounded(values: Values) -> Values:

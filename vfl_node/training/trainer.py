@@ -48,10 +48,13 @@ class Epoch:
     Attributes:
         loss: as :attr:`vfl_node.training.evaluation.Figures.loss`; None at a passive party that the job does not tell.
         auc: as :attr:`vfl_node.training.evaluation.Figures.auc`; likewise.
-        seconds: from its first batch to its last.
+        seconds: from its first batch to its last, validation included.
         bytes: sent and received, as serialised frames.
         attacks: attack → AUC of this party's own attacks on what it sent; empty where none of its rows is synthetic.
         judged: attack → number of rows behind that AUC.
+        validation_loss: as :attr:`vfl_node.training.evaluation.Figures.validation_loss`; None at a passive party that the job
+            does not tell.
+        validation_auc: as :attr:`vfl_node.training.evaluation.Figures.validation_auc`; likewise.
     """
 
     loss: float | None
@@ -60,6 +63,8 @@ class Epoch:
     bytes: int
     attacks: Mapping[str, float | None] = field(default_factory=dict)
     judged: Mapping[str, int] = field(default_factory=dict)
+    validation_loss: float | None = None
+    validation_auc: float | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,7 @@ class Servable:
     Attributes:
         state: JSON, of the trainer's own form; holds a secret of this party.
         tested: int64[t], shared positions whose embeddings by the trained weights the peer has received already: those
-            held out in the first repeat; none where none are sent.
+            held out or validated on in the first repeat; none where none are sent.
     """
 
     state: str = field(repr=False)
@@ -112,6 +117,7 @@ class Trained:
         rival: another model of the active party alone; None where there is none.
         rival_note: why there is none, for this party's owner; empty where there is one, or it is not this party's matter.
         held_out: int64[t], shared positions held out in the first repeat, ascending.
+        validation_rows: shared rows set apart for validation in each repeat.
     """
 
     epochs: tuple[Epoch, ...]
@@ -143,6 +149,7 @@ class Trained:
     rival: Rival | None = None
     rival_note: str = ""
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    validation_rows: int = 0
 
 
 class Coordination(Protocol):

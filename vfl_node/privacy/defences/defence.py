@@ -64,9 +64,15 @@ class Leaving:
     mean_of: int = 1
 
 
-def names_of_positions(positions: NDArray[np.int64]) -> list[str]:
-    """Names of rows of the training's shared order, for :attr:`Leaving.rows`."""
-    return [str(position) for position in positions.tolist()]
+def names_of_positions(positions: NDArray[np.int64], epoch: int = 0) -> list[str]:
+    """Names of rows of the training's shared order, for :attr:`Leaving.rows`.
+
+    Args:
+        positions: int64[B], shared positions.
+        epoch: by whose weights they are embedded: a row has another name under other weights. 0 where named rows only ever
+            meet those at the end.
+    """
+    return [f"{epoch}/{position}" if epoch else str(position) for position in positions.tolist()]
 
 
 class Defence:

@@ -112,6 +112,11 @@ class Logistic(TrainerConfig):
                 "evaluate.repeats must be 1 with logistic: every repeat would show the passive party gradients over other "
                 "rows, and their differences more of the residuals"
             )
+        if job.evaluate.validation_fraction:
+            raise ValueError(
+                "evaluate.validation_fraction must be 0 with logistic, whose few weights hardly overfit: say train.l2 against "
+                "overfitting, and train.tolerance to end where the loss changes no more"
+            )
         if self.labels == "passive" and job.evaluate.test_fraction > 0:
             raise ValueError(
                 "evaluate.test_fraction must be 0 with labels: passive: to measure on held-out rows the passive party would "

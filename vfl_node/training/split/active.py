@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from vfl_node.training.evaluation import Evaluation, Figures, assess, class_shar
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
+from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition, calibration
@@ -52,6 +52,7 @@ class ActiveHalf:
         repeat: number of the repeat, which has its own weights.
         training: shared positions trained on in it.
         saved: tensors of a checkpoint within this repeat, to go on from.
+        validation: shared positions set apart for validation in it.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ActiveHalf:
         repeat: int,
         training: Positions,
         saved: Mapping[str, Tensor] | None,
+        validation: Positions = NO_ROWS,
     ) -> None:
         self._channel, self._session, self._data, self._alignment = session.peer, session, data, data.alignment
         train, self._owned = Train.of(session.job), data.alignment.owned
@@ -75,6 +77,13 @@ class ActiveHalf:
                 code="E_EMPTY",
                 hint="use more records, or a smaller evaluate.test_fraction",
             )
+        if len(validation) and not self._owned[validation].any():
+            raise DataError(
+                "the active party owns none of the shared rows set apart for validation, so no loss tells when to stop",
+                code="E_EMPTY",
+                hint="use more records, or a larger evaluate.validation_fraction",
+            )
+        self._validation = validation
         self._targets = _as_targets(self._labels, train).to(session.device)
         self._real = torch.from_numpy(self._owned).to(session.device)
         self._synthetic: Labels | None = None
@@ -157,19 +166,23 @@ class ActiveHalf:
         scores = self._calibration.expectation(torch.cat(logits)[torch.from_numpy(owned)], base_rate)
         return Figures(loss, measure(("auc",), self._labels[rows], scores)["auc"])
 
-    async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation:
+    async def validate(self, rows: ForwardPass) -> Figures:
+        """As :meth:`Half.validate`, on the rows this party owns."""
+        scores = np.concatenate([self._calibration.expectation(*batch) for batch in await self._logits(rows)])
+        positions = np.concatenate(rows.batches)
+        owned = self._owned[positions]
+        names = ("nll", "auc") if self._ranks else ("nll",)
+        values = measure(names, self._labels[positions][owned], scores[owned])
+        return Figures(validation_loss=values["nll"], validation_auc=values.get("auc"))
+
+    async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
-        self.learner.rest()
         expected: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
-        for offset, positions in enumerate(batches):
-            received = await self._embedding(number + offset, positions)
-            with torch.no_grad():  # never across an await
-                logits = check_finite(self._model(self._inputs.at(positions), [received]))
-            base_rate = self._base_rate[torch.from_numpy(positions)]
+        for logits, base_rate in await self._logits(rows):
             expected.append(self._calibration.expectation(logits, base_rate))
             if_both.append(self._calibration.probability(logits, base_rate))
-        held_out, scores = np.concatenate(batches), np.concatenate(expected)
+        held_out, scores = np.concatenate(rows.batches), np.concatenate(expected)
         owned = self._owned[held_out]
         labels = self._labels[held_out]
         joint, own = ModelOutput.clipped(scores[owned]), self._own_rows(held_out)
@@ -200,6 +213,10 @@ class ActiveHalf:
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model that gives calibration its q."""
         return {**self.learner.weights(), **self._judge()}
+
+    def go_back(self, weights: Mapping[str, Tensor]) -> None:
+        """As :meth:`Half.go_back`."""
+        self.learner.go_back(weights)
 
     def scoring(self) -> dict[str, Any]:
         """As :meth:`Half.scoring`: calibration, and the rate of positives among its labels."""
@@ -234,7 +251,17 @@ class ActiveHalf:
 
         def trained(model: Classifier, own: Randomness, counted: Tensor) -> Classifier:
             initialise(model, own)
-            train_local(model, train, self._inputs, self._targets, training, own, self._session.progress, counted=counted)
+            train_local(
+                model,
+                train,
+                self._inputs,
+                self._targets,
+                training,
+                own,
+                self._session.progress,
+                counted=counted,
+                validation=self._validation,
+            )
             return model
 
         def rates(model: Classifier) -> Tensor:
@@ -250,6 +277,7 @@ class ActiveHalf:
                 other = build_classifier(self._architecture, train, self._inputs.schema, []).to(self._session.device)
                 counted = torch.zeros_like(self._real)
                 counted[torch.from_numpy(learnt)] = True
+                counted[torch.from_numpy(self._validation)] = self._real[torch.from_numpy(self._validation)]
                 trained(other, private.derive(f"fold/{number}"), counted)
                 rows = torch.from_numpy(judged)
                 self._base_rate[rows] = rates(other)[rows]
@@ -264,6 +292,17 @@ class ActiveHalf:
         step = Step(number, positions, real, targets, self._calibration.seen(logits, base_rate), received)
         synthetic = self._synthetic.targets(step)
         return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
+
+    async def _logits(self, rows: ForwardPass) -> list[tuple[Tensor, Tensor]]:
+        """Logits and q of the rows of each batch: float32[B], or [B, K], and float32[B]."""
+        self.learner.rest()
+        found = []
+        for offset, positions in enumerate(rows.batches):
+            received = await self._embedding(rows.number + offset, positions)
+            with torch.no_grad():  # never across an await
+                logits = check_finite(self._model(self._inputs.at(positions), [received]))
+            found.append((logits, self._base_rate[torch.from_numpy(positions)]))
+        return found
 
     async def _embedding(self, number: int, positions: Positions) -> Tensor:
         message = await self._channel.receive(training_pb2.Embedding)

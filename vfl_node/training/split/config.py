@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from vfl_node.configuration import ReadBy, name_in
 from vfl_node.errors import DataError
+from vfl_node.job.evaluate import EARLY_STOPPING
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
@@ -43,9 +44,12 @@ class Train(TrainerConfig):
         "epochs": ("n_epochs", "num_epochs", "max_iter", "iterations"),
         "bottom": ("layers", "hidden", "hidden_layers", "hidden_sizes", "hidden_layer_sizes"),
         "embedding_size": ("embedding_dim", "embed_dim"),
+        "learning_rate_schedule": ("lr_schedule", "lr_scheduler", "lr_scheduler_type", "scheduler", "schedule"),
+        "warmup_steps": ("warmup", "num_warmup_steps", "n_warmup_steps"),
         "weight_decay": ("l2", "alpha", "reg_lambda"),
         "missing": ("imputation", "synthetic"),
     }
+    together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     algorithm: Literal["split"] = "split"
     model: ModelName = Field(default="mlp", description="mlp, wide_deep, or a model that every data party's node has declared")
@@ -58,6 +62,19 @@ class Train(TrainerConfig):
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
     optimizer: Annotated[str, name_in(OPTIMISERS)] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
+    learning_rate_schedule: Literal["constant", "cosine", "linear"] = Field(
+        default="constant", description="how learning_rate falls over the steps of all epochs: not at all, or to 0"
+    )
+    warmup_steps: int = Field(
+        default=0, ge=0, le=1_000_000_000, description="first steps, over which the learning rate rises evenly to learning_rate"
+    )
+    patience: int = Field(
+        default=5,
+        ge=1,
+        le=100_000,
+        description="with evaluate.validation_fraction: epochs in a row without a smaller validation loss after which training "
+        "stops",
+    )
     batch_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the batch")
     layer_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the row")
     dropout: float = Field(default=0.0, ge=0, le=0.99, description="share of each hidden layer that a training step sets to 0")
@@ -97,6 +114,11 @@ class Train(TrainerConfig):
     @property
     def has_synthetic_rows(self) -> bool:
         """Rows that a party does not own have columns or a label that it makes up."""
+        return True
+
+    @property
+    def can_validate(self) -> bool:
+        """By embeddings of the rows set apart, sent after each epoch."""
         return True
 
     @property
@@ -152,7 +174,7 @@ class Train(TrainerConfig):
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Batches of all epochs and repeats."""
-        trained = int(rows * (1 - evaluate.test_fraction))
+        trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
         return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
 
     def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:

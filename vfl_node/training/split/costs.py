@@ -22,7 +22,10 @@ VALUE_BYTES = 16
 """A value of a layer for a row of a batch, its gradient, and what is under way between two layers."""
 
 FIGURES_BYTES = 96
-"""What the passive party may be told of an epoch."""
+"""What the passive party may be told of an epoch; as much again of its validation."""
+
+DECISION_BYTES = 40
+"""Whether an epoch of a job with validation was the best so far and the last: about so many."""
 
 KEY_BITS = 3072
 """Of the key for ``evaluate.matched``. Strength 128, as the group of the alignment: what the active party stores of the flags
@@ -43,7 +46,8 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCos
     """What training over ``m`` shared rows takes, up to a few messages around it.
 
     The active party sends gradients; the passive one embeddings, those of held-out rows included, and for
-    ``evaluate.matched`` an encrypted flag of each of these.
+    ``evaluate.matched`` an encrypted flag of each of these. With validation also embeddings of the rows set apart and a
+    decision in each epoch; then all of this is the most, since training may stop before the last epoch.
 
     Args:
         train: the job's section.
@@ -52,19 +56,23 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCos
         protocol: name of the alignment; where matched rows cannot be counted ``evaluate.matched`` costs nothing.
     """
     held_out = math.ceil(m * evaluate.test_fraction)
-    rows, tested = m - held_out, held_out or m
-    batches, tests = (-(-count // train.batch_size) for count in (rows, tested))
+    validation = min(math.ceil(m * evaluate.validation_fraction), m - held_out)
+    rows = m - held_out - validation
+    tested = held_out or rows
+    batches, tests, validations = (-(-count // train.batch_size) for count in (rows, tested, validation))
     row_bytes = 4 * cut_width(train)
     counted = evaluate.matched and ALIGNMENTS[protocol].can_count_matched_rows and bins_of(tested)
     flags = tested * 2 * KEY_BITS // 8 if counted else 0  # a ciphertext each
     epochs = evaluate.repeats * train.epochs
     each_way = epochs * (rows * row_bytes + batches * FRAME_BYTES)
+    decisions = epochs if validation else 0
+    once = evaluate.repeats * (tested * row_bytes + tests * FRAME_BYTES)
     return TrainingCost(
         rows=rows,
         batches=batches,
-        steps=epochs * batches,
-        active_bytes=each_way,
-        passive_bytes=each_way + evaluate.repeats * (tested * row_bytes + tests * FRAME_BYTES) + flags,
+        steps=epochs * batches + decisions,
+        active_bytes=each_way + decisions * DECISION_BYTES,
+        passive_bytes=each_way + epochs * (validation * row_bytes + validations * FRAME_BYTES) + once + flags,
     )
 
 
@@ -97,7 +105,8 @@ def message_bytes(train: Train, evaluate: Evaluate) -> int:
     """The largest message: an embedding of a batch, or the figures that the passive party is told."""
     largest = tensor_bytes(train, train.batch_size)
     if evaluate.share_with_passive:
-        largest = max(largest, FIGURES_BYTES * train.epochs * evaluate.repeats + HEAD_BYTES)
+        figures = FIGURES_BYTES * (2 if evaluate.validation_fraction else 1)
+        largest = max(largest, figures * train.epochs * evaluate.repeats + HEAD_BYTES)
     return largest
 
 

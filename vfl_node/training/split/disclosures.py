@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
@@ -11,35 +12,58 @@ from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train
 
 
+class RowCounts(NamedTuple):
+    """Numbers of shared rows in each repeat.
+
+    Attributes:
+        trained: trained on.
+        held_out: measured on at the end.
+        validated: measured on after each epoch.
+    """
+
+    trained: int
+    held_out: int
+    validated: int = 0
+
+
+Stopped = Sequence[tuple[int, int]]
+"""(best epoch, last epoch) of each repeat; empty where all epochs are trained."""
+
+
 def active_learns(
     peer: str,
-    rows: tuple[int, int],
+    rows: RowCounts,
     lacks: int | None,
     train: Train,
     evaluate: Evaluate,
     training: int = 1,
     defences: Sequence[DefenceParams] = (),
+    *,
+    stopped: Stopped = (),
 ) -> tuple[Disclosure, ...]:
     """What the active party learns from the passive party ``peer`` by training.
 
     Args:
         peer: its name.
-        rows: shared rows trained on and held out in each repeat.
+        rows: of each repeat.
         lacks: how many of the shared rows ``peer`` does not own; None if that is hidden.
         train: the job's section.
         evaluate: the job's section.
         training: which training over these records it is, from 1.
         defences: of ``peer``, in its own report; none in another party's, which does not know them.
+        stopped: where training stopped.
     """
-    trained, held_out = rows
     embeddings = Disclosure(
         "embeddings",
-        evaluate.repeats * (train.epochs * trained + held_out),
-        f"from {peer} an embedding of each shared row, anew in each of {train.epochs} epochs or for evaluation"
+        evaluate.repeats * rows.held_out + _epochs(train, evaluate, stopped) * (rows.trained + rows.validated),
+        f"from {peer} an embedding of each shared row, anew in each of {_epochs_in_words(train, stopped)} or for evaluation"
         f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
         f"from them in part (see docs/privacy.md){_defended(defences, 'embeddings')}",
     )
-    counts = matched.active_learns(peer, held_out) if evaluate.matched else ()
+    counts = matched.active_learns(peer, rows.held_out) if evaluate.matched else ()
+    if stopped:
+        found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best(stopped)}"
+        counts = (*counts, Disclosure("early stopping", _epochs(train, evaluate, stopped), found))
     if lacks == 0:
         return (embeddings, *counts)
     return (
@@ -56,32 +80,61 @@ def active_learns(
 
 def passive_learns(
     peer: str,
-    rows: tuple[int, int],
+    rows: RowCounts,
     lacks: int | None,
     train: Train,
     evaluate: Evaluate,
     training: int = 1,
     defences: Sequence[DefenceParams] = (),
+    *,
+    stopped: Stopped = (),
 ) -> tuple[Disclosure, ...]:
     """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
+    epochs = _epochs(train, evaluate, stopped)
     labels = "of every row trained on" if lacks == 0 else "used for each, real or synthetic,"
     gradients = Disclosure(
         "gradients",
-        evaluate.repeats * train.epochs * rows[0],
+        epochs * rows.trained,
         f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences)} (see docs/privacy.md)"
         f"{_defended(defences, 'gradients')}",
     )
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
-        shared = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
-        figures = Disclosure("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
+        where, sets = (", on training and validation rows,", 2) if stopped else ("", 1)
+        shared = f"{' and '.join(each)} of each epoch{where} and the metrics at the end, as the job says"
+        reported = stopped[0][1] if stopped else train.epochs
+        figures = Disclosure("figures", reported * sets * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
+    if stopped:
+        told = (
+            f"after each epoch whether the loss of {peer}'s labels in the validation rows was the smallest so far, and so "
+            f"{_best(stopped)}; this depends on how many of the shared rows {peer} has a label for, too. The wait for the "
+            f"first gradient tells about how long {peer}'s own model trained"
+        )
+        counts = (*counts, Disclosure("early stopping", epochs, told))
     if lacks == 0:
         return (gradients, figures, *counts)
     strategy = train.missing.label_strategy
     membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(training, drawn=strategy.redrawn)}"
     return (gradients, Disclosure("membership", lacks, membership), figures, *counts)
+
+
+def _epochs(train: Train, evaluate: Evaluate, stopped: Stopped) -> int:
+    """How many there were in all repeats together."""
+    return sum(last for _, last in stopped) if stopped else evaluate.repeats * train.epochs
+
+
+def _epochs_in_words(train: Train, stopped: Stopped) -> str:
+    """How many there were in a repeat."""
+    counts = {last for _, last in stopped} or {train.epochs}
+    return " to ".join(str(count) for count in sorted({min(counts), max(counts)})) + " epochs"
+
+
+def _best(stopped: Stopped) -> str:
+    """Which epochs were the best and the last."""
+    each = [f"epoch {best} was the best and epoch {last} the last" for best, last in stopped]
+    return f"that {each[0]}" if len(each) == 1 else f"that in the repeats {'; '.join(each)}"
 
 
 def _readable(labels: str, peer: str, defences: Sequence[DefenceParams]) -> str:

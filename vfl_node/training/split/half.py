@@ -21,7 +21,8 @@ party which label was used in each row; see docs/training.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,6 +48,23 @@ from vfl_node.transport.channel import Channel
 
 Positions = NDArray[np.int64]
 
+NO_ROWS: Positions = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class ForwardPass:
+    """Rows that go through the network once and are not trained on: held out, or set apart for validation.
+
+    Attributes:
+        number: of the first of their batches among all that are exchanged.
+        batches: their shared positions.
+        epoch: by whose weights, from 1; 0 where a repeat only ever sends such rows at its end.
+    """
+
+    number: int
+    batches: Sequence[Positions]
+    epoch: int = 0
+
 
 class Half(Protocol):
     """One party's half of the network during one repeat.
@@ -69,14 +87,25 @@ class Half(Protocol):
     def figures(self) -> Figures:
         """What the steps since the last call show, where the party knows it."""
 
-    async def evaluate(self, number: int, batches: Sequence[Positions]) -> Evaluation | None:
-        """Go through the held-out ``batches``, numbered from ``number``; results, where the party knows them."""
+    async def validate(self, rows: ForwardPass) -> Figures:
+        """Measure on ``rows`` set apart; what that shows, where the party knows it."""
+
+    async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> Evaluation | None:
+        """Go through the held-out ``rows``; results, where the party knows them.
+
+        Args:
+            rows: held out.
+            validated: those validated on by the same weights; None where there are none.
+        """
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint must hold of this half."""
 
     def weights(self) -> dict[str, Tensor]:
         """What the party keeps of it when it is trained, on the CPU."""
+
+    def go_back(self, weights: Mapping[str, Tensor]) -> None:
+        """Take back earlier weights that :meth:`weights` gave, to evaluate and keep."""
 
     def scoring(self) -> dict[str, Any]:
         """What turns its output into a prediction, beside weights and encoder; JSON values."""

@@ -17,6 +17,7 @@ from vfl_node.privacy.equal_weights import Judged
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.split.half import Half
+from vfl_node.training.split.stopping import Stopping
 from vfl_node.training.trainer import Epoch
 
 STEPS_BETWEEN = 50
@@ -36,14 +37,19 @@ class Journal:
         weights: this party's half after the first repeat.
         encoder: its encoder.
         scoring: what the first repeat's half needs beside its weights to predict.
-        tested: positions held out in the first repeat; made anew in every attempt.
+        tested: positions whose embeddings the peer has by the first repeat's weights, held out or validated on; made anew in
+            every attempt.
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
         audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
         audited: what the audit has seen in all repeats.
         held_out: its attacks on the rows held out in it; None where it sent none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
-        steps: training steps in all.
+        validation_rows: shared rows set apart for validation.
+        steps: training steps done.
+        stopping: of the repeat under way; None before it begins, and without validation.
+        best: this party's half after the best epoch of the repeat under way; likewise.
+        stopped: (best epoch, last epoch) of each completed repeat; empty without validation.
     """
 
     repeat: int = 0
@@ -61,11 +67,19 @@ class Journal:
     held_out: Judged | None = None
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
+    validation_rows: int = 0
     steps: int = 0
+    stopping: Stopping | None = None
+    best: Mapping[str, Tensor] = field(default_factory=dict)
+    stopped: list[tuple[int, int]] = field(default_factory=list)
 
-    def epoch_done(self, epoch: Epoch) -> None:
-        """Note an epoch; only those of the first repeat are kept."""
-        self.epoch += 1
+    def over(self, epochs: int) -> bool:
+        """Whether the repeat under way, of ``epochs`` at most, has no epoch left."""
+        return self.stopping.over if self.stopping else self.epoch == epochs
+
+    def epoch_done(self, epoch: Epoch, steps: int) -> None:
+        """Note an epoch of so many steps; only the figures of the first repeat are kept."""
+        self.epoch, self.steps = self.epoch + 1, self.steps + steps
         if self.repeat == 0:
             self.epochs.append(epoch)
 
@@ -74,9 +88,14 @@ class Journal:
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
             self.held_out = half.audit.held_out
+            if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
+                self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()
         if evaluation is not None:
             self.evaluations.append(evaluation)
+        if self.stopping:
+            self.stopped.append((self.stopping.best, self.stopping.epoch))
+        self.stopping, self.best = None, {}
         self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
 
     def save(self, checkpoints: Checkpoints, half: Half, fingerprint: str) -> None:
@@ -92,8 +111,16 @@ class Journal:
             "scoring": dict(self.scoring),
             "audit": dict(self.audit),
             "held_out": self.held_out and dataclasses.asdict(self.held_out),
+            "steps": self.steps,
+            "stopping": self.stopping and dataclasses.asdict(self.stopping),
+            "stopped": self.stopped,
         }
-        tensors = {**prefixed("half", half.tensors()), **prefixed("first", self.weights), **prefixed("audited", self.audited)}
+        tensors = {
+            **prefixed("half", half.tensors()),
+            **prefixed("first", self.weights),
+            **prefixed("best", self.best),
+            **prefixed("audited", self.audited),
+        }
         checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}", tensors, meta)
 
 
@@ -127,10 +154,14 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         audited=under("audited", checkpoint.tensors),
         held_out=meta["held_out"] and Judged(**meta["held_out"]),
         saved=under("half", checkpoint.tensors),
+        steps=meta["steps"],
+        stopping=meta["stopping"] and Stopping(**meta["stopping"]),
+        best=under("best", checkpoint.tensors),
+        stopped=[(best, last) for best, last in meta["stopped"]],
     )
 
 
-def due(epoch: int, epochs: int, steps_per_epoch: int) -> bool:
-    """Whether both parties keep a checkpoint after ``epoch`` of ``epochs``: known to both from the job."""
+def due(epoch: int, last: int, steps_per_epoch: int) -> bool:
+    """Whether both parties keep a checkpoint after ``epoch``, where the ``last`` one is as far as both know by then."""
     every = -(-STEPS_BETWEEN // steps_per_epoch)
-    return epoch == epochs or epoch % every == 0
+    return epoch == last or epoch % every == 0

@@ -14,6 +14,7 @@ from vfl_node.models import OPTIMISERS, check_version
 from vfl_node.models.layers import Dropout
 from vfl_node.models.storage import prefixed, under
 from vfl_node.training.split.config import Train
+from vfl_node.training.split.rate import rate_factor
 
 
 class Learner:
@@ -31,7 +32,8 @@ class Learner:
         self.model = model
         self._name, self._version = train.model, version
         self._optimizer = OPTIMISERS[train.optimizer](model.parameters(), train)
-        self._clip = train.clip
+        self._clip, self._train = train.clip, train
+        self._rates: list[float] = [group["lr"] for group in self._optimizer.param_groups] if _has_schedule(train) else []
         self._private = private
         self._dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout)]
 
@@ -41,6 +43,14 @@ class Learner:
         self.model.train()
         for number, layer in enumerate(self._dropouts):
             layer.draw_from(self._private.derive(f"dropout/{step}/{number}"))
+
+    def pace(self, step: int, steps: int) -> None:
+        """Set the learning rate of step ``step`` of the ``steps`` of this training, counted from 0."""
+        if not self._rates:
+            return
+        factor = rate_factor(self._train, step, steps)
+        for group, rate in zip(self._optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = factor * rate
 
     def rest(self) -> None:
         """Make the model ready for evaluation: no dropout, and norms by their running averages."""
@@ -59,6 +69,10 @@ class Learner:
     def weights(self) -> dict[str, Tensor]:
         """The model's parameters and the running averages of its norms by name, copied to the CPU."""
         return {name: tensor.detach().cpu().clone() for name, tensor in self.model.state_dict().items()}
+
+    def go_back(self, weights: Mapping[str, Tensor]) -> None:
+        """Take back earlier weights that :meth:`weights` gave, for evaluation; others may be among them."""
+        self.model.load_state_dict({name: weights[name] for name in self.model.state_dict()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights as ``model.NAME``, the optimiser's state as ``optimizer.PARAMETER.KEY``, the architecture's ``version``."""
@@ -89,3 +103,7 @@ class Learner:
             index, key = name.split(".")
             state.setdefault(int(index), {})[key] = value.clone()
         self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
+
+
+def _has_schedule(train: Train) -> bool:
+    return train.learning_rate_schedule != "constant" or train.warmup_steps > 0

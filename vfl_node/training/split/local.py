@@ -21,6 +21,7 @@ from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.positioned_input import PositionedInput
+from vfl_node.training.split.stopping import Stopping
 from vfl_node.transport.codec import is_finite
 
 ROWS_AT_ONCE = 8192
@@ -36,6 +37,7 @@ def train_local(
     progress: Progress,
     *,
     counted: Tensor,
+    validation: NDArray[np.int64] | None = None,
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
 
@@ -49,25 +51,35 @@ def train_local(
         progress: each epoch is emitted there.
         counted: bool[m] on the device, which rows have a label. The others take as long and
             change nothing but what ``train.batch_norm`` averages.
+        validation: shared positions of rows of which those ``counted`` decide, as for the federated model, when training
+            stops and which epoch's weights count; None or empty: all epochs, and the last one's.
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
     learner, steps = Learner(model, train, randomness), count()
+    stopping, best = Stopping(train.patience, train.epochs), model.state_dict()
+    every = train.epochs * -(-len(positions) // train.batch_size)
     for epoch in range(1, train.epochs + 1):
         total = 0.0
         for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
-            learner.begin(next(steps))
-            logits, expected = model(inputs.at(batch)), targets[torch.from_numpy(batch)]
-            losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(
-                logits, expected, reduction="none"
-            )
-            weights = counted[torch.from_numpy(batch)].float()
-            loss = (losses * weights).sum() / weights.sum().clamp_min(1)
+            step = next(steps)
+            learner.begin(step)
+            learner.pace(step, every)
+            loss = _loss(model(inputs.at(batch)), targets, counted, batch)
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()
         progress.emit(LocalEpochTrained(total / len(positions), epoch, train.epochs))
+        if validation is None or not len(validation):
+            continue
+        validated = check_finite(_loss(local_logits(model, inputs, validation), targets, counted, validation)).item()
+        if improved := stopping.improves(validated):
+            best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        stopping.count(improved, validated)
+        if stopping.over:
+            break
+    model.load_state_dict(best)
 
 
 def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[np.int64]) -> Tensor:
@@ -75,6 +87,14 @@ def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[
     model.eval()
     with torch.no_grad():
         return torch.cat([model(inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
+
+
+def _loss(logits: Tensor, targets: Tensor, counted: Tensor, positions: NDArray[np.int64]) -> Tensor:
+    """Mean cross-entropy of those rows at ``positions`` that are ``counted``; a scalar."""
+    rows = torch.from_numpy(positions)
+    losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(logits, targets[rows], reduction="none")
+    weights = counted[rows].float()
+    return (losses * weights).sum() / weights.sum().clamp_min(1)
 
 
 def check_finite(value: Tensor) -> Tensor:

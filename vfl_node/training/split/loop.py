@@ -5,7 +5,10 @@ The whole of it, for both parties::
     toss a seed → schedule
     for each repeat:  hold out test rows; new private weights
         for each epoch:  for each batch: H → , ← g, both update        (half.py)
-                         each attacks what it sent; a checkpoint at both
+                         each attacks what it sent
+                         for each batch of validation rows: H → ;  ← go on or stop    (stopping.py; if there are such rows)
+                         a checkpoint at both
+        the weights of the best epoch, if there are validation rows
         for each batch of test rows: H →                               (evaluation)
     the active party tells the epochs' figures and metrics, if the job says so
 
@@ -21,6 +24,11 @@ What each party learns: disclosures.py, and docs/training.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+import numpy as np
+
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
@@ -32,10 +40,11 @@ from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.schedule import Schedule, cut
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Half
+from vfl_node.training.split.half import ForwardPass, Half, Positions
 from vfl_node.training.split.journal import Journal, due, resume
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.serving.served_model import VERSION
+from vfl_node.training.split.stopping import Stopping, decided
 from vfl_node.training.trainer import Epoch, TrainingData
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Traffic
@@ -85,47 +94,85 @@ async def train(
     section, evaluate, randomness, progress = Train.of(session.job), session.job.evaluate, session.randomness, session.progress
     seed = await toss(session, randomness.derive("toss"))
     schedule = Schedule(seed, len(data.alignment), section.seed)
-    training, testing = schedule.split(0, evaluate.test_fraction)
+    parts = schedule.parts(0, evaluate.test_fraction, evaluate.validation_fraction)
+    training, testing, validation = parts
     if len(training) == 0:
         raise DataError(
             f"{len(data.alignment)} shared rows leave none to train on",
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    check_batch_fits(min(section.batch_size, max(len(training), len(testing))), section)
+    check_batch_fits(min(section.batch_size, max(map(len, parts))), section)
     draws = randomness.derive("draws").bytes(32)
-    per_epoch, per_test = -(-len(training) // section.batch_size), -(-len(testing) // section.batch_size)
+    trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # batches
 
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
-    journal.rows = len(training), len(testing)
-    journal.tested = testing
+    journal.rows, journal.validation_rows = (len(training), len(testing)), len(validation)
+    journal.tested = np.union1d(testing, validation)
     stored = {"version": VERSION, "model_version": architecture_of(section.model, session.models).version}
     journal.shared = {**stored, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
-    progress.emit(PhaseBegan("train", evaluate.repeats * (section.epochs * per_epoch + per_test), "batches"))
+    all_epochs = section.epochs * (trained + validated)
+    progress.emit(PhaseBegan("train", evaluate.repeats * (all_epochs + tested), "batches"))
     progress.emit(Advanced(journal.exchanges))
 
     half_of = ActiveHalf if session.role == "active" else PassiveHalf
     for repeat in range(journal.repeat, evaluate.repeats):
-        training, testing = schedule.split(repeat, evaluate.test_fraction)
-        half: Half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved)
+        training, testing, validation = schedule.parts(repeat, evaluate.test_fraction, evaluate.validation_fraction)
+        half: Half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
         half.audit.follow_on(journal.audited)
-        for epoch in range(journal.epoch, section.epochs):
-            started, moved = session.clock(), traffic.bytes_sent + traffic.bytes_received
-            for positions in schedule.batches(repeat, epoch, training, section.batch_size):
-                await half.step(journal.exchanges, positions)
-                journal.exchanges += 1
-                failpoints.reach("updated")
-                progress.emit(Advanced(1))
-            seconds, moved = session.clock() - started, traffic.bytes_sent + traffic.bytes_received - moved
-            figures, attacks = half.figures(), half.audit.epoch_done()
-            progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged))
-            journal.epoch_done(Epoch(figures.loss, figures.auc, seconds, moved, attacks, dict(half.audit.judged)))
-            if due(journal.epoch, section.epochs, per_epoch):
+        if len(validation) and journal.stopping is None:
+            journal.stopping = Stopping(section.patience, section.epochs)
+        while not journal.over(section.epochs):
+            batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
+            await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
+            last = journal.epoch if journal.over(section.epochs) else section.epochs
+            if due(journal.epoch, last, trained):
                 journal.save(checkpoints, half, schedule.fingerprint)
+        first = repeat * (all_epochs + tested)  # batches have the same numbers wherever training stops
+        if left_out := first + all_epochs - journal.exchanges:
+            progress.emit(Advanced(left_out))
+        journal.exchanges = first + all_epochs
+        best = None
+        if journal.stopping:
+            half.go_back(journal.best)
+            epoch = journal.stopping.best
+            number = first + epoch * (trained + validated) - validated
+            best = ForwardPass(number, cut(validation, section.batch_size), epoch)
         failpoints.reach("evaluate")
-        batches = cut(testing, section.batch_size)
-        journal.repeat_done(half, await half.evaluate(journal.exchanges, batches))
-        journal.exchanges += len(batches)
-        progress.emit(Advanced(len(batches)))
-    journal.steps = evaluate.repeats * section.epochs * per_epoch
+        held_out = ForwardPass(journal.exchanges, cut(testing, section.batch_size), best.epoch if best else 0)
+        journal.repeat_done(half, await half.evaluate(held_out, best))
+        journal.exchanges += tested
+        progress.emit(Advanced(tested))
     return journal
+
+
+async def _epoch(
+    session: Session,
+    half: Half,
+    journal: Journal,
+    traffic: Traffic,
+    batches: Sequence[Positions],
+    validation: Sequence[Positions],
+) -> None:
+    """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
+    section, progress = Train.of(session.job), session.progress
+    started, moved = session.clock(), traffic.bytes_sent + traffic.bytes_received
+    for index, positions in enumerate(batches):
+        half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
+        await half.step(journal.exchanges, positions)
+        journal.exchanges += 1
+        failpoints.reach("updated")
+        progress.emit(Advanced(1))
+    figures, attacks = half.figures(), half.audit.epoch_done()
+    if journal.stopping:
+        measured = await half.validate(ForwardPass(journal.exchanges, validation, journal.epoch + 1))
+        journal.exchanges += len(validation)
+        progress.emit(Advanced(len(validation)))
+        figures = replace(figures, validation_loss=measured.validation_loss, validation_auc=measured.validation_auc)
+        failpoints.reach("validated")
+        if await decided(session.peer, journal.stopping, measured.validation_loss):
+            journal.best = half.weights()
+    seconds, moved = session.clock() - started, traffic.bytes_sent + traffic.bytes_received - moved
+    progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss))
+    epoch = Epoch(seconds=seconds, bytes=moved, attacks=attacks, judged=dict(half.audit.judged), **asdict(figures))
+    journal.epoch_done(epoch, len(batches))

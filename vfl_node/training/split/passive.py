@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_position
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
+from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
@@ -40,6 +40,7 @@ class PassiveHalf:
         repeat: int,
         training: Positions,
         saved: Mapping[str, Tensor] | None,
+        validation: Positions = NO_ROWS,
     ) -> None:
         self._channel, self._pins, train = session.peer, session.pins, Train.of(session.job)
         train.check_table("passive", data.table)
@@ -81,24 +82,32 @@ class PassiveHalf:
         """As :meth:`Half.figures`: nothing."""
         return Figures()
 
-    async def evaluate(self, number: int, batches: Sequence[Positions]) -> None:
+    async def validate(self, rows: ForwardPass) -> Figures:
+        """As :meth:`Half.validate`: nothing is known here."""
+        await self._forward(rows)
+        return Figures()
+
+    async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> None:
         """As :meth:`Half.evaluate`."""
+        await self._forward(rows, validated)
+        if self._randomness:
+            owned = self._alignment.owned[np.concatenate(rows.batches)]
+            await matched_passive(self._channel, owned, self._randomness, pins=self._pins)
+
+    async def _forward(self, rows: ForwardPass, earlier: ForwardPass | None = None) -> None:
+        """Send embeddings of ``rows``, judged beside the ``earlier`` ones that met the same weights."""
         self.learner.rest()
         with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
-            leaving = [
-                Leaving(f"step/{number + at}", positions, rows=partial(names_of_positions, positions))
-                for at, positions in enumerate(batches)
-            ]
-            embeddings = []
+            leaving, embeddings = _leaving(rows), []
             for of in leaving:
                 self.exit.before(of)
                 embeddings.append(self._embedding(of.label, of.positions, learn=False))
-            sent = self.exit.held_out(embeddings, leaving)
+            known = [
+                (self._embedding(of.label, of.positions, learn=False), of) for of in (_leaving(earlier) if earlier else ())
+            ]
+            sent = self.exit.held_out(embeddings, leaving, earlier=known)
         for offset, embedding in enumerate(sent):
-            await self._send(number + offset, embedding)
-        if self._randomness:
-            owned = self._alignment.owned[np.concatenate(batches)]
-            await matched_passive(self._channel, owned, self._randomness, pins=self._pins)
+            await self._send(rows.number + offset, embedding)
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
@@ -108,6 +117,12 @@ class PassiveHalf:
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""
         return {**self.learner.weights(), **self._averages()}
+
+    def go_back(self, weights: Mapping[str, Tensor]) -> None:
+        """As :meth:`Half.go_back`."""
+        self.learner.go_back(weights)
+        if self._substitute:
+            self._substitute.restore(under("substitute", weights))
 
     def scoring(self) -> dict[str, Any]:
         """As :meth:`Half.scoring`: nothing."""
@@ -134,3 +149,11 @@ class PassiveHalf:
         check_step(self._channel, message.step, number)
         gradient = codec.decode(message.tensor, dtype=torch.float32, shape=tuple(embedding.shape))
         return gradient.to(embedding.device)
+
+
+def _leaving(rows: ForwardPass) -> list[Leaving]:
+    """The batches of ``rows`` as the defences see them."""
+    return [
+        Leaving(f"step/{rows.number + at}", positions, rows=partial(names_of_positions, positions, rows.epoch))
+        for at, positions in enumerate(rows.batches)
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -47,6 +48,28 @@ class HeldOut(Section):
     judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
 
 
+class EarlyStopping(Section):
+    """Where training ended, and which epochs' weights were measured and kept."""
+
+    best_epochs: tuple[int, ...] = Field(description="of each repeat, the epoch of the smallest validation loss, from 1")
+    last_epochs: tuple[int, ...] = Field(description="of each repeat, the epoch after which training ended")
+
+    @classmethod
+    def of(cls, stopped: Sequence[tuple[int, int]]) -> EarlyStopping:
+        """Of (best epoch, last epoch) of each repeat."""
+        best, last = zip(*stopped, strict=True)
+        return cls(best_epochs=best, last_epochs=last)
+
+    def term(self, train: Train) -> Term:
+        """In words."""
+        each = (
+            f"epoch {best} of {last} has the smallest validation loss"
+            for best, last in zip(self.best_epochs, self.last_epochs, strict=True)
+        )
+        rule = f"its weights are measured and kept; training ends after {train.patience} epochs without a smaller one"
+        return Term("Early stopping", (*((words,) for words in each), (f"{rule}, or after {train.epochs}",)))
+
+
 class MatchedMetrics(Section):
     """The federated model on the held-out rows that both parties own; null throughout where they are too few to count."""
 
@@ -78,7 +101,8 @@ class SplitSection(TrainerSection):
 
     strategies: Strategies
     held_out: HeldOut | None = Field(
-        description="the attacks on the embeddings of the rows held out in the first repeat; null where this party sent none"
+        description="the attacks on the embeddings of the rows held out in the first repeat, and of validation rows by the "
+        "same weights; null where this party sent none"
     )
     defences: tuple[dict[str, JsonValue], ...] = Field(
         default=(), description="this party's own defences, in their order: name and parameters"
@@ -87,6 +111,8 @@ class SplitSection(TrainerSection):
         description="over the held-out rows that both own, counted under encryption, first repeat; null where the job does not "
         "ask, and at the passive party"
     )
+
+    early_stopping: EarlyStopping | None = Field(default=None, description="null without evaluate.validation_fraction")
 
     @property
     def counts_matched_rows(self) -> bool:
@@ -101,7 +127,10 @@ class SplitSection(TrainerSection):
             figures=(Figure(of.epochs, several(of.epochs, of.train.unit) + repeats), Figure(of.steps, "batches")),
             remarks=self._defended(of),
             columns=(self.matched_metrics.column(of),) if self.matched_metrics else (),
-            terms=self.strategies.terms(of.train.missing),
+            terms=(
+                *self.strategies.terms(of.train.missing),
+                *((self.early_stopping.term(of.train),) if self.early_stopping else ()),
+            ),
             attacked=self._attacked(of.role),
         )
 

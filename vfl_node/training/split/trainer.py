@@ -13,15 +13,16 @@ from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Figures, real_share, summarise
+from vfl_node.training.evaluation import Figures, Summary, real_share, summarise
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.split import alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.disclosures import active_learns, passive_learns
+from vfl_node.training.split.disclosures import RowCounts, active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.section import HeldOut, MatchedMetrics, SplitSection, Strategies
+from vfl_node.training.split.overfitting import after_validation, without_validation
+from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 
@@ -58,10 +59,13 @@ class SplitTrainer(Trainer):
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
     summary, first = summarise(journal.evaluations, *journal.rows), journal.evaluations[0]
     if session.job.evaluate.share_with_passive:
-        await send_figures(session.peer, [Figures(epoch.loss, epoch.auc) for epoch in journal.epochs], summary.metrics)
+        figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
+        await send_figures(session.peer, figures, summary.metrics, validated=journal.validation_rows > 0)
     matched = None if first.matched is None else MatchedMetrics(**first.matched, rows=first.matched_rows)
+    trained = _trained(session, data, journal, matched)
     return dataclasses.replace(
-        _trained(session, data, journal, matched),
+        trained,
+        warnings=(*trained.warnings, *_overfitting(session, data, journal, summary)),
         metrics=summary.metrics,
         local_metrics=summary.local_metrics,
         intervals=summary.intervals,
@@ -86,7 +90,8 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
     trained = _trained(session, data, journal, None)
     if not session.job.evaluate.share_with_passive:
         return trained
-    shared, metrics = await receive_figures(session.peer, len(journal.epochs), session.job.evaluate.metrics)
+    names, validated = session.job.evaluate.metrics, journal.validation_rows > 0
+    shared, metrics = await receive_figures(session.peer, len(journal.epochs), names, validated=validated)
     epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(journal.epochs, shared, strict=True)]
     return dataclasses.replace(trained, epochs=tuple(epochs), metrics=metrics)
 
@@ -99,11 +104,12 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         steps=journal.steps,
         rows=journal.rows,
         device=device_name(session.device),
-        disclosures=_disclosures(session, data, journal.rows),
+        disclosures=_disclosures(session, data, journal),
         section=SplitSection(
             strategies=strategies_used(Train.of(session.job).missing, session.role, data.alignment),
             held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
             matched_metrics=matched,
+            early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
         ),
         warnings=unaudited(session.protection),
@@ -112,7 +118,18 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
         held_out=journal.tested if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
+        validation_rows=journal.validation_rows,
     )
+
+
+def _overfitting(session: Session, data: TrainingData, journal: Journal, summary: Summary) -> tuple[str, ...]:
+    """A warning where the network overfits; synthetic labels alone can make a model worse than a constant."""
+    if journal.stopped:
+        return after_validation(journal.epochs, journal.stopped[0][0])
+    shifted = data.alignment.missing and Train.of(session.job).missing.calibration == "none"
+    if shifted or not session.job.evaluate.test_fraction:
+        return ()
+    return without_validation(journal.epochs, summary.metrics.get("nll"), summary.constant_nll)
 
 
 def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strategies:
@@ -126,13 +143,14 @@ def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strate
     )
 
 
-def _disclosures(session: Session, data: TrainingData, rows: tuple[int, int]) -> dict[str, tuple[Disclosure, ...]]:
+def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict[str, tuple[Disclosure, ...]]:
     """Both parties' entries; in the peer's a number that this party may not know is None."""
     view, peer, job = data.alignment, session.peer.peer, session.job
+    rows, stopped = RowCounts(*journal.rows, journal.validation_rows), journal.stopped
     missing = None if view.missing and view.peer.missing is None else view.missing  # synthetic rows may be among them
     active, defences = session.role == "active", effective(session.protection.defences, sent_by(session.role))
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
     return {
-        session.name: ours(peer, rows, view.peer.missing, Train.of(session.job), job.evaluate, data.number),
-        peer: theirs(session.name, rows, missing, Train.of(session.job), job.evaluate, data.number, defences),
+        session.name: ours(peer, rows, view.peer.missing, Train.of(session.job), job.evaluate, data.number, stopped=stopped),
+        peer: theirs(session.name, rows, missing, Train.of(session.job), job.evaluate, data.number, defences, stopped=stopped),
     }

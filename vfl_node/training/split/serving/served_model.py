@@ -18,10 +18,11 @@ from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.versions import Steps, damaged, parsed
 
-VERSION = 2
-"""Version of the form of :attr:`ServedModel.serving`. Version 1 does not state the version of the architecture, which was 1."""
+VERSION = 3
+"""Version of the form of :attr:`ServedModel.serving`. Version 1 does not state the version of the architecture, which was 1;
+up to version 2 no epoch was chosen by validation."""
 
-STEPS: Steps = {1: lambda document: {**document, "model_version": 1}}
+STEPS: Steps = {1: lambda document: {**document, "model_version": 1}, 2: lambda document: document}
 
 _WHAT, _HINT = "what a training stored for predictions", "restore it from a backup, or train again"
 
@@ -75,6 +76,11 @@ class ServedModel:
         return bytes.fromhex(self._serving.batches)
 
     @property
+    def epoch(self) -> int:
+        """The epoch whose weights these are, if validation has chosen it; else 0. Rows are named by it (the same noise)."""
+        return self._serving.epoch
+
+    @property
     def scoring(self) -> tuple[str, float]:
         """At the active party: JSON of the calibration, and the rate of positive labels. Raises StateError if missing."""
         stored = self._serving
@@ -102,6 +108,7 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
     batches: _Seed
     calibration: str | None = None
     positive_rate: float | None = None
+    epoch: int = 0
 
 
 def column_kinds(encoder: str) -> dict[str, Kind]:

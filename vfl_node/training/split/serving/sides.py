@@ -122,7 +122,7 @@ class Embedder(ServingSide):
 
     def shared(self, positions: Positions) -> Tensor:
         """Embedding float32[B, d] at shared ``positions`` of the training; on one machine the same bits every time."""
-        leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions))
+        leaving = Leaving("predictions", positions, rows=partial(names_of_positions, positions, self.served_model.epoch))
         return self._exit.protect(self._clean(positions), leaving)
 
     def new(self, positions: Positions) -> Tensor:

@@ -44,6 +44,16 @@ class Gradient(_message.Message):
     tensor: Tensor
     def __init__(self, step: _Optional[int] = ..., tensor: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
+class EpochEnd(_message.Message):
+    __slots__ = ("epoch", "improved", "last")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IMPROVED_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    improved: bool
+    last: bool
+    def __init__(self, epoch: _Optional[int] = ..., improved: bool = ..., last: bool = ...) -> None: ...
+
 class Shared(_message.Message):
     __slots__ = ("json",)
     JSON_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,42 @@
+"""Warnings for the active party's owner where a network has learnt its training rows by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vfl_node.training.trainer import Epoch
+
+RISE = 1.1
+"""The last validation loss, in multiples of the smallest, from which on the owner is warned."""
+
+_LESS = "a smaller network (train.bottom, train.active_bottom, train.top), train.dropout or train.weight_decay"
+
+
+def after_validation(epochs: Sequence[Epoch], best: int) -> tuple[str, ...]:
+    """A warning if the validation loss rose far above its smallest value, that of epoch ``best``, from 1."""
+    smallest, last = epochs[best - 1].validation_loss, epochs[-1].validation_loss
+    if smallest is None or last is None or last <= RISE * smallest:
+        return ()
+    slower = "a lower train.learning_rate, " if best == 1 else ""
+    return (
+        f"The network overfits: the loss on validation rows was {smallest:.3f} after epoch {best} and {last:.3f} after epoch "
+        f"{len(epochs)}. The weights of epoch {best} are used. To go on learning for longer try {slower}{_LESS}.",
+    )
+
+
+def without_validation(epochs: Sequence[Epoch], nll: float | None, constant_nll: float | None) -> tuple[str, ...]:
+    """A warning if the training loss fell while held-out rows are predicted worse than by a constant.
+
+    Args:
+        epochs: of the first repeat.
+        nll: of the federated model on held-out rows; None where it was not measured.
+        constant_nll: of the constant model on the same rows; likewise.
+    """
+    first, last = epochs[0].loss, epochs[-1].loss
+    if nll is None or constant_nll is None or first is None or last is None or last >= first or nll <= constant_nll:
+        return ()
+    return (
+        f"The network overfits: its loss on training rows fell to {last:.3f}, and on held-out rows its NLL, {nll:.3f}, is "
+        f"larger than that of a model that always says how frequent each class is ({constant_nll:.3f}). Set "
+        f"evaluate.validation_fraction: 0.1, so that training stops in time; or try fewer epochs, {_LESS}.",
+    )
