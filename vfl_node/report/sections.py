@@ -14,7 +14,7 @@ from vfl_node.configuration import Frozen, ReadBy, name_in
 from vfl_node.job import Name
 from vfl_node.registry import load
 from vfl_node.trainers import TRAINERS
-from vfl_node.training.section import Attacks, Count, Section, Share, TrainerSection
+from vfl_node.training.section import Attacks, Count, MetricValues, Section, Share, TrainerSection
 
 
 class JobRun(Section):
@@ -131,17 +131,9 @@ class ConfusionMatrix(Section):
     counts: tuple[tuple[Count, ...], ...] = Field(description="by class (row), then by predicted class (column)")
 
 
-class Metrics(Section):
+class Metrics(MetricValues):
     """Metrics of a model; a metric is null if it was not asked for or is not defined."""
 
-    auc: float | None = None
-    pr_auc: float | None = None
-    ks: float | None = None
-    lift: float | None = None
-    accuracy: float | None = None
-    f1: float | None = None
-    ace: float | None = None
-    nll: float | None = None
     constant_nll: float | None = Field(
         description="NLL on the same rows of a model that always says how frequent each class is among the active party's "
         "labels trained on; mean over repeats; null if nll is, or not known to this party"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from vfl_node.session.session import Session
 from vfl_node.settings import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Confusion, Curve, Repeats, Values
+from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Summary, Values
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import TrainerSection
 from vfl_node.transport.channel import Channel
@@ -133,6 +133,24 @@ class Trained:
     local_calibration_curve: Curve = field(default_factory=list)
     confusion: Confusion | None = None
     local_confusion: Confusion | None = None
+
+    def with_results(self, summary: Summary, first: Evaluation, real_share: float | None) -> Trained:
+        """The same with all that the active party measured.
+
+        Args:
+            summary: of all repeats.
+            first: the first repeat's results.
+            real_share: share of the rows measured on that carry real features of the passive party; None if not known.
+        """
+        return replace(
+            self,
+            **{each.name: getattr(summary, each.name) for each in fields(summary)},
+            population={"population": "owned", "rows": first.rows, "real_share": real_share},
+            calibration_curve=first.curve,
+            local_calibration_curve=first.local_curve,
+            confusion=first.confusion,
+            local_confusion=first.local_confusion,
+        )
 
 
 class Coordination(Protocol):

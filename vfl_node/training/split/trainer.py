@@ -59,22 +59,7 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
     if session.job.evaluate.share_with_passive:
         await send_figures(session.peer, [Figures(epoch.loss, epoch.auc) for epoch in journal.epochs], summary.metrics)
     matched = None if first.matched is None else MatchedMetrics(**first.matched, rows=first.matched_rows)
-    return dataclasses.replace(
-        _trained(session, data, journal, matched),
-        metrics=summary.metrics,
-        local_metrics=summary.local_metrics,
-        intervals=summary.intervals,
-        local_intervals=summary.local_intervals,
-        gains=summary.gains,
-        repeats=summary.repeats,
-        local_repeats=summary.local_repeats,
-        constant_nll=summary.constant_nll,
-        population={"population": "owned", "rows": first.rows, "real_share": real_share(data.alignment)},
-        calibration_curve=first.curve,
-        local_calibration_curve=first.local_curve,
-        confusion=first.confusion,
-        local_confusion=first.local_confusion,
-    )
+    return _trained(session, data, journal, matched).with_results(summary, first, real_share(data.alignment))
 
 
 async def _passive(session: Session, data: TrainingData, journal: Journal) -> Trained:
