@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, 
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import Frozen, load, name_in
+from vfl_node.data.label_column import LabelAsWritten, LabelColumn
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
@@ -41,7 +42,7 @@ class Data(Frozen):
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
-    label: str | None = Field(default=None, description="column with labels, read if a job needs them (default 'label')")
+    label: LabelAsWritten | None = Field(default=None, description="column of labels, where a job needs them (default 'label')")
     columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
 
@@ -51,6 +52,11 @@ class Data(Frozen):
         if not isinstance(value, str) and len(set(value)) != len(value):
             raise ValueError("a column may identify a record once only")
         return value
+
+    @property
+    def labels(self) -> LabelColumn:
+        """The column of labels, where labels are read."""
+        return self.label or LabelColumn(column="label")
 
 
 class Peer(Frozen):

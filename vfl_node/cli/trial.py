@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from vfl_node.cli.shared import ConfigOption, app, out
+from vfl_node.cli.shared import ConfigOption, app, label_option, out
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
@@ -28,7 +28,7 @@ def run(
     data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or name. Repeat for each data party.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder for reports and models.")],
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
-    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
+    label_column: Annotated[str, typer.Option(help="Column of labels; COLUMN=POSITIVE names the positive class.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
     model: Annotated[list[str], typer.Option(help="NAME=MODULE:CLASS of an own network. Repeat for each.")] = [],  # noqa: B006
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
@@ -50,7 +50,7 @@ def run(
         raise UsageError(
             f"--out {folder}: {error.strerror}", code="E_FILE", hint="name a folder of your own, and no symbolic link"
         ) from None
-    columns = {"id": id_column, "label": label_column}
+    columns = {"id": id_column, "label": label_option(label_column)}
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     started = time.monotonic()

@@ -15,7 +15,6 @@ import structlog
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
-from vfl_node.data.reading import label_column
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, UsageError, VflError
@@ -138,7 +137,7 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         role=settings.role,
         protocol=job.align.protocol,
         id_form=job.align.id_form,
-        label=label_column(data) if needs_label else None,
+        label=data.labels.column if needs_label else None,
         classes=job.classes if job.train else None,
         features=tuple(column.name for column in seen.features) if job.train else (),
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
