@@ -15,10 +15,10 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, 
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import Frozen, load, name_in
-from vfl_node.data.label_column import LabelAsWritten, LabelColumn
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
+from vfl_node.label_column import LabelAsWritten, LabelColumn
 from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.cells import MISSING, number
-from vfl_node.data.label_column import LabelColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.label_column import LabelColumn
 
 TRUTH = {"false": 0, "true": 1, "no": 0, "yes": 1, "n": 0, "y": 1}
 """Text in small letters → which of two classes it is."""

@@ -18,13 +18,13 @@ import numpy as np
 
 from vfl_node.data.cells import MISSING, number
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
-from vfl_node.data.label_column import LabelColumn
 from vfl_node.data.labels import MOST_CLASSES, Reading, code_of, read_labels, reading_of
 from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, table_with
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
+from vfl_node.label_column import LabelColumn
 from vfl_node.settings import Data
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)

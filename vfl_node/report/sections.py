@@ -70,6 +70,11 @@ class CommonFigures(Section):
     epochs: tuple[EpochFigures, ...]
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
+    classes: tuple[str, ...] | None = Field(
+        default=None,
+        description="names of the classes of labels, in their order: of two the last is the positive one. null where the table "
+        "has their numbers, and at a party without labels",
+    )
     device: str
     audit: Attacks = Field(
         description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"

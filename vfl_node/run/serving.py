@@ -13,9 +13,10 @@ from vfl_node.data.tables import Table
 from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Job
 from vfl_node.privacy.defences.idle import idle_defences
-from vfl_node.run.folder import JobFolder, Serving
+from vfl_node.run.folder import JobFolder
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.shown import FileShown
+from vfl_node.run.stored_serving import Serving
 from vfl_node.settings import Protection, role_in
 from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
 from vfl_node.training.trainer import Servable, unaudited
@@ -38,7 +39,7 @@ def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table) -> N
         table: the records that took part, which must be the same when it predicts.
     """
     FileShown.begin(folder.shown, servable.tested)
-    folder.serve(Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state))
+    folder.serve(Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state, classes=table.classes))
 
 
 @dataclass(frozen=True)
