@@ -18,7 +18,7 @@ from vfl_node.configuration import Frozen, load, name_in
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
-from vfl_node.label_column import LabelAsWritten, LabelColumn
+from vfl_node.label_source import LabelAsWritten, LabelSource
 from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
@@ -54,9 +54,9 @@ class Data(Frozen):
         return value
 
     @property
-    def labels(self) -> LabelColumn:
+    def labels(self) -> LabelSource:
         """The column of labels, where labels are read."""
-        return self.label or LabelColumn(column="label")
+        return self.label or LabelSource(column="label")
 
 
 class Peer(Frozen):

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from vfl_node.data.cells import MISSING, number
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.label_column import LabelColumn
+from vfl_node.label_source import LabelSource
 
 TRUTH = {"false": 0, "true": 1, "no": 0, "yes": 1, "n": 0, "y": 1}
 """Text in small letters → which of two classes it is."""
@@ -63,7 +63,7 @@ class ReadLabels:
     positive_assumed: bool = False
 
 
-def read_labels(text: TextColumns, of: LabelColumn, classes: int) -> ReadLabels:
+def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
     """The labels of all rows.
 
     Args:

@@ -24,7 +24,7 @@ from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
-from vfl_node.label_column import LabelColumn
+from vfl_node.label_source import LabelSource
 from vfl_node.settings import Data
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
@@ -237,7 +237,7 @@ def _numbers(column: CategoricalColumn) -> int:
     return int(counts[finite].sum())
 
 
-def _labels(text: TextColumns, of: LabelColumn, classes: int | None) -> LabelProfile:
+def _labels(text: TextColumns, of: LabelSource, classes: int | None) -> LabelProfile:
     cells = Counter(text.cells(of.column))
     present = cells.keys() - MISSING
     reading = _reading(present, classes, of.positive)

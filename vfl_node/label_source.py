@@ -16,7 +16,7 @@ def _as_written(value: object) -> object:
     return repr(value) if isinstance(value, int | float) else value
 
 
-class LabelColumn(Frozen):
+class LabelSource(Frozen):
     """The column of labels; of two classes also the positive one."""
 
     column: str = Field(min_length=1, description="its name")
@@ -29,5 +29,5 @@ def _named(value: object) -> object:
     return {"column": value} if isinstance(value, str) else value
 
 
-LabelAsWritten = Annotated[LabelColumn, BeforeValidator(_named)]
+LabelAsWritten = Annotated[LabelSource, BeforeValidator(_named)]
 """A column name alone, or keys and values."""
