@@ -62,6 +62,8 @@ def check(
         out.print_json(json.dumps(_as_json(checked)))
     else:
         _show(checked)
+        for warning in checked.warnings:
+            out.print(f"warning: {warning}", markup=False)
     for error in checked.errors:
         err.print(f"error: {error}", markup=False)
     if checked.errors:
@@ -190,6 +192,7 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
         "table": None,
         "job": use and vars(use),
         "errors": [described(error) for error in checked.errors],
+        "warnings": checked.warnings,
     }
     if table:
         label = table.label and {**vars(table.label), "rate": table.label.rate}

@@ -84,8 +84,9 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
         )
     cells = distinct_cells(text, column)
     if cells & MISSING:
+        absent = sum(cell in MISSING for cell in text.cells(column))
         raise DataError(
-            f"{_first(text, column, MISSING)}: the label is missing ({_count(text, column, MISSING)})",
+            f"{_first(text, column, MISSING)}: the label is missing ({_such(absent, len(text))})",
             code="E_LABEL",
             hint="leave out rows without a label",
         )
@@ -180,7 +181,8 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
     else:
         all_are_classes = f"set train.classes: {len(names)} in the job if each of them is a class"
     count = f"{len(names):,}" if len(cells) <= MOST_VALUES else f"more than {MOST_VALUES:,}"
-    if len(wrong) == len(cells) and not (numbers and len(names) == 2):
+    rows = sum(cell in wrong for cell in text.cells(column))
+    if 2 * rows > len(text) and not (numbers and len(names) == 2):  # else they are mistakes, and the first one is shown
         return DataError(
             f"{text.source}: column {column!r} has {count} different labels, and the job is for {classes} classes",
             code="E_LABEL",
@@ -193,7 +195,7 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
     else:
         way_out = f"the column has {count} different labels: {all_are_classes}"
     return DataError(
-        f"{_first(text, column, wrong)}: the label is {what} ({_count(text, column, wrong)})",
+        f"{_first(text, column, wrong)}: the label is {what} ({_such(rows, len(text))})",
         code="E_LABEL",
         hint=f"write every label as {allowed}; {way_out}",
     )
@@ -204,6 +206,5 @@ def _first(text: TextColumns, column: str, cells: Collection[str]) -> str:
     return text.where(column, next(row for row, cell in enumerate(chain.from_iterable(text.blocks(column))) if cell in cells))
 
 
-def _count(text: TextColumns, column: str, cells: Collection[str]) -> str:
-    wrong = sum(cell in cells for cell in text.cells(column))
-    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {len(text)}"
+def _such(wrong: int, of: int) -> str:
+    return f"{wrong} such {'cell' if wrong == 1 else 'cells'} of {of}"
