@@ -16,8 +16,8 @@ from vfl_node.metrics import auc
 ALMOST_SURELY = 0.99
 """An AUC, or with more than two classes a share of rows, above which a column is label-like.
 
-Measured: the best single column has .71 on default_credit, .78 on adult, .69 on criteo_10k, .976 on scikit-learn's breast cancer
-table; talkingdata's time of the event, which is recorded with its label, has 1.
+Measured: the best single column has .71 on default_credit, .78 on adult, .69 on criteo_10k, .976 on scikit-learn's table of
+breast cancer; talkingdata's time of the event, which is recorded with its label, has 1.
 """
 
 LEAST_ROWS = 30
