@@ -134,11 +134,14 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
 def test_a_run_says_of_its_metrics_what_the_report_knows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], about: dict[str, Any], end: str
 ) -> None:
-    sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4}
-    report = {"alignment": sizes, "metrics": {"auc": 0.8438} | about, "local_metrics": None}
+    sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4, "warnings": ["Few records."]}
+    metrics, training = {"auc": 0.8438} | about, {"warnings": ["Few [rows]."]}
+    report = {"alignment": sizes, "training": training, "metrics": metrics, "local_metrics": None}
     (tmp_path / "report.json").write_text(json.dumps(report))
     trial_commands._summarise(tmp_path / "report.json", 1.0)
-    assert f"federated: auc 0.8438{end}" in capsys.readouterr().out.splitlines()
+    lines = capsys.readouterr().out.splitlines()
+    assert f"federated: auc 0.8438{end}" in lines
+    assert lines[-3:-1] == ["warning: Few records.", "warning: Few [rows]."]
 
 
 def test_a_link_planted_where_a_run_or_predictions_go_is_not_followed(job: Path, trial: Any, tmp_path: Path) -> None:
@@ -314,7 +317,18 @@ def test_check_of_a_configured_table(table: Path, job: Path, tmp_path: Path) -> 
     shown = {column["name"]: (column["use"], column["declared"], column["missing"]) for column in told["table"]["columns"]}
     assert shown["ward"] == ("ignored", True, None)
     assert shown["age"] == ("categorical", True, 0)
-    assert told["table"]["label"] == {"column": "label", "counts": {"0": 30, "1": 30}, "other": 0, "rate": 0.5}
+    assert told["table"]["label"] == {
+        "column": "label",
+        "counts": {"0": 30, "1": 30},
+        "other": 0,
+        "rate": 0.5,
+        "classes": [],
+        "positive_assumed": False,
+    }
+    trained, measured, positives = told["warnings"]
+    assert "about 48 labelled rows to train on" in trained
+    assert "About 12 labelled rows are held out" in measured
+    assert "About 6 of 12 rows measured on are positive" in positives
     assert told["table"]["ids"]["forms"]["integer"] == {"unusable": 60, "repeated": 0}
     with_job = command("check", "--config", config, "--job", job, "--json")
     refused(with_job, 1, "'lab', which is not among this node's peers", "[E_UNKNOWN_PEER]")

@@ -94,6 +94,13 @@ class OverlapDoubted:
 
 
 @dataclass(frozen=True)
+class ResultDoubted:
+    """Something makes the result doubtful, such as too few rows; ``text`` says it in whole sentences, and what to do."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Queued:
     """The job waits for a place at its node; ``place`` is 1 where it is the next."""
 
@@ -125,7 +132,7 @@ class InputRefused:
 WorkEvent = PhaseBegan | Advanced | EpochTrained | LocalEpochTrained | PredictionsAudited
 """What is emitted in the middle of work. Emitting it raises where the owner wants the job to end."""
 
-Event = WorkEvent | TrainingCostKnown | OverlapDoubted | Queued | PeersAwaited | InputRefused
+Event = WorkEvent | TrainingCostKnown | OverlapDoubted | ResultDoubted | Queued | PeersAwaited | InputRefused
 """All there is."""
 
 

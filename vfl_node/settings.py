@@ -19,6 +19,7 @@ from vfl_node.configuration import Frozen, load, name_in
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
+from vfl_node.label_source import LabelAsWritten, LabelSource
 from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
@@ -42,7 +43,7 @@ class Data(Frozen):
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
-    label: str | None = Field(default=None, description="column with labels, read if a job needs them (default 'label')")
+    label: LabelAsWritten | None = Field(default=None, description="column of labels, where a job needs them (default 'label')")
     columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
 
@@ -52,6 +53,11 @@ class Data(Frozen):
         if not isinstance(value, str) and len(set(value)) != len(value):
             raise ValueError("a column may identify a record once only")
         return value
+
+    @property
+    def labels(self) -> LabelSource:
+        """The column of labels, where labels are read."""
+        return self.label or LabelSource(column="label")
 
 
 class Peer(Frozen):

@@ -227,7 +227,9 @@ class TrainerConfig(Frozen):
         return 0
 
 
-REPORT_KEYS = frozenset({"algorithm", "epochs", "steps", "repeats", "device", "audit", "max_attack_auc", "warnings", "section"})
+REPORT_KEYS = frozenset(
+    {"algorithm", "epochs", "steps", "repeats", "classes", "device", "audit", "max_attack_auc", "warnings", "section"}
+)
 """What no trainer is called, since its section of a report stands beside these."""
 
 

@@ -99,7 +99,10 @@ def test_ids_of_two_columns(file: Path) -> None:
         (["0", "1", "2", "2"], 2, {0: 1, 1: 1, 2: 2}, 0, None, ["E_LABEL"]),
         (["0", "1", "canary", ""], None, {0: 1, 1: 1}, 2, None, ["E_LABEL"]),
         (["1", "1", "1", "1"], None, {1: 4}, 0, 1.0, ["E_ONE_CLASS"]),
-        (["canary"] * 4, None, {}, 4, None, ["E_LABEL"]),
+        (["canary"] * 4, None, {0: 4}, 0, 0.0, ["E_ONE_CLASS"]),
+        (["canary", "bird", "dog", "canary"], None, {0: 1, 1: 2, 2: 1}, 0, None, []),
+        (["canary", "bird", "dog", "canary"], 2, {}, 4, None, ["E_LABEL"]),
+        (["Yes", "no", "NO", "yes"], None, {0: 2, 1: 2}, 0, 0.5, []),
     ],
 )
 def test_labels(

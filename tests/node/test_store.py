@@ -24,8 +24,9 @@ from vfl_node.models import storage
 from vfl_node.node import index
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.run.folder import SUMS, JobFolder, Serving
+from vfl_node.run.folder import SUMS, JobFolder
 from vfl_node.run.serving import FileTally
+from vfl_node.run.stored_serving import Serving
 from vfl_node.session.memory import Memory
 from vfl_node.training.serving import Served
 from vfl_node.transport.channel import Traffic

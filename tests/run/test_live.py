@@ -19,6 +19,7 @@ from vfl_node.progress import (
     PhaseBegan,
     PredictionsAudited,
     Queued,
+    ResultDoubted,
     TrainingCostKnown,
     WorkEvent,
 )
@@ -32,6 +33,7 @@ EVENTS: list[Event] = [
     PredictionsAudited({"near_duplicate": 0.6}, {"near_duplicate": 9}),
     TrainingCostKnown("training on the union"),
     OverlapDoubted("no record is shared"),
+    ResultDoubted("few rows"),
     Queued(2),
     PeersAwaited(("lab",), "lost lab", 30.0),
     InputRefused("no column 'id'"),
@@ -114,6 +116,7 @@ def test_milestones_are_logged_and_a_wait_only_once(progress: LiveProgress) -> N
         {"event": "progress", "attacks": {"near_duplicate": 0.6}, "judged": {"near_duplicate": 9}},
         {"event": "training on the union"},
         {"event": "no record is shared"},
+        {"event": "few rows"},
         {"event": "lost lab; waiting up to 30 s for lab"},
         {"event": "no column 'id'"},
     ]

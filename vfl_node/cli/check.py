@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from vfl_node.cli.jobs import UNCUT
-from vfl_node.cli.shared import ConfigOption, app, err, out
+from vfl_node.cli.shared import ConfigOption, app, err, label_option, out
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
@@ -33,7 +33,7 @@ def check(
     file: Annotated[Optional[Path], typer.Argument(help="A table; with --config in place of its data.path.")] = None,  # noqa: UP045
     config: ConfigOption = None,
     id_column: Annotated[list[str], typer.Option(help="Column that identifies a record. Repeat for several.")] = [],  # noqa: B006
-    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "",
+    label_column: Annotated[str, typer.Option(help="Column of labels; COLUMN=POSITIVE names the positive class.")] = "",
     rows: Annotated[Optional[int], typer.Option(min=1, help="Look at so many rows only.")] = None,  # noqa: UP045
     job: Annotated[Optional[Path], typer.Option(help="A job file: what it would do with the table.")] = None,  # noqa: UP045
     party: Annotated[str, typer.Option(help="With --job and no --config: whose table it is, a role or name.")] = "",
@@ -45,7 +45,7 @@ def check(
     if id_column:
         columns["id"] = id_column[0] if len(id_column) == 1 else tuple(id_column)
     if label_column:
-        columns["label"] = label_column
+        columns["label"] = label_option(label_column)
     if config:
         settings = load_settings(config)
         if settings.data or file:
@@ -62,6 +62,8 @@ def check(
         out.print_json(json.dumps(_as_json(checked)))
     else:
         _show(checked)
+        for warning in checked.warnings:
+            out.print(f"warning: {warning}", markup=False)
     for error in checked.errors:
         err.print(f"error: {error}", markup=False)
     if checked.errors:
@@ -143,10 +145,14 @@ def _label_lines(label: LabelProfile | None) -> Iterator[str]:
     if label is None:
         yield "labels: none"
         return
-    counts = ", ".join(f"{value}: {rows:,}" for value, rows in label.counts.items())
+    names = label.classes or range(max(label.counts, default=0) + 1)
+    counts = ", ".join(f"{names[value]}: {rows:,}" for value, rows in label.counts.items())
     other = f"something else: {label.other:,}" if label.other else ""
-    rate = "" if label.rate is None else f"rate of 1: {label.rate:.4g}"
+    rate = "" if label.rate is None else f"rate of {names[1]}: {label.rate:.4g}"
     yield f"labels in {label.column}: {'; '.join(filter(None, (counts, other, rate)))}"
+    if label.classes:
+        assumed = "; positive is the last in order, set data.label.positive to choose" if label.positive_assumed else ""
+        yield f"  {len(label.classes)} classes by name{assumed}"
 
 
 def _id_lines(ids: IdProfile, rows: int) -> Iterator[str]:
@@ -186,6 +192,7 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
         "table": None,
         "job": use and vars(use),
         "errors": [described(error) for error in checked.errors],
+        "warnings": checked.warnings,
     }
     if table:
         label = table.label and {**vars(table.label), "rate": table.label.rate}

@@ -43,6 +43,17 @@ TokenOption = Annotated[Optional[Path], typer.Option("--token-file", help="With 
 BoardOption = Annotated[str, typer.Option("--board", help="http://HOST:PORT at which your browser reaches the node's board.")]
 
 
+def label_option(text: str) -> str | dict[str, str]:
+    """``--label-column`` as ``data.label`` of the settings. Raises UsageError if a name is missing."""
+    column, equals, positive = text.partition("=")
+    if not column or (equals and not positive):
+        raise UsageError(
+            f"--label-column {text} is neither COLUMN nor COLUMN=POSITIVE",
+            hint="for example --label-column diagnosis=malignant",
+        )
+    return {"column": column, "positive": positive} if equals else column
+
+
 def client_of(settings: Settings) -> Client:
     """A client of the running node of ``settings``."""
     return Client.of(settings)

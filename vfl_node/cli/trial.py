@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from vfl_node.cli.shared import ConfigOption, app, out
+from vfl_node.cli.shared import ConfigOption, app, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
@@ -30,7 +30,7 @@ def run(
     data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or name. Repeat for each data party.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder for reports and models.")],
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
-    label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
+    label_column: Annotated[str, typer.Option(help="Column of labels; COLUMN=POSITIVE names the positive class.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
     model: Annotated[list[str], typer.Option(help="NAME=MODULE:CLASS of an own network. Repeat for each.")] = [],  # noqa: B006
     seed: Annotated[
@@ -64,7 +64,7 @@ def run(
         raise UsageError(
             f"--out {folder}: {error.strerror}", code="E_FILE", hint="name a folder of your own, and no symbolic link"
         ) from None
-    columns = {"id": id_column, "label": label_column}
+    columns = {"id": id_column, "label": label_option(label_column)}
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     started = time.monotonic()
@@ -210,6 +210,8 @@ def _summarise(path: Path, seconds: float) -> None:
             shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
         rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
+    for warning in (*alignment["warnings"], *(report["training"] or {"warnings": ()})["warnings"]):
+        out.print(f"warning: {warning}", markup=False)
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
 
 

@@ -9,35 +9,25 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
 
+from vfl_node.data.cells import MISSING, number
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
-from vfl_node.data.reading import (
-    MISSING,
-    column_of,
-    columns_set_apart,
-    id_columns_of,
-    ids_of,
-    label_column,
-    label_spellings,
-    labels_of,
-    number,
-)
+from vfl_node.data.labels import MOST_CLASSES, Reading, code_of, read_labels, reading_of
+from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, table_with
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
+from vfl_node.label_source import LabelSource
 from vfl_node.settings import Data
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
-
-MOST_CLASSES = 64
-"""So many classes are looked for in a column of labels, if no job says how many there are."""
 
 Use = Literal["id", "label", "numeric", "categorical", "ignored"]
 
@@ -113,11 +103,15 @@ class LabelProfile:
         column: its name.
         counts: label, from 0 → rows.
         other: rows with something else, a missing label included.
+        classes: names of the classes, which are cells: for the owner's own terminal only. Empty where the table has numbers.
+        positive_assumed: whether there are two names, and the settings do not say which is positive.
     """
 
     column: str
     counts: dict[int, int]
     other: int
+    classes: tuple[str, ...] = field(default=(), repr=False)
+    positive_assumed: bool = False
 
     @property
     def rate(self) -> float | None:
@@ -181,7 +175,7 @@ def profile(
     id_columns = id_columns_of(data, id_form, party)
     set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label)
     forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
-    label = _labels(text, label_column(data)) if label_column(data) in text.names else None
+    label = _labels(text, data.labels, classes) if data.labels.column in text.names else None
     errors: list[VflError] = []
     ids, labels = Identifiers.of(()), None
     with _collecting(errors):
@@ -190,7 +184,7 @@ def profile(
         check_enough(len(text), at_least if whole else 0, party)
     if needs_label and label:
         with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
-            labels = labels_of(text, label.column, classes or max([2, *(k + 1 for k in label.counts)]))
+            labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
     features: dict[str, Column] = {}
     columns: list[ColumnProfile] = []
     for name in text.names:
@@ -207,7 +201,7 @@ def profile(
                 columns.append(ColumnProfile(name, "numeric", declared=kind is not None, error=error))
             else:
                 columns.append(_feature(name, features[name], declared=kind is not None))
-    table = None if errors else Table(ids, features, labels)
+    table = None if errors else table_with(labels, ids, features)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table)
 
 
@@ -243,12 +237,31 @@ def _numbers(column: CategoricalColumn) -> int:
     return int(counts[finite].sum())
 
 
-def _labels(text: TextColumns, name: str) -> LabelProfile:
-    label_of, counts = label_spellings(MOST_CLASSES), Counter[int]()
-    for cell, rows in Counter(text.cells(name)).items():
-        counts[label_of.get(cell, -1)] += rows
+def _labels(text: TextColumns, of: LabelSource, classes: int | None) -> LabelProfile:
+    cells = Counter(text.cells(of.column))
+    present = cells.keys() - MISSING
+    reading = _reading(present, classes, of.positive)
+    if reading is None:
+        numbers = {cell: code for cell in present if (code := code_of(cell, MOST_CLASSES)) is not None}
+        reading = Reading(numbers, names=())
+    counts = Counter[int]()
+    for cell, rows in cells.items():
+        counts[reading.class_of.get(cell, -1)] += rows
     other = counts.pop(-1, 0)
-    return LabelProfile(name, dict(sorted(counts.items())), other)
+    return LabelProfile(of.column, dict(sorted(counts.items())), other, reading.names, reading.positive_assumed)
+
+
+def _reading(cells: Collection[str], classes: int | None, positive: str | None) -> Reading | None:
+    """How labels are read; without a job with as many classes as they suggest. None: they cannot be read."""
+    if not cells or len(cells) > MOST_CLASSES:
+        return None
+    if classes is not None:
+        return reading_of(cells, classes, positive)
+    codes = [code for cell in cells if (code := code_of(cell, MOST_CLASSES)) is not None]
+    if 0 < len(codes) < len(cells):  # some of them may be mistakes
+        return reading_of(cells, 2, positive)
+    suggested = 1 + max(codes) if codes else len(cells)
+    return reading_of(cells, 2, positive) or reading_of(cells, max(2, suggested), positive)
 
 
 def _ids(text: TextColumns, names: tuple[str, ...]) -> IdProfile:

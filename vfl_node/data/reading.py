@@ -14,15 +14,14 @@ from typing import Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.data.cells import MISSING, number
 from vfl_node.data.identifiers import Identifiers, canonical, composite
+from vfl_node.data.labels import ReadLabels, read_labels
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
 from vfl_node.data.text_columns import TextColumns, read_columns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 from vfl_node.settings import Data, Kind
-
-MISSING = frozenset({"", "NA", "N/A", "nan", "NaN", "null", "None", "?"})
-"""Cells without a value."""
 
 NUMERIC_SHARE = 0.95
 """A column that is not declared is numeric if at least this share of its values are finite numbers."""
@@ -85,15 +84,19 @@ def table_of(
     check_enough(len(ids), at_least, party)
     as_text: tuple[IdForm, ...] = tuple("text" for _ in forms)
     plain = None if forms == as_text else _joined(text, id_columns, as_text)
-    labels = labels_of(text, label_column(data), classes) if needs_label else None
+    labels = read_labels(text, data.labels, classes) if needs_label else None
     kinds = {name: data.columns.get(name) for name in text.names if name not in set_apart}
     columns = {name: column_of(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
-    return Table(ids, columns, labels, plain)
+    return table_with(labels, ids, columns, plain)
 
 
-def label_column(data: Data) -> str:
-    """The column of labels, where labels are read."""
-    return data.label or "label"
+def table_with(
+    labels: ReadLabels | None, ids: Identifiers, columns: Mapping[str, Column], plain: Identifiers | None = None
+) -> Table:
+    """A table of these parts."""
+    if labels is None:
+        return Table(ids, columns, plain=plain)
+    return Table(ids, columns, labels.values, plain, labels.names, labels.positive_assumed)
 
 
 def id_columns_of(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) -> tuple[str, ...]:
@@ -117,7 +120,7 @@ def columns_set_apart(
     Raises:
         DataError: a column that the settings name does not exist, or is named for two purposes (``E_COLUMN``).
     """
-    label = label_column(data)
+    label = data.labels.column
     set_apart: dict[str, Literal["id", "label"]] = dict.fromkeys(id_columns, "id")
     if label in id_columns and needs_label:
         raise DataError(f"{text.source}: column {label!r} cannot be both id and label", code="E_COLUMN", hint="set data.label")
@@ -187,33 +190,6 @@ def _canonical_cells(text: TextColumns, name: str, form: IdForm) -> Iterator[byt
             raise DataError(f"{text.where(name, row)}: {error.message}", code=error.code, hint=error.hint) from None
 
 
-def label_spellings(classes: int) -> dict[str, int]:
-    """Every text that is a label → which one, 0 to ``classes`` − 1."""
-    return {spelling: k for k in range(classes) for spelling in (f"{k}", f"{k}.0")}
-
-
-def labels_of(text: TextColumns, name: str, classes: int) -> NDArray[np.float32]:
-    """The labels of all rows, 0 to ``classes`` − 1, float32[n]. Raises DataError (``E_LABEL``, ``E_ONE_CLASS``)."""
-    label_of = label_spellings(classes)
-    values = np.array([label_of.get(cell, -1.0) for cells in text.blocks(name) for cell in cells], dtype=np.float32)
-    wrong = np.flatnonzero(values < 0)
-    if len(wrong):
-        whole = f"whole number from 0 to {classes - 1}"
-        what, allowed = ("neither 0 nor 1", "0 or 1") if classes == 2 else (f"no {whole}", f"a {whole}")
-        raise DataError(
-            f"{text.where(name, int(wrong[0]))}: the label is {what} ({_cells(len(wrong), len(values))})",
-            code="E_LABEL",
-            hint=f"write every label as {allowed}; leave out rows without one",
-        )
-    if values.min() == values.max():
-        raise DataError(
-            f"{text.source}: all labels in column {name!r} are the same",
-            code="E_ONE_CLASS",
-            hint=f"a classifier needs records of {'both classes' if classes == 2 else 'two classes at least'}",
-        )
-    return values
-
-
 def column_of(text: TextColumns, name: str, kind: Kind | None) -> Column:
     """The column in its declared kind; if none is declared, in the kind that its values suggest.
 
@@ -251,17 +227,6 @@ def _numbers(cells: list[str]) -> NDArray[np.float64]:
     if 2 * len(distinct) < len(cells):  # each is looked at once, which is slow for text
         return np.fromiter(map({cell: number(cell) for cell in distinct}.__getitem__, cells), np.float64, len(cells))
     return np.fromiter(map(number, cells), np.float64, len(cells))
-
-
-def number(cell: str) -> float:
-    """The number in a cell; NaN: missing, infinity: not a finite number."""
-    if cell in MISSING:
-        return math.nan
-    try:
-        value = float(cell)
-    except ValueError:
-        return math.inf
-    return value if math.isfinite(value) and "_" not in cell else math.inf  # Python reads 2024_01 as 202401
 
 
 def _wrong_number(cell: str) -> Literal["text", "an infinite number"]:

@@ -52,6 +52,8 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         ids=Identifiers.of(id_ for part in parts for id_ in table.ids.take(part)),
         columns={name: _part(column, rows) for name, column in table.columns.items()},
         labels=labels,
+        classes=table.classes,
+        positive_assumed=table.positive_assumed,
     )
 
 

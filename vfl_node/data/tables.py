@@ -41,12 +41,16 @@ class Table:
         columns: name → column, in the order of the file.
         labels: float32[n] of 0 and 1, or of 0 to classes − 1; None where they are not needed.
         plain: the same identifiers in the form ``text``, whatever form the job names; None if ``ids`` already are.
+        classes: names of the classes, in their order; empty without labels, and where the table has their numbers.
+        positive_assumed: whether there are two such names, and the settings do not say which is positive.
     """
 
     ids: Identifiers
     columns: Mapping[str, Column]
     labels: NDArray[np.float32] | None = None
     plain: Identifiers | None = None
+    classes: tuple[str, ...] = ()
+    positive_assumed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
@@ -92,6 +96,8 @@ class Table:
                 add(np.fromiter(map(len, levels), "<i8", len(levels)).tobytes())
                 add(b"".join(levels))
         add(b"" if self.labels is None else self.labels.astype("<f4").tobytes())
+        if self.classes:  # where they have no names, the digest is that of versions without names
+            add(b"".join(hashlib.sha256(name.encode()).digest() for name in self.classes))
         return state.digest()
 
 

@@ -15,12 +15,12 @@ import structlog
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
-from vfl_node.data.reading import label_column
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, UsageError, VflError
-from vfl_node.job import IdForm, Job
+from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.machine import now
+from vfl_node.run import cautions
 from vfl_node.settings import Data, Settings
 
 log = structlog.get_logger()
@@ -65,12 +65,14 @@ class TableCheck:
         profile: of the table; None if it cannot be read, or lacks a column that the settings name.
         job: what the job does with it; None without a job, or without a profile.
         errors: what the node would raise, in its order; none if a job could run.
+        warnings: what would make a result doubtful, in whole sentences; of a table that can be used.
     """
 
     data: Data | None
     profile: TableProfile | None
     job: JobUse | None
     errors: tuple[VflError, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def check_table(settings: Settings, *, job: Job | None = None, rows: int | None = None) -> TableCheck:
@@ -120,7 +122,24 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
             _check_use(use, job, settings, seen)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, seen, use, tuple(errors))
+    return TableCheck(data, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
+
+
+def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
+    """What would make a result doubtful, as far as this table tells it."""
+    table, label = seen.table, seen.label
+    if table is None or table.labels is None or label is None or (job and job.train is None):
+        return ()
+    classes = job.classes if job else max(2, *(k + 1 for k in label.counts))
+    said = cautions.of_labels(table, classes)
+    if not seen.whole:
+        return said
+    evaluate = job.evaluate if job else Evaluate()
+    said += cautions.of_rows(len(table), evaluate)
+    if label.rate is not None:
+        share = evaluate.test_fraction or 1
+        said += cautions.of_positives(round(share * label.counts.get(1, 0)), round(share * len(table)), about="About")
+    return said
 
 
 def _read(data: Data, party: str, rows: int | None) -> tuple[TextColumns, bool]:
@@ -138,7 +157,7 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         role=settings.role,
         protocol=job.align.protocol,
         id_form=job.align.id_form,
-        label=label_column(data) if needs_label else None,
+        label=data.labels.column if needs_label else None,
         classes=job.classes if job.train else None,
         features=tuple(column.name for column in seen.features) if job.train else (),
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),

@@ -51,7 +51,7 @@ class LocalFederation:
     Args:
         job: the job; party names come from it.
         data: party name → CSV file; a coordinator has none.
-        columns: ``{"id": …, "label": …}`` where they differ from the defaults.
+        columns: ``{"id": …, "label": …}``, as in the settings' ``data``, where they differ from the defaults.
         threads: threads per node.
         logs: folder for one JSON-lines log per party.
         models: of each node's settings: name → ``module:Class`` of an architecture.
@@ -65,7 +65,7 @@ class LocalFederation:
         job: Job,
         data: dict[str, Path],
         *,
-        columns: dict[str, str],
+        columns: Mapping[str, Any],
         threads: int,
         logs: Path,
         models: Mapping[str, str] = NONE_DECLARED,
@@ -187,7 +187,7 @@ class LocalFederation:
                 preexec_fn=_end_with_parent,
             )
 
-    def _columns_of(self, name: str) -> dict[str, str]:
+    def _columns_of(self, name: str) -> dict[str, Any]:
         keys = ("id", "label") if role_in(self._job.parties, name) in (self._job.label_holder, "active") else ("id",)
         return {key: value for key, value in self._columns.items() if key in keys}
 

@@ -11,6 +11,7 @@ are in :mod:`vfl_node.run.requests`.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from vfl_node.data.tables import Table
@@ -21,10 +22,11 @@ from vfl_node.models import storage
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.report import envelope
-from vfl_node.run.folder import JobFolder, Serving
+from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import data_of, read_input, read_records, taking_part
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.serving import FileTally, Model, Predicting, reported
+from vfl_node.run.stored_serving import Serving
 from vfl_node.session.memory import Memory
 from vfl_node.settings import Role, Settings, role_in
 from vfl_node.training.serving import StoredModel, check_allowed, predictor_of
@@ -148,7 +150,8 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
         file.write(request)
         file.flush()
         try:
-            return read_records(settings, record.job, kinds, Path(file.name), all_columns=new)
+            records = read_records(settings, record.job, kinds, Path(file.name), all_columns=new)
+            return replace(records, classes=serving.classes, threshold=record.job.evaluate.threshold)
         except DataError as error:
             message = error.message.replace(file.name, "the records to predict")
             raise DataError(message, code=error.code, hint=error.hint) from None

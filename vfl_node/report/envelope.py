@@ -113,6 +113,7 @@ def build(
     align_seconds: float | None,
     align_warnings: tuple[str, ...] = (),
     records: int | None,
+    classes: tuple[str, ...] = (),
     protection: Protection,
     traffic: Mapping[str, Traffic],
     training: Trained | None,
@@ -132,6 +133,7 @@ def build(
         align_seconds: wall time of the alignment; likewise.
         align_warnings: whole sentences about it for this party's owner.
         records: of its table; likewise.
+        classes: their names, at the party that has the labels.
         protection: what its owner does about what its tensors tell.
         traffic: phase → bytes and messages; ``align`` is among them where there is an alignment. In a job with a
             coordinator a phase with it ends in `` (coordinator)``, and its own phases in a party's name, `` (NAME)``.
@@ -158,7 +160,7 @@ def build(
         finished=finished,
         seeded=seeded,
         alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
-        training=_training(job, training, protection) if training else None,
+        training=_training(job, training, protection, classes) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
         gains=_intervals(job, training.gains) if training else None,
@@ -227,7 +229,7 @@ def _sizes(
     )
 
 
-def _training(job: Job, trained: Trained, protection: Protection) -> CommonFigures:
+def _training(job: Job, trained: Trained, protection: Protection, classes: tuple[str, ...]) -> CommonFigures:
     assert job.train is not None
     return figures_of(job.train.algorithm)(
         algorithm=job.train.algorithm,
@@ -237,6 +239,7 @@ def _training(job: Job, trained: Trained, protection: Protection) -> CommonFigur
         else None,
         steps=trained.steps,
         repeats=job.evaluate.repeats,
+        classes=classes or None,
         device=trained.device,
         audit=dict(trained.audit),
         max_attack_auc=protection.max_attack_auc,

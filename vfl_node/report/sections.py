@@ -14,7 +14,7 @@ from vfl_node.configuration import Frozen, ReadBy, name_in
 from vfl_node.job import Name
 from vfl_node.registry import load
 from vfl_node.trainers import TRAINERS
-from vfl_node.training.section import Attacks, Count, Section, Share, TrainerSection
+from vfl_node.training.section import Attacks, Count, MetricValues, Section, Share, TrainerSection
 
 
 class JobRun(Section):
@@ -87,6 +87,11 @@ class CommonFigures(Section):
     rows: TrainingRows | None = Field(default=None, description="null at the coordinator")
     steps: Count = Field(description="batches trained on, all repeats together")
     repeats: int = Field(ge=1, description="independent splits, each trained from new weights")
+    classes: tuple[str, ...] | None = Field(
+        default=None,
+        description="names of the classes of labels, in their order: of two the last is the positive one. null where the table "
+        "has their numbers, and at a party without labels",
+    )
     device: str
     audit: Attacks = Field(
         description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"
@@ -148,7 +153,7 @@ class ConfusionMatrix(Section):
     counts: tuple[tuple[Count, ...], ...] = Field(description="by class (row), then by predicted class (column)")
 
 
-class Metrics(Section):
+class Metrics(MetricValues):
     """Metrics of a model; a metric is null if it was not asked for or is not defined."""
 
     model: str | None = Field(default=None, description="what the model is, in words; null for the federated one")
@@ -156,14 +161,6 @@ class Metrics(Section):
         default=None,
         description="own labelled rows that a model of the active party alone learnt from, first repeat; null for another",
     )
-    auc: float | None = None
-    pr_auc: float | None = None
-    ks: float | None = None
-    lift: float | None = None
-    accuracy: float | None = None
-    f1: float | None = None
-    ace: float | None = None
-    nll: float | None = None
     constant_nll: float | None = Field(
         description="NLL on the same rows of a model that always says how frequent each class is among the active party's "
         "labels trained on; mean over repeats; null if nll is, or not known to this party"

@@ -15,18 +15,16 @@ import threading
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 import torch
-from pydantic import StringConstraints
 
 from vfl_node import failpoints
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.configuration import Frozen
 from vfl_node.errors import StateError
 from vfl_node.files import read_checked, remove, write_checked, write_whole
 from vfl_node.models import storage
+from vfl_node.run.stored_serving import Serving
 from vfl_node.run.trial import Trial
 from vfl_node.transport.channel import Traffic
 
@@ -41,22 +39,6 @@ _DAMAGED = "what it stored is damaged"
 
 _EARLIER_SERVING = "serving.json"
 """Where an earlier version stored what predictions need; it remains for that version to read."""
-
-
-class Serving(Frozen):
-    """What a party stores of a training for predictions, beside the model and the alignment.
-
-    Attributes:
-        input: digest of the records that took part, hexadecimal.
-        encoder: JSON of the encoder that belongs to the model.
-        serving: JSON, as :attr:`vfl_node.training.trainer.Servable.state`; holds a secret.
-        held_out: shared positions that were held out; None but in a trial.
-    """
-
-    input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-    encoder: str
-    serving: str
-    held_out: tuple[int, ...] | None = None
 
 
 class JobFolder:
@@ -151,7 +133,7 @@ class JobFolder:
             StateError: it is damaged (``E_STATE_CORRUPT``), or an earlier version kept it (``E_STATE_VERSION``).
         """
         with suppress(FileNotFoundError):
-            return Serving.model_validate_json(read_checked(self._serving, hint="restore it from a backup, or train again"))
+            return Serving.from_json(read_checked(self._serving, hint="restore it from a backup, or train again").decode())
         if (self.path / _EARLIER_SERVING).exists():
             raise StateError(
                 f"the model of job {self.path.name} was kept by an earlier vfl-node, without a checksum",
@@ -168,7 +150,7 @@ class JobFolder:
 
     def serve(self, serving: Serving) -> None:
         """Store ``serving``; from now on the alignment remains, too, when the secrets are destroyed."""
-        write_checked(self._serving, serving.model_dump_json(exclude_none=True).encode())
+        write_checked(self._serving, serving.to_json().encode())
 
     def serve_no_more(self) -> None:
         """Remove what :meth:`serve` stored."""

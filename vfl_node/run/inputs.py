@@ -56,12 +56,12 @@ def count_input(settings: Settings) -> TableShape:
 
 
 def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None:
-    """Tell the owner of ``tables`` what training will take, as far as they tell before anything is aligned.
+    """Report what training will cost, as far as it can be computed before anything is aligned.
 
     Args:
-        progress: told.
-        job: the job; nothing is told if its trainer does not count what it takes.
-        tables: of this party; of all data parties where they have one owner, who may then know how many records they share.
+        progress: receives :class:`~vfl_node.progress.TrainingCostKnown`, or nothing where the trainer gives no estimate.
+        job: the job.
+        tables: this party's; all data parties' where they have one owner, who may then know how many records they share.
     """
     if job.train is None:
         return

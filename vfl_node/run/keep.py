@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from vfl_node import failpoints
@@ -61,6 +62,7 @@ def keep(
             "manifest_digest": session.job.digest(),
             "party": session.name,
             "encoder": trained.encoder,
+            **({"classes": json.dumps(run.data.table.classes)} if run.data.table.classes else {}),
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
     if trained and trained.servable and (session.job.serve or folder.trial.keeps):
@@ -74,6 +76,7 @@ def keep(
         align_seconds=aligned.seconds if aligned else None,
         align_warnings=(aligned.doubt.text,) if aligned and aligned.doubt else (),
         records=len(run.inputs.whole) if run.inputs else None,
+        classes=run.inputs.table.classes if run.inputs else (),
         protection=session.protection,
         traffic=traffic,
         training=trained,

@@ -22,6 +22,7 @@ from vfl_node.progress import (
     PhaseBegan,
     PredictionsAudited,
     Queued,
+    ResultDoubted,
     TrainingCostKnown,
     WorkEvent,
 )
@@ -124,7 +125,7 @@ class LiveProgress:
                 self._log_figures({"local_loss": loss})
             case TrainingCostKnown(text):
                 self._log.info(text)
-            case OverlapDoubted(text):
+            case OverlapDoubted(text) | ResultDoubted(text):
                 self._log.warning(text)
             case PeersAwaited() | InputRefused() if (text := _note(event)) != note:  # a wait is told of again and again
                 self._log.info(text)
@@ -159,7 +160,7 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"note": ALONE, "alone": {"epoch": epoch, "epochs": epochs}}
         case TrainingCostKnown(text):
             return {"remark": text}
-        case OverlapDoubted():  # for the log and the report: a remark on the cost of training comes at once
+        case OverlapDoubted() | ResultDoubted():  # for the log and the report: a remark on the cost of training comes at once
             return {}
         case Queued(place):
             return {"phase": "waiting", "note": f"waiting for its turn, {place} in the queue"}

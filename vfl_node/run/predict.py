@@ -46,7 +46,7 @@ async def play(run: Run, predicting: Predicting) -> None:
             own = await predictor.predict_once(session, model.stored, result.alignment, run.data.table, shown=shown)
             if own and predicting.records:
                 private_folder(folder.artefacts)
-                write_whole(folder.artefacts / PREDICTIONS, predicting.records.predicted(own))
+                write_whole(folder.artefacts / PREDICTIONS, predicting.records.of_shared(own))
             nothing = np.empty(0, dtype=np.int64)
             exchanged = own or Predicted(nothing, nothing.astype(np.float64), shared=len(result.alignment))
         predictions = reported(predictor, session.job, session.name, exchanged, session.protection)

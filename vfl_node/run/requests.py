@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.weighted_metrics import predicted
 
 if TYPE_CHECKING:
     from vfl_node.training.serving import Predicted
@@ -31,13 +32,17 @@ class Records:
         table: its ids and the model's columns.
         text: the file as it was written.
         ids: its id columns.
+        classes: names of the model's classes; empty where they have none, or are not this party's.
+        threshold: of two classes, the probability from which on the second is predicted.
     """
 
     table: Table
     text: TextColumns
     ids: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+    threshold: float = 0.5
 
-    def predicted(self, predictions: Predicted) -> bytes:
+    def of_shared(self, predictions: Predicted) -> bytes:
         """As :meth:`csv`; records that are not shared have no prediction."""
         everything = np.full((len(self.table), *predictions.probabilities.shape[1:]), np.nan)
         everything[predictions.rows] = predictions.probabilities
@@ -46,18 +51,23 @@ class Records:
     def csv(self, probabilities: NDArray[np.float64]) -> bytes:
         """The answer as CSV: ids as they were written, and for each record its probability, or one a class.
 
+        If the classes have names, the predicted class stands in a last column, ``class``.
+
         Args:
             probabilities: float64[n] or [n, K]; NaN where there is none, which becomes an empty cell.
         """
         columns = probabilities.reshape(len(self.table), -1)
-        classes = columns.shape[1]
-        names = ["probability"] if classes == 1 else [f"probability_{k}" for k in range(classes)]
+        several = columns.shape[1] > 1
+        names = [f"probability_{k}" for k in self.classes or range(columns.shape[1])] if several else ["probability"]
         file = io.StringIO(newline="")
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*self.ids, *names])
+        writer.writerow([*self.ids, *names, *(["class"] if self.classes else [])])
         spelled = zip(*map(self.text.cells, self.ids), strict=True)
-        for ids, row in zip(spelled, columns.tolist(), strict=True):
-            writer.writerow([*ids, *("" if value != value else repr(value) for value in row)])
+        likeliest = predicted(probabilities, self.threshold)
+        for ids, row, place in zip(spelled, columns.tolist(), likeliest.tolist(), strict=True):
+            there = row[0] == row[0]  # not NaN
+            values = [*map(repr, row), *self.classes[place : place + 1]] if there else [""] * (len(row) + bool(self.classes))
+            writer.writerow([*ids, *values])
         return file.getvalue().encode()
 
 

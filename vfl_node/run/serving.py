@@ -15,9 +15,10 @@ from vfl_node.data.tables import Table
 from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Job
 from vfl_node.privacy.defences.idle import idle_defences
-from vfl_node.run.folder import JobFolder, Serving
+from vfl_node.run.folder import JobFolder
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.shown import FileShown
+from vfl_node.run.stored_serving import Serving
 from vfl_node.settings import Protection, role_in
 from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
 from vfl_node.training.trainer import Servable, unaudited
@@ -42,7 +43,9 @@ def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table, held
     """
     FileShown.begin(folder.shown, servable.tested)
     positions = None if held_out is None else tuple(held_out.tolist())
-    folder.serve(Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state, held_out=positions))
+    folder.serve(
+        Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state, classes=table.classes, held_out=positions)
+    )
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def simulate(
     files: Mapping[str, Path],
     out: Path,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, Any] | None = None,
     threads: int = 1,
     randomness: Mapping[str, Randomness] | None = None,
     on_view: Callable[[dict[str, Any]], None] | None = None,
@@ -55,7 +55,7 @@ def simulate(
         job: the job.
         files: party name → CSV file; a coordinator has none.
         out: the active party's artefacts; the others' lie in ``out/<party>``.
-        columns: names of the id and label columns where they differ from the defaults.
+        columns: ``{"id": …, "label": …}``, as in the settings' ``data``, where they differ from the defaults.
         threads: threads for tensors and group operations.
         randomness: party name → its private randomness; the operating system's by default.
         on_view: called with the active party's progress as it moves on.
@@ -82,7 +82,9 @@ def simulate(
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             role = cast(Role, role_in(job.parties, name))
             label = columns.get("label") if role in (job.label_holder, "active") else None
-            data = Data(path=files[name], id=columns.get("id", "id"), label=label) if role != "coordinator" else None
+            data = None
+            if role != "coordinator":
+                data = Data.model_validate({"path": files[name], "id": columns.get("id", "id"), "label": label})
             settings = Settings(
                 name=name,
                 role=role,

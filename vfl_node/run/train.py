@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import numpy as np
+
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
@@ -13,7 +15,8 @@ from vfl_node.estimate.words import after_alignment
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences
-from vfl_node.progress import TrainingCostKnown
+from vfl_node.progress import ResultDoubted, TrainingCostKnown
+from vfl_node.run import cautions
 from vfl_node.run.align import Aligned, aligned
 from vfl_node.run.keep import keep, traffic_of
 from vfl_node.run.run import ALIGNED, KEPT, Run
@@ -79,10 +82,27 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
     if takes := after_alignment(job, alignment):
         session.progress.emit(TrainingCostKnown(takes))
     _check_settings(run, job.train)
+    before = _cautions(run, alignment)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
     idle = idle_defences(session.protection.defences, session.role, job.train.defended, "training")
-    return dataclasses.replace(trained, warnings=(*trained.warnings, *idle, *missing_results(job, session.role, trained)))
+    after = cautions.of_results(job.evaluate, trained.confusion)
+    for text in after:
+        session.progress.emit(ResultDoubted(text))
+    own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))
+    return dataclasses.replace(trained, warnings=own_warnings)
+
+
+def _cautions(run: Run, alignment: Alignment) -> tuple[str, ...]:
+    """What makes the result doubtful before training, at the party with the labels; logged, and returned for its report."""
+    session, table = run.session, run.data.table
+    if table.labels is None:
+        return ()
+    rows = cautions.of_rows(int(np.count_nonzero(alignment.owned)), session.job.evaluate)
+    texts = (*cautions.of_labels(table, session.job.classes), *rows)
+    for text in texts:
+        session.progress.emit(ResultDoubted(text))
+    return texts
 
 
 def missing_results(job: Job, role: Role, trained: Trained) -> tuple[str, ...]:

@@ -26,6 +26,19 @@ class Section(Frozen):
     model_config = ConfigDict(allow_inf_nan=False, json_schema_serialization_defaults_required=True)
 
 
+class MetricValues(Section):
+    """A key for each metric; null if the job did not ask for it, it is not defined or it is not known to this party."""
+
+    auc: float | None = None
+    pr_auc: float | None = None
+    ks: float | None = None
+    lift: float | None = None
+    accuracy: float | None = None
+    f1: float | None = None
+    ace: float | None = None
+    nll: float | None = None
+
+
 class TrainerSection(Section):
     """Base of what one trainer reports of itself: ``training.<algorithm>``."""
 

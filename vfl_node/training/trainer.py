@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from vfl_node.session.session import Session
 from vfl_node.settings import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Confusion, Curve, Repeats, Rival, Values
+from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import TrainerSection
 from vfl_node.transport.channel import Channel
@@ -150,6 +150,27 @@ class Trained:
     rival_note: str = ""
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validation_rows: int = 0
+
+    def with_results(self, summary: Summary, first: Evaluation, real_share: float | None, *, local_kind: str) -> Trained:
+        """The same with all that the active party measured.
+
+        Args:
+            summary: of all repeats.
+            first: the first repeat's results.
+            real_share: share of the rows measured on that carry real features of the passive party; None if not known.
+            local_kind: what the active party's own model is.
+        """
+        return replace(
+            self,
+            **{each.name: getattr(summary, each.name) for each in fields(summary)},
+            population={"population": "owned", "rows": first.rows, "real_share": real_share},
+            calibration_curve=first.curve,
+            local_calibration_curve=first.local_curve,
+            confusion=first.confusion,
+            local_confusion=first.local_confusion,
+            local_kind=local_kind,
+            local_rows=first.local_rows,
+        )
 
 
 class Coordination(Protocol):

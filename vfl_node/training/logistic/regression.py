@@ -248,25 +248,7 @@ class _Regression:
         )
         if measured is None or summary is None:
             return trained
-        return dataclasses.replace(
-            trained,
-            local_metrics=summary.local_metrics,
-            intervals=summary.intervals,
-            local_intervals=summary.local_intervals,
-            gains=summary.gains,
-            repeats=summary.repeats,
-            local_repeats=summary.local_repeats,
-            constant_nll=summary.constant_nll,
-            population={"population": "owned", "rows": measured.rows, "real_share": 1.0},
-            calibration_curve=measured.curve,
-            local_calibration_curve=measured.local_curve,
-            confusion=measured.confusion,
-            local_confusion=measured.local_confusion,
-            local_kind=KIND,
-            local_rows=measured.local_rows,
-            rival=summary.rival,
-            rival_note=summary.rival_note,
-        )
+        return trained.with_results(summary, measured, real_share=1.0, local_kind=KIND)
 
     async def _measure(self, own: PreparedInputs) -> Evaluation | None:
         """Results at the active party, to which the passive one sends its scores of the rows measured on."""

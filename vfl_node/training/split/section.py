@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.training.section import Attacks, Count, Section, TrainerSection
+from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.words import Attacked, Code, Figure, MetricColumn, ReportedTraining, Term, TrainingWords, several
@@ -70,17 +70,9 @@ class EarlyStopping(Section):
         return Term("Early stopping", (*((words,) for words in each), (f"{rule}, or after {train.epochs}",)))
 
 
-class MatchedMetrics(Section):
+class MatchedMetrics(MetricValues):
     """The federated model on the held-out rows that both parties own; null throughout where they are too few to count."""
 
-    auc: float | None = None
-    pr_auc: float | None = None
-    ks: float | None = None
-    lift: float | None = None
-    accuracy: float | None = None
-    f1: float | None = None
-    ace: float | None = None
-    nll: float | None = None
     rows: Count | None
 
     def column(self, of: ReportedTraining) -> MetricColumn:

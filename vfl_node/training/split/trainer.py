@@ -63,27 +63,8 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
         await send_figures(session.peer, figures, summary.metrics, validated=journal.validation_rows > 0)
     matched = None if first.matched is None else MatchedMetrics(**first.matched, rows=first.matched_rows)
     trained = _trained(session, data, journal, matched)
-    return dataclasses.replace(
-        trained,
-        warnings=(*trained.warnings, *_overfitting(session, data, journal, summary)),
-        metrics=summary.metrics,
-        local_metrics=summary.local_metrics,
-        intervals=summary.intervals,
-        local_intervals=summary.local_intervals,
-        gains=summary.gains,
-        repeats=summary.repeats,
-        local_repeats=summary.local_repeats,
-        constant_nll=summary.constant_nll,
-        population={"population": "owned", "rows": first.rows, "real_share": real_share(data.alignment)},
-        calibration_curve=first.curve,
-        local_calibration_curve=first.local_curve,
-        confusion=first.confusion,
-        local_confusion=first.local_confusion,
-        local_kind=alone.KIND,
-        local_rows=first.local_rows,
-        rival=summary.rival,
-        rival_note=summary.rival_note,
-    )
+    trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
+    return dataclasses.replace(trained, warnings=(*trained.warnings, *_overfitting(session, data, journal, summary)))
 
 
 async def _passive(session: Session, data: TrainingData, journal: Journal) -> Trained:

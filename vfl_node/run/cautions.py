@@ -1,0 +1,122 @@
+"""Warnings where a result would mislead: too few rows, rare positives, a column that gives the label away.
+
+All of them are for the party that has the labels, in its log and its report. They are whole sentences with what to do, without
+a label or any other cell. Nothing that is sent depends on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vfl_node.data.label_like import label_like
+from vfl_node.data.tables import Table
+from vfl_node.job import Evaluate
+
+if TYPE_CHECKING:
+    from vfl_node.training.evaluation import Confusion
+
+FEW_ROWS = 50
+"""With fewer rows the accuracy of a model that is right in four rows of five may be off by .11 (its 95 % interval)."""
+
+FEW_POSITIVES = 30
+"""With fewer positives the standard error of an AUC of .8 exceeds .048 (Hanley and McNeil 1982)."""
+
+MOST_NAMED = 5
+"""Label-like columns that get a sentence each."""
+
+
+def of_labels(table: Table, classes: int) -> tuple[str, ...]:
+    """What the labels themselves, and the columns beside them, give rise to.
+
+    Args:
+        table: this party's, with labels.
+        classes: of the job.
+    """
+    said = []
+    if table.positive_assumed:
+        said.append(
+            "The labels are 2 classes by name, and the positive one is the last in their order. To choose the other one set "
+            "data.label.positive."
+        )
+    columns = label_like(table, classes)
+    measure = "AUC" if classes == 2 else "accuracy"
+    said += [
+        f"Column {column.name!r} alone predicts the label almost perfectly ({measure} {column.score:.4f} on {column.rows:,} of "
+        "your records). If it was recorded together with the label or after it, new records do not have it yet, and the model "
+        f"is useless for them: leave it out (data.columns: {{{column.name}: ignore}})."
+        for column in columns[:MOST_NAMED]
+    ]
+    if len(columns) > MOST_NAMED:
+        said.append(f"{len(columns) - MOST_NAMED} more columns alone predict the label almost perfectly.")
+    return tuple(said)
+
+
+def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:
+    """What the number of rows gives rise to, before training.
+
+    Args:
+        labelled: rows with a label of this party that are trained or measured on.
+        evaluate: the job's section.
+    """
+    measured = round(labelled * evaluate.test_fraction)
+    trained = labelled - measured
+    said = []
+    if trained < FEW_ROWS:
+        said.append(
+            f"There are about {trained:,} labelled rows to train on, fewer than {FEW_ROWS}: a model hardly learns anything "
+            "general from them. Use more records."
+        )
+    if evaluate.test_fraction and measured < FEW_ROWS:
+        said.append(
+            f"About {measured:,} labelled rows are held out, fewer than {FEW_ROWS}: metrics measured on them may be far off. "
+            "Use more records, a larger evaluate.test_fraction, or several evaluate.repeats."
+        )
+    return tuple(said)
+
+
+def of_positives(positives: int, rows: int, *, about: str = "") -> tuple[str, ...]:
+    """What rare positives give rise to.
+
+    Args:
+        positives: among the rows measured on.
+        rows: measured on.
+        about: ``About`` before measurement, when the numbers are expected ones.
+    """
+    if positives >= FEW_POSITIVES:
+        return ()
+    few = f"{about} {positives:,}".strip() if about or positives else "None"
+    return (
+        f"{few} of {rows:,} rows measured on {'is' if positives == 1 else 'are'} positive, fewer than {FEW_POSITIVES}: metrics "
+        "depend on single rows. Use more records, a larger evaluate.test_fraction, or several evaluate.repeats.",
+    )
+
+
+def of_results(evaluate: Evaluate, confusion: Confusion | None) -> tuple[str, ...]:
+    """What the result gives rise to; nothing where no confusion matrix is known.
+
+    Args:
+        evaluate: the job's section.
+        confusion: of the federated model, first repeat.
+    """
+    if confusion is None:
+        return ()
+    frequency = [sum(of) for of in confusion]
+    rows = sum(frequency)
+    said = of_positives(frequency[1], rows) if len(confusion) == 2 else ()
+    if rows and "accuracy" in evaluate.metrics:
+        said += _of_accuracy(confusion, frequency, rows)
+    return said
+
+
+def _of_accuracy(confusion: Sequence[Sequence[int]], frequency: Sequence[int], rows: int) -> tuple[str, ...]:
+    right, commonest = sum(confusion[k][k] for k in range(len(confusion))), max(frequency)
+    if right > commonest:
+        return ()
+    advice = "Judge the model by AUC or PR AUC instead (evaluate.metrics)"
+    if len(confusion) == 2:
+        advice += ", and set evaluate.threshold so that both classes are predicted"
+    return (
+        f"Accuracy {right / rows:.3f} is no better than always predicting the commonest class ({commonest / rows:.3f}). "
+        f"{advice}.",
+    )
