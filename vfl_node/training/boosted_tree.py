@@ -52,7 +52,7 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
     Returns:
         What it says; without output, and with the reason, where there is none.
 
-    Cost: 8 bytes a cell of the rows; about 2 s for 100,000 rows of 50 columns on one core. It is trained on
+    Cost: 8 bytes a cell; about 4 s for 100,000 rows of 50 columns (one core of a small, busy server). It is trained on
         ``compare.most_rows`` rows at most, a random part of more.
     """
     if reason := _reason(session, data):
