@@ -56,7 +56,8 @@ def _alone(session: Session, data: TrainingData, own: PreparedInputs, training: 
     """Scores float64[n, K] of the active party's own model, trained alike on its own columns; ``testing`` are all its own."""
     train = Logistic.of(session.job)
     rows, design = data.alignment.rows, own.design
-    mine = rows[training[own.side.owned[training]]]
+    labelled = training[own.side.owned[training]]
+    mine = rows[labelled]
     assert data.table.labels is not None
     fitted = plain.fit(
         [design.integers[mine] * design.steps],
@@ -67,5 +68,6 @@ def _alone(session: Session, data: TrainingData, own: PreparedInputs, training: 
         learning_rate=train.learning_rate,
         iterations=train.iterations,
         tolerance=train.tolerance,
+        row_weights=None if own.row_weights is None else own.row_weights[labelled],
     )
     return plain.logits([design.integers[rows[testing]] * design.steps], fitted.weights, fitted.intercepts)
