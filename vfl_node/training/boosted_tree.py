@@ -57,7 +57,7 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
     """
     if reason := _reason(session, data):
         return RivalOutput(None, note=reason)
-    rows, table, classes = own.training, data.table, session.job.classes
+    rows, table, classes = own.not_held_out, data.table, session.job.classes
     if len(rows) > session.compare.most_rows:
         rows = np.sort(rows[randomness.derive("rows").permutation(len(rows))[: session.compare.most_rows]])
     assert table.labels is not None

@@ -11,6 +11,8 @@ from vfl_node.alignment.alignment import Alignment
 
 Rows = NDArray[np.int64]
 
+NO_POSITIONS: Rows = np.empty(0, np.int64)
+
 
 @dataclass(frozen=True, eq=False)
 class OwnRows:
@@ -23,14 +25,20 @@ class OwnRows:
         training: int64[n], those it learns from, ascending.
         tested: int64[k], those it is measured on, in the order of the shared positions.
         positions: number of shared positions measured on, whoever owns them.
+        validation: int64[v], those that decide when training stops, in the order of the shared positions.
+        validation_positions: number of shared positions set apart for that, whoever owns them.
     """
 
     training: Rows
     tested: Rows
     positions: int
+    validation: Rows
+    validation_positions: int
 
     @classmethod
-    def of(cls, alignment: Alignment, testing: Rows, *, held_out: bool, records: int) -> OwnRows:
+    def of(
+        cls, alignment: Alignment, testing: Rows, *, held_out: bool, records: int, validation: Rows = NO_POSITIONS
+    ) -> OwnRows:
         """The rows of one repeat.
 
         Args:
@@ -38,8 +46,15 @@ class OwnRows:
             testing: shared positions measured on.
             held_out: whether they are held out of the training; without, all rows are learnt from.
             records: number of rows of the table.
+            validation: shared positions set apart for validation.
         """
-        tested = alignment.rows[testing][alignment.owned[testing]]
+        tested, decide = (alignment.rows[of][alignment.owned[of]] for of in (testing, validation))
         free = np.ones(records, np.bool_)
         free[tested] = not held_out
-        return cls(np.flatnonzero(free), tested, len(testing))
+        free[decide] = False
+        return cls(np.flatnonzero(free), tested, len(testing), decide, len(validation))
+
+    @property
+    def not_held_out(self) -> Rows:
+        """All that a model may learn from that needs no validation, int64[n + v], ascending."""
+        return np.sort(np.concatenate([self.training, self.validation]))

@@ -54,14 +54,15 @@ class Leaving:
         rows: gives a name for each row, where it may leave again under the same weights (held out, or predicted); None in
             training.
         labels: float32[B] or float32[B, K], the targets of the step; None where embeddings leave.
-        mean_of: of how many rows' losses a gradient is the mean; 1 for embeddings.
+        mean_of: of how many rows' losses a gradient is the mean, divided by the largest class weight: times this, the gradient
+            of a row is no longer than it would be without weights. 1 for embeddings.
     """
 
     label: str
     positions: NDArray[np.int64]
     rows: Callable[[], Sequence[str]] | None = None
     labels: Tensor | None = None
-    mean_of: int = 1
+    mean_of: float = 1
 
 
 def names_of_positions(positions: NDArray[np.int64], epoch: int = 0) -> list[str]:

@@ -12,7 +12,8 @@
     θ_s ← θ_s − η(G + λθ_s)                            θ_w ← θ_w − η(g_w + λθ_w)
                                 ◄── over? ──────────   whether the loss still changes
 
-The division by |I| comes before encryption, so the passive party never needs |I|. The sigmoid
+The division by |I| comes before encryption, so the passive party never needs |I|. With class weights w_i (``class_weight``)
+d_i = w_i·(h_i − y_i) / Σ_I w: the magnitudes still sum to at most 1, which fixed point relies on. The sigmoid
 is evaluated in clear by the label holder, so no polynomial is needed (a job may still use the Taylor loss, to compare).
 
 Source: arXiv 2004.07427, Algorithm 2 (genuine with dummy), from Yang et al. 2019
@@ -37,7 +38,7 @@ from vfl_node.training.logistic.exchange import (
     send_scores,
 )
 from vfl_node.training.logistic.flow import IterationContext, Outcome
-from vfl_node.training.logistic.plain import LOSSES
+from vfl_node.training.logistic.plain import LOSSES, mean_loss
 from vfl_node.training.logistic.scales import packed
 from vfl_node.training.logistic.side import Floats, diverged, in_range
 
@@ -54,17 +55,21 @@ class ActiveClear:
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
         context, positions = self._context, self._context.positions(step)
-        genuine, count = context.genuine(positions)
+        genuine, _ = context.genuine(positions)
         assert context.targets is not None
         context.prepare(step, self._labels)
         theirs = await receive_scores(context.channel, step, len(positions), context.train.outputs)
         if context.train.loss == "taylor":  # check every row: a check of the genuine ones alone would reveal which they are
             in_range(theirs)
         scores, targets = theirs + context.side.scores(positions), context.targets[positions]
-        residuals = self._loss.residual(scores, targets) * (genuine / count)[:, None]  # a dummy's is 0
+        shares = context.shares(positions)
+        residuals = self._loss.residual(scores, targets) * shares[:, None]  # a dummy's is 0
         await self._send(step, residuals)
         gradient = context.side.gradient(positions, residuals)
-        loss = self._loss.loss(scores[genuine], targets[genuine])
+        if context.row_weights is None:
+            loss = self._loss.loss(scores[genuine], targets[genuine])
+        else:
+            loss = mean_loss(self._loss, scores, targets, shares)
         if context.service:
             await context.service.answer()
         context.side.update(gradient)

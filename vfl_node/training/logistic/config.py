@@ -11,6 +11,7 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.scaling import Scaling
 from vfl_node.errors import DataError
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
+from vfl_node.training.class_weight import ClassWeight, check_class_weight
 
 if TYPE_CHECKING:
     from vfl_node.data.tables import Table
@@ -60,6 +61,7 @@ class Logistic(TrainerConfig):
     short_exponents: bool = Field(
         default=False, description="faster encryption that relies on one more assumption (see docs/logistic.md)"
     )
+    class_weight: ClassWeight = None
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
 
     @property
@@ -77,6 +79,12 @@ class Logistic(TrainerConfig):
         if self.labels == "passive" and self.flow != "coordinator":
             raise ValueError(
                 "labels: passive needs flow: coordinator: whoever else held the key could decrypt residuals, which are labels"
+            )
+        check_class_weight(self.class_weight, self.classes)
+        if self.class_weight is not None and self.flow == "coordinator":
+            raise ValueError(
+                "class_weight needs flow: two-party or coordinator-clear: in flow: coordinator residuals are computed under "
+                "encryption, where the rows that count are told apart by the factors 0 and 1 alone"
             )
         if self.classes > 2 and self.labels == "passive":
             raise ValueError("labels: passive is for two classes")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from vfl_node.job import Evaluate, Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.training.class_weight import BALANCED
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.training.logistic.scales import Scales
 
@@ -116,7 +117,7 @@ def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, num
             "gradient",
             _entries(passive, train, numbers),
             f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals. Which rows are dummies "
-            f"shows in it a little{warned}; how many are genuine, roughly",
+            f"shows in it a little{warned}; how many are genuine, roughly{_weighted(train)}",
         )
     )
     if train.labels == "passive" and train.tolerance > 0:
@@ -128,6 +129,14 @@ def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, num
             Disclosure("figures", numbers.rounds, f"from {active} the loss of each iteration and the metrics, as the job says")
         )
     return tuple(disclosures)
+
+
+def _weighted(train: Logistic) -> str:
+    """What class weights tell."""
+    if train.class_weight is None:
+        return ""
+    how = ", by how frequent it is among the labels," if train.class_weight == BALANCED else ""
+    return f". Residuals are weighted by class{how} (train.class_weight)"
 
 
 def _coordinator(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Disclosure, ...]:

@@ -55,6 +55,7 @@ class IterationContext:
         lasting: this party's own randomness for the job, the same in every attempt.
         positions: the shared rows of an iteration.
         losses: of the iterations so far.
+        row_weights: float64[m], how much each row counts by its class, 0 where it is not this party's own; None: all alike.
         prepared: the last iteration for which encryption noise is being prepared.
     """
 
@@ -71,6 +72,7 @@ class IterationContext:
     lasting: Randomness
     positions: Callable[[int], Positions]
     losses: list[float | None]
+    row_weights: Floats | None = None
     prepared: int = -1
 
     def prepare(self, step: int, labels: Callable[[int], Iterable[str]]) -> None:
@@ -84,6 +86,14 @@ class IterationContext:
         """Which of ``positions`` are this party's own, bool[B], and how many; at least one is, see agreement.py."""
         own = self.side.owned[positions]
         return own, int(np.count_nonzero(own))
+
+    def shares(self, positions: Positions) -> Floats:
+        """How much each of ``positions`` counts in the mean over own rows, float64[B]: 0 for the others, 1 in all."""
+        if self.row_weights is None:
+            own, count = self.genuine(positions)
+            return np.asarray(own / count)
+        weights = self.row_weights[positions]
+        return np.asarray(weights / weights.sum())
 
     async def own_gradient(self, step: int, positions: Positions, residuals: list[Ciphertexts], fraction: int) -> Floats:
         """Σ residual · x of this party's columns, float64[d, K], from encrypted residuals (a column for each group).

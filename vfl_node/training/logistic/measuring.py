@@ -12,7 +12,7 @@ from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, assess, class_shares
 from vfl_node.training.logistic import plain
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.prepared_inputs import PreparedInputs
+from vfl_node.training.logistic.prepared_inputs import PreparedInputs, weights_of_rows
 from vfl_node.training.logistic.side import Floats, Positions
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.trainer import TrainingData
@@ -75,5 +75,6 @@ def _alone(session: Session, data: TrainingData, own: PreparedInputs, rows: OwnR
         learning_rate=train.learning_rate,
         iterations=train.iterations,
         tolerance=train.tolerance,
+        row_weights=weights_of_rows(data.table.labels[rows.training], train),
     )
     return plain.logits([design.integers[rows.tested] * design.steps], fitted.weights, fitted.intercepts)

@@ -70,6 +70,19 @@ LOSSES: dict[str, Loss] = {
 """Name in the job → loss."""
 
 
+def mean_loss(loss: Loss, z: Floats, y: Floats, shares: Floats) -> float:
+    """Mean over rows that count differently.
+
+    Args:
+        loss: one of :data:`LOSSES`.
+        z: scores, [n, K].
+        y: targets, [n, K].
+        shares: float64[n], how much each row counts, 1 in all; with class weights there are few different values.
+    """
+    alike = (shares == value for value in np.unique(shares[shares > 0]))
+    return math.fsum(shares[rows].sum() * loss.loss(z[rows], y[rows]) for rows in alike)
+
+
 def one_hot(labels: NDArray[np.float32], classes: int) -> Floats:
     """Labels 0 … ``classes`` − 1, float32[n], as y: float64[n, 1] for two classes, else float64[n, classes]."""
     if classes == 2:
@@ -124,6 +137,7 @@ def fit(
     tolerance: float,
     batches: Sequence[NDArray[np.int64]] | None = None,
     intercepts: Floats | None = None,
+    row_weights: Floats | None = None,
 ) -> Fit:
     """Gradient descent on the joint rows.
 
@@ -140,6 +154,7 @@ def fit(
         batches: rows int64[B] of iteration t at place t, from the first again behind the last;
             None: all rows in each.
         intercepts: initial ones, float64[K]; None: 0.
+        row_weights: float64[n], how much each row counts among the others; None: all alike.
 
     Cost: two products of [n, d] and [d, K] an iteration.
     """
@@ -152,8 +167,13 @@ def fit(
         rows = slice(None) if batches is None else batches[t % len(batches)]
         own = [x[rows] for x in parts]
         z = logits(own, weights, intercepts)
-        losses.append(loss.loss(z, y[rows]))
         d = loss.residual(z, y[rows])
+        if row_weights is None:
+            losses.append(loss.loss(z, y[rows]))
+        else:
+            shares = row_weights[rows] / row_weights[rows].sum()
+            losses.append(mean_loss(loss, z, y[rows], shares))
+            d = d * (shares * len(d))[:, None]
         weights = [theta - learning_rate * (x.T @ d / len(d) + l2 * theta) for x, theta in zip(own, weights, strict=True)]
         intercepts = intercepts - learning_rate * d.mean(axis=0)
         if tolerance > 0 and t > 0 and abs(losses[-1] - losses[-2]) <= tolerance * max(1.0, abs(losses[-2])):

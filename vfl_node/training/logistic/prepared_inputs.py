@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design, LinearEncoder
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
+from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.logistic import plain
 from vfl_node.training.logistic.config import Logistic, no_column
 from vfl_node.training.logistic.side import Floats, Positions, Side, common_enough
@@ -26,6 +28,7 @@ class PreparedInputs:
         side: its linear model.
         targets: float64[m, K] of 0 and 1, zeros where a shared row is not its own; None without labels.
         dropped: names of the columns left out.
+        row_weights: float64[m], the weight of each row by its class, 0 where it is not its own; None where all count alike.
     """
 
     encoder: LinearEncoder
@@ -33,6 +36,7 @@ class PreparedInputs:
     side: Side
     targets: Floats | None
     dropped: tuple[str, ...]
+    row_weights: Floats | None = None
 
 
 def prepare(session: Session, data: TrainingData, training: Positions, randomness: Randomness) -> PreparedInputs:
@@ -69,7 +73,8 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     if active and len(own):
         side.spread(own, randomness.derive("spread"))
     dropped = (*encoder.dropped, *(name for name, stays in zip(design.shown, used, strict=True) if not stays))
-    return PreparedInputs(encoder, design, side, _targets(data, train, own) if labelled else None, dropped)
+    targets = _targets(data, train, own) if labelled else None
+    return PreparedInputs(encoder, design, side, targets, dropped, _row_weights(data, train, own) if labelled else None)
 
 
 def _targets(data: TrainingData, train: Logistic, own: Positions) -> Floats:
@@ -90,3 +95,27 @@ def _targets(data: TrainingData, train: Logistic, own: Positions) -> Floats:
     mine = rows >= 0
     targets[mine] = plain.one_hot(data.table.labels[rows[mine]], train.classes)
     return targets
+
+
+def _row_weights(data: TrainingData, train: Logistic, own: Positions) -> Floats | None:
+    """The weight of each shared row by its class; ``balanced`` follows the labels of the rows trained on, ``own``."""
+    labels, rows = data.table.labels, data.alignment.rows
+    if labels is None or not len(own):
+        return None
+    weights = weights_of_rows(labels[rows], train, counted=own)
+    return None if weights is None else np.where(rows >= 0, weights, 0.0)
+
+
+def weights_of_rows(labels: NDArray[np.float32], train: Logistic, *, counted: Positions | None = None) -> Floats | None:
+    """The weight of each row by its class, float64[n]; None where all count alike.
+
+    Args:
+        labels: float32[n], of the rows.
+        train: the job's section.
+        counted: rows whose labels ``balanced`` follows; None: all.
+    """
+    if train.class_weight is None or not len(labels):
+        return None
+    followed = labels if counted is None else labels[counted]
+    shares = np.bincount(followed.astype(np.int64), minlength=train.classes) / len(followed)
+    return np.asarray(weight_of_classes(train.class_weight, shares)[labels.astype(np.int64)])

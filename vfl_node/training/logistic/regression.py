@@ -191,6 +191,7 @@ class _Regression:
             lasting=self._randomness,
             positions=positions,
             losses=[epoch.loss for epoch in place.epochs],
+            row_weights=own.row_weights,
         )
 
     def _auc(self, outcome: Outcome, context: IterationContext, step: int) -> float | None:

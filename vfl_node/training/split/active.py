@@ -24,9 +24,11 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
+from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.evaluation import Evaluation, Figures, assess, class_shares, measure, real_share
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.alone import logits_alone
+from vfl_node.training.split.class_weight import WeightedIdentity, cross_entropies
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite, local_logits, train_local
@@ -97,12 +99,16 @@ class ActiveHalf:
             None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibrate),
             self._synthetic.rate if self._synthetic else 0.0,
         )
+        self._class_shares = class_shares(self._labels[labelled], train.classes)
+        self._losses, self._largest_weight = cross_entropies, 1.0
+        if train.class_weight is not None and self._class_shares is not None:
+            weighted = WeightedIdentity(weight_of_classes(train.class_weight, self._class_shares))
+            self._calibration, self._losses, self._largest_weight = weighted, weighted.losses, weighted.largest
         self.encoder, self._inputs = encode(session, data, draws, training)
         self._cut = cut_width(train)
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, [self._cut])
         self.learner = learner(self._model, session, randomness, repeat)
-        self._class_shares = class_shares(self._labels[labelled], train.classes)
         self._positive_rate = float((self._labels[labelled] == 1).mean())
         if missing.calibration == "train" and 0 < self._positive_rate < 1:
             # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
@@ -145,7 +151,7 @@ class ActiveHalf:
         gradient = check_finite(received.grad)
         failpoints.reach("backward")
         message = training_pb2.Gradient(step=number)
-        leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions))
+        leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions) / self._largest_weight)
         codec.encode(self.exit.step(gradient, leaving), message.tensor)
         await self._channel.send(message)
         self.learner.step()
@@ -224,13 +230,13 @@ class ActiveHalf:
 
     def _own_rows(self, testing: Positions) -> OwnRows:
         held_out, table = self._evaluate.test_fraction > 0, self._data.table
-        return OwnRows.of(self._alignment, testing, held_out=held_out, records=len(table))
+        return OwnRows.of(self._alignment, testing, held_out=held_out, records=len(table), validation=self._validation)
 
     def _alone(self, own: OwnRows) -> ModelOutput | None:
         """What a network of this party alone says of the rows measured on; None if it has no columns."""
         assert self._data.table.labels is not None
         targets = _as_targets(self._data.table.labels, self._train).to(self._session.device)
-        logits = logits_alone(self._session, self._data, own, targets, self._private.derive("network"))
+        logits = logits_alone(self._session, self._data, own, targets, self._private.derive("network"), self._losses)
         return None if logits is None else ModelOutput.clipped(probabilities(logits))
 
     def _judge(self) -> dict[str, Tensor]:

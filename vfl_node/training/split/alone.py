@@ -1,7 +1,8 @@
 """The active party alone: the network that it would have without the other party.
 
 Same kind of bottom and top, same epochs, batch size and optimiser as the joint one, trained on all its own labelled records
-that are not held out, also those outside of the alignment. Its columns are encoded as these rows suggest.
+that are neither held out nor set apart for validation, also those outside of the alignment. Its columns are encoded as these
+rows suggest.
 
 The peer waits meanwhile. How long must not tell how many of the shared rows are this party's, nor, where sizes are padded,
 how many records it has. So an epoch always takes as many rows as both parties know of; where there are fewer, some rows
@@ -10,6 +11,7 @@ are computed once more and do not count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,8 +52,19 @@ class Places:
         """``training``, int64[n], n ≥ 1, each counted once, at ``width`` places, w ≥ n."""
         return cls(training[np.arange(width) % len(training)], np.arange(width) < len(training))
 
+    def followed_by(self, other: Places) -> Places:
+        """These places, then those of ``other``."""
+        return Places(np.concatenate([self.source, other.source]), np.concatenate([self.counted, other.counted]))
 
-def logits_alone(session: Session, data: TrainingData, own: OwnRows, targets: Tensor, randomness: Randomness) -> Tensor | None:
+
+def logits_alone(
+    session: Session,
+    data: TrainingData,
+    own: OwnRows,
+    targets: Tensor,
+    randomness: Randomness,
+    losses: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor | None:
     """Train the network of the active party alone, and ask it about the rows measured on; nothing is sent.
 
     Args:
@@ -60,6 +73,7 @@ def logits_alone(session: Session, data: TrainingData, own: OwnRows, targets: Te
         own: the rows it learns from and those it is measured on.
         targets: float32[n] or float32[n, K] on the device, of all rows of the table, as the joint training has them.
         randomness: its own for this model: initial weights, the order of the rows, masks of dropout.
+        losses: logits and targets of B rows → loss of each, float32[B].
 
     Returns:
         Logits float32[k] or float32[k, K] of ``own.tested``; None without a column or a row to learn from.
@@ -72,7 +86,10 @@ def logits_alone(session: Session, data: TrainingData, own: OwnRows, targets: Te
     train = Train.of(session.job)
     if not data.table.columns or len(own.training) == 0:
         return None
-    places = Places.of(own.training, max(len(data.alignment), announced(len(data.table), session.job.align, "active")))
+    width = max(len(data.alignment), announced(len(data.table), session.job.align, "active"))
+    places = Places.of(own.training, width)
+    if len(own.validation):
+        places = places.followed_by(Places.of(own.validation, own.validation_positions))
     features = Encoder.fit(data.table, own.training).transform(data.table)
     rows = PositionedInput.of(features, np.arange(len(features)), session.device)
     if rows.schema.empty:
@@ -84,10 +101,12 @@ def logits_alone(session: Session, data: TrainingData, own: OwnRows, targets: Te
         train,
         PositionedInput.of(features, places.source, session.device),
         targets[torch.from_numpy(places.source)],
-        np.arange(len(places.source)),
+        np.arange(width),
         randomness,
         session.progress,
         counted=torch.from_numpy(places.counted).to(session.device),
+        validation=np.arange(width, len(places.source)),
+        losses=losses,
     )
     asked = np.resize(own.tested if len(own.tested) else own.training, own.positions)
     return local_logits(model, rows, asked)[: len(own.tested)]

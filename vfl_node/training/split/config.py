@@ -13,6 +13,7 @@ from vfl_node.job.evaluate import EARLY_STOPPING
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
+from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
 
@@ -48,6 +49,7 @@ class Train(TrainerConfig):
         "warmup_steps": ("warmup", "num_warmup_steps", "n_warmup_steps"),
         "weight_decay": ("l2", "alpha", "reg_lambda"),
         "missing": ("imputation", "synthetic"),
+        "class_weight": ("class_weights", "pos_weight", "scale_pos_weight"),
     }
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
@@ -87,6 +89,7 @@ class Train(TrainerConfig):
         allow_inf_nan=False,
         description="largest norm of the gradient of all weights of one party's half; null: any. What is sent is not clipped",
     )
+    class_weight: ClassWeight = None
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Annotated[Missing, ReadBy(missing_of)] = Missing()
 
@@ -109,6 +112,12 @@ class Train(TrainerConfig):
     def _calibratable(self) -> Train:
         if self.classes > 2 and self.missing.calibration != "none":
             raise ValueError("missing.calibration is for two classes: set it to none")
+        check_class_weight(self.class_weight, self.classes)
+        if self.class_weight is not None and self.missing.calibration != "none":
+            raise ValueError(
+                "class_weight shifts the model's probabilities, and missing.calibration computes with them as shares of rows: "
+                "leave one out. To predict a rare class more often, evaluate.threshold shifts nothing"
+            )
         return self
 
     @property

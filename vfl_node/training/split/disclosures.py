@@ -8,6 +8,7 @@ from typing import NamedTuple
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.training.class_weight import BALANCED
 from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train
 
@@ -96,7 +97,7 @@ def passive_learns(
         "gradients",
         epochs * rows.trained,
         f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences)} (see docs/privacy.md)"
-        f"{_defended(defences, 'gradients')}",
+        f"{_weighted(train, peer)}{_defended(defences, 'gradients')}",
     )
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
@@ -142,6 +143,16 @@ def _readable(labels: str, peer: str, defences: Sequence[DefenceParams]) -> str:
     if defences:
         return f"how well the label {labels} can be read from them depends on {peer}'s defences"
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"
+
+
+def _weighted(train: Train, peer: str) -> str:
+    """What class weights tell."""
+    if train.class_weight is None:
+        return ""
+    lengths = "; each is as many times longer as its class counts more (train.class_weight)"
+    if train.class_weight != BALANCED:
+        return lengths
+    return f"{lengths}, so that the lengths tell how frequent each class is among {peer}'s labels"
 
 
 def _defended(defences: Sequence[DefenceParams], direction: Direction) -> str:

@@ -5,19 +5,20 @@ Such a network is what the joint model is compared with (alone.py), and another 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.models.classifier import Classifier
 from vfl_node.progress import LocalEpochTrained, Progress
 from vfl_node.training.schedule import cut
+from vfl_node.training.split.class_weight import cross_entropies
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.positioned_input import PositionedInput
@@ -38,6 +39,7 @@ def train_local(
     *,
     counted: Tensor,
     validation: NDArray[np.int64] | None = None,
+    losses: Callable[[Tensor, Tensor], Tensor] = cross_entropies,
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
 
@@ -53,10 +55,17 @@ def train_local(
             change nothing but what ``train.batch_norm`` averages.
         validation: shared positions of rows of which those ``counted`` decide, as for the federated model, when training
             stops and which epoch's weights count; None or empty: all epochs, and the last one's.
+        losses: logits and targets of B rows → loss of each, float32[B].
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
+
+    def mean_loss(logits: Tensor, batch: NDArray[np.int64]) -> Tensor:
+        rows = torch.from_numpy(batch)
+        weights = counted[rows].float()
+        return (losses(logits, targets[rows]) * weights).sum() / weights.sum().clamp_min(1)
+
     learner, steps = Learner(model, train, randomness), count()
     stopping, best = Stopping(train.patience, train.epochs), model.state_dict()
     every = train.epochs * -(-len(positions) // train.batch_size)
@@ -66,14 +75,14 @@ def train_local(
             step = next(steps)
             learner.begin(step)
             learner.pace(step, every)
-            loss = _loss(model(inputs.at(batch)), targets, counted, batch)
+            loss = mean_loss(model(inputs.at(batch)), batch)
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()
         progress.emit(LocalEpochTrained(total / len(positions), epoch, train.epochs))
         if validation is None or not len(validation):
             continue
-        validated = check_finite(_loss(local_logits(model, inputs, validation), targets, counted, validation)).item()
+        validated = check_finite(mean_loss(local_logits(model, inputs, validation), validation)).item()
         if improved := stopping.improves(validated):
             best = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         stopping.count(improved, validated)
@@ -87,14 +96,6 @@ def local_logits(model: Classifier, inputs: PositionedInput, positions: NDArray[
     model.eval()
     with torch.no_grad():
         return torch.cat([model(inputs.at(part)) for part in cut(positions, ROWS_AT_ONCE) or [positions]])
-
-
-def _loss(logits: Tensor, targets: Tensor, counted: Tensor, positions: NDArray[np.int64]) -> Tensor:
-    """Mean cross-entropy of those rows at ``positions`` that are ``counted``; a scalar."""
-    rows = torch.from_numpy(positions)
-    losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(logits, targets[rows], reduction="none")
-    weights = counted[rows].float()
-    return (losses * weights).sum() / weights.sum().clamp_min(1)
 
 
 def check_finite(value: Tensor) -> Tensor:

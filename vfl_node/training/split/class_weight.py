@@ -1,0 +1,54 @@
+"""Rows that count by their class (``train.class_weight``).
+
+With weight w_k for class k and a target y (one class, or shares of several) a row's loss is −Σ_k w_k·y_k·log p_k. What the
+model learns is then not the probability P'_k of a class but w_k·P'_k / Σ_j w_j·P'_j: probabilities are shifted towards classes
+of large weight, and are reported so. Divided by the weights they are P' again, which synthetic labels that are drawn from the
+model need (``random-pred``): otherwise each drawn label would shift the next one further.
+
+Every row counts by the label it is trained with, real or synthetic, so that the length of a gradient does not tell which it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from vfl_node.training.split.missing.calibration import Identity
+
+
+class WeightedIdentity(Identity):
+    """As :class:`~vfl_node.training.split.missing.calibration.Identity`, with a weight for each class in the loss.
+
+    Args:
+        weights: float64[K], above 0.
+    """
+
+    def __init__(self, weights: NDArray[np.float64]) -> None:
+        self.largest = float(weights.max())
+        self._weights = torch.from_numpy(weights).float()
+        shift = torch.from_numpy(np.log(weights))
+        self._shift = (shift[1] - shift[0] if len(weights) == 2 else shift).float()
+
+    def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Of each row, float32[B]; shapes as for :meth:`loss`."""
+        weights = self._weights.to(logits.device)
+        if logits.dim() == 2:
+            return cross_entropy(logits, targets, weight=weights, reduction="none")
+        ratio = weights[1] / weights[0]
+        return weights[0] * binary_cross_entropy_with_logits(logits, targets, pos_weight=ratio, reduction="none")
+
+    def loss(self, logits: Tensor, targets: Tensor, base_rate: Tensor) -> Tensor:
+        """As :meth:`Calibration.loss`: the mean over the batch's rows, not over their weights."""
+        return self.losses(logits, targets).mean()
+
+    def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
+        """As :meth:`Calibration.seen`: without the weights."""
+        return super().seen(logits - self._shift.to(logits.device), base_rate)
+
+
+def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
+    """The loss of each row, float32[B], where all rows count alike; shapes as for :meth:`WeightedIdentity.losses`."""
+    return (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(logits, targets, reduction="none")
