@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from vfl_node.data.design import MOST, RESOLUTION, Design, LinearEncoder
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.scaling import LinearScaling as Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError, StateError
-from vfl_node.training.logistic.config import Scaling
 
 STEADY = settings(deadline=None, derandomize=True)
 
@@ -111,7 +111,7 @@ def test_none_rounds_to_steps_and_refuses_what_is_too_large() -> None:
     with pytest.raises(DataError, match="column 'income'") as caught:
         LinearEncoder.fit(table({"x": numeric(1, 2), "income": numeric(3, -54321)}, 2), "none")
     assert caught.value.code == "E_OVERFLOW"
-    assert "scaling standard or unit" in caught.value.hint
+    assert "train.scaling" in caught.value.hint
     assert "54321" not in str(caught.value) + caught.value.for_peer
 
 
@@ -224,9 +224,9 @@ def test_the_undamaged_json_is_read() -> None:
 
 def test_a_later_version_is_refused() -> None:
     written = json.loads(LinearEncoder(columns=(), dropped=()).to_json())
-    assert written["version"] == 1
+    assert written["version"] == 2
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        LinearEncoder.from_json(json.dumps({**written, "version": 2}))
+        LinearEncoder.from_json(json.dumps({**written, "version": 3}))
     assert caught.value.code == "E_STATE_VERSION"
 
 

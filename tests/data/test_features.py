@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.features import CLIP, Encoder, Features
+from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.transforms import CLIP
 from vfl_node.errors import DataError, StateError
 
 STEADY = settings(deadline=None, derandomize=True)
@@ -96,27 +97,40 @@ def test_json_keeps_every_bit_and_shows_what_it_is() -> None:
     assert [column["kind"] for column in json.loads(encoder.to_json())["columns"]] == ["numeric", "categorical"]
 
 
-def test_an_encoder_says_its_version_and_one_without_is_of_version_1() -> None:
+def test_an_encoder_of_version_1_is_standardised_and_reads_as_it_did() -> None:
+    document = {
+        "columns": [
+            {"kind": "numeric", "name": "x", "mean": 2.5, "sd": 0.5, "indicator": True},
+            {"kind": "categorical", "name": "c", "levels": ["blue", "red"]},
+        ]
+    }
+    encoder = Encoder.from_json(json.dumps(document))
+    features = encoder.transform(table({"x": numeric(3, NAN, 99), "c": categorical("red", "violet", None)}, 3))
+    assert features.numeric.tolist() == [[1, 0], [0, 1], [CLIP, 0]]
+    assert features.categorical.tolist() == [[2], [0], [0]]
+    assert features.cardinalities == (3,)
+    assert Encoder.from_json(encoder.to_json()) == encoder
+
+
+def test_an_encoder_says_its_version() -> None:
     encoder = Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
     document = json.loads(encoder.to_json())
-    assert document["version"] == 1
-    del document["version"]
-    assert Encoder.from_json(json.dumps(document)) == encoder
+    assert document["version"] == 2
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        Encoder.from_json(json.dumps({**document, "version": 2}))
+        Encoder.from_json(json.dumps({**document, "version": 3}))
     assert caught.value.code == "E_STATE_VERSION"
     assert "train again" in caught.value.hint
 
 
 def test_an_encoder_of_an_earlier_form_is_brought_up_to_date() -> None:
     class Later(Encoder):
-        version = 2
-        steps = {1: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
+        version = 3
+        steps = {2: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
 
     encoder = Encoder.fit(table({"x": numeric(1, NAN)}, 2), rows(2))
     later = Later.from_json(encoder.to_json())
     assert [column.indicator for column in (*encoder.columns, *later.columns)] == [True, False]
-    assert json.loads(later.to_json())["version"] == 2
+    assert json.loads(later.to_json())["version"] == 3
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,8 @@
 """A table's columns as the numbers that a model reads. Each party fits and applies its encoder alone.
 
 numeric
-    standardised on the fitted rows and clipped to ±10 standard deviations, so that one extreme
-    cell cannot dominate a batch; a column that is constant in the fitted rows becomes 0. A missing value
-    becomes 0, the mean; if values are missing in the fitted rows, an indicator column marks them.
+    scaled by a transform of the fitted rows (:mod:`vfl_node.data.transforms`). A missing value becomes 0;
+    if values are missing in the fitted rows, an indicator column marks them.
 categorical
     levels of the fitted rows are numbered from 1 in sorted order; 0 is a missing or unknown level.
 
@@ -15,24 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from vfl_node import versions
 from vfl_node.configuration import Frozen
+from vfl_node.data import transforms
+from vfl_node.data.scaling import Scaling
 from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError
 
 Number = TypeVar("Number", np.float32, np.int64)
-
-CLIP = 10.0
-"""Standardised values beyond this number of standard deviations are clipped to it."""
-
-_CONSTANT = 1e-12
-"""A standard deviation below this share of the largest absolute value is rounding, not variation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,20 +75,16 @@ class Scale(Frozen):
 
     kind: Literal["numeric"] = "numeric"
     name: str
-    mean: float = Field(allow_inf_nan=False)
-    sd: float = Field(gt=0, allow_inf_nan=False)
     indicator: bool
+    transform: transforms.Transform
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standardised and clipped float64[n]; missing: 0."""
-        with np.errstate(over="ignore"):  # values that overflow are clipped
-            scaled = np.clip((values - self.mean) / self.sd, -CLIP, CLIP)
-        return np.where(np.isnan(values), 0.0, scaled)
+        """Scaled and bounded float64[n]; missing: 0."""
+        return self.transform.apply(values)
 
     def undo(self, scaled: NDArray[np.float32], known: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values float64[n] that are encoded as ``scaled``; a cell of ``known`` if one is encoded so."""
-        with np.errstate(over="ignore"):  # as in apply
-            values = scaled.astype(np.float64) * self.sd + self.mean
+        values = self.transform.undo(scaled.astype(np.float64))
         known = known[~np.isnan(known)]
         if len(known) == 0:
             return values
@@ -115,17 +107,33 @@ class Levels(Frozen):
         return np.array([*codes, 0], dtype=np.int64)[column.codes]  # −1, missing, takes the last element
 
 
+def _with_transforms(first: versions.Document) -> versions.Document:
+    """Version 1 had ``mean`` and ``sd`` of a numeric column beside its name."""
+
+    def later(column: Any) -> Any:
+        if not isinstance(column, dict) or not {"mean", "sd"} <= column.keys():
+            return column
+        kept = {key: value for key, value in column.items() if key not in ("mean", "sd")}
+        return {**kept, "transform": {"method": "standard", "mean": column["mean"], "sd": column["sd"]}}
+
+    columns = first.get("columns")
+    return {**first, "columns": [later(column) for column in columns]} if isinstance(columns, list) else first
+
+
 class Encoder(StoredEncoder):
     """How each column of a table becomes model input."""
+
+    version: ClassVar[int] = 2
+    steps: ClassVar[versions.Steps] = {1: _with_transforms}
 
     columns: tuple[Annotated[Scale | Levels, Field(discriminator="kind")], ...]
 
     @classmethod
-    def fit(cls, table: Table, rows: NDArray[np.int64]) -> Encoder:
-        """Learn means, deviations and levels from ``rows``, int64[k], of ``table``."""
+    def fit(cls, table: Table, rows: NDArray[np.int64], scaling: Scaling = "standard") -> Encoder:
+        """Learn transforms and levels from ``rows``, int64[k], of ``table``; numbers are scaled by ``scaling``."""
         return cls(
             columns=tuple(
-                _scale(name, column.values[rows]) if isinstance(column, NumericColumn) else _levels(name, column, rows)
+                _scale(name, column.values[rows], scaling) if isinstance(column, NumericColumn) else _levels(name, column, rows)
                 for name, column in table.columns.items()
             )
         )
@@ -203,13 +211,8 @@ class Encoder(StoredEncoder):
         return columns
 
 
-def _scale(name: str, values: NDArray[np.float64]) -> Scale:
-    present = values[~np.isnan(values)]
-    peak = float(np.abs(present).max(initial=0.0)) or 1.0
-    shares = present / peak  # within ±1: squares of huge values would overflow
-    mean, sd = (float(shares.mean()), float(shares.std())) if len(present) else (0.0, 0.0)
-    constant = sd * peak <= _CONSTANT * peak
-    return Scale(name=name, mean=mean * peak, sd=1.0 if constant else sd * peak, indicator=len(present) < len(values))
+def _scale(name: str, values: NDArray[np.float64], scaling: Scaling) -> Scale:
+    return Scale(name=name, indicator=bool(np.isnan(values).any()), transform=transforms.fit(values, scaling))
 
 
 def _levels(name: str, column: CategoricalColumn, rows: NDArray[np.int64]) -> Levels:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.data.scaling import Scaling
+from vfl_node.data.scaling import LinearScaling
 from vfl_node.errors import DataError
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
 
@@ -41,7 +41,7 @@ class Logistic(TrainerConfig):
     mask: Literal["additive", "multiplicative"] = Field(
         default="additive", description="how a gradient is hidden from the party that decrypts it"
     )
-    scaling: Scaling = Field(default="standard", description="how each party scales its columns, over its whole table")
+    scaling: LinearScaling = Field(default="standard", description="how each party scales its columns, over its whole table")
     l2: float = Field(default=0.0, ge=0, le=1e3, allow_inf_nan=False, description="weight decay; the intercept has none")
     learning_rate: float = Field(default=0.5, gt=0, le=1e3, allow_inf_nan=False)
     iterations: int = Field(default=30, ge=1, le=10_000)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.configuration import ReadBy, name_in
+from vfl_node.data.scaling import Scaling
 from vfl_node.errors import DataError
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.names import ModelName
@@ -52,6 +53,11 @@ class Train(TrainerConfig):
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
     top: Sizes = (128, 128)
+    scaling: Scaling = Field(
+        default="auto",
+        description="how each party scales its numbers, on its own training rows; auto: standard, or quantile for a column "
+        "with heavy tails. An owner's wish for a column (data.columns) comes first",
+    )
     embedding_size: int = Field(default=4, ge=1, le=1024)
     epochs: int = Field(default=10, ge=1, le=100_000)
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
