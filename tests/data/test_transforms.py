@@ -23,8 +23,8 @@ from vfl_node.data.transforms import (
     Standard,
     Transform,
     Unscaled,
+    chosen,
     fit,
-    heavy_tailed,
 )
 
 STEADY = settings(deadline=None, derandomize=True)
@@ -137,19 +137,28 @@ def test_none_leaves_numbers_up_to_a_bound() -> None:
     assert fit(array([3, 4]), "none").apply(array([0.1, -5e6, 1e30])).tolist() == [0.1, -5e6, MOST_UNSCALED]
 
 
-def test_auto_takes_quantiles_for_heavy_tails_and_leaves_the_others() -> None:
+def test_auto_takes_quantiles_for_heavy_tails_logarithms_for_ties_and_leaves_the_others() -> None:
     rng = np.random.default_rng(0)
-    light = [rng.normal(size=2000), rng.uniform(size=2000), rng.logistic(size=2000)]
-    few = [rng.random(2000) < 0.001, rng.integers(0, 5, 2000) ** 6, rng.poisson(0.2, 2000)]
-    heavy = [
-        np.exp(2 * rng.normal(size=2000)),
-        rng.standard_cauchy(2000),
-        np.where(rng.random(2000) < 0.95, 0, rng.exponential(size=2000)),
-        np.append(rng.normal(size=2000), 1e6),
-    ]
-    for columns, method in ((light + few, "standard"), (heavy, "quantile")):
-        assert [fit(np.asarray(column, np.float64), "auto").method for column in columns] == [method] * len(columns)
-    assert not heavy_tailed(array([]))
+    columns = {
+        "standard": [
+            rng.normal(size=2000),
+            rng.uniform(size=2000),
+            rng.logistic(size=2000),
+            rng.random(2000) < 0.001,
+            rng.integers(0, 5, 2000),
+            np.zeros(9),
+            [],
+        ],
+        "quantile": [np.exp(2 * rng.normal(size=2000)), rng.standard_cauchy(2000), np.append(rng.normal(size=2000), 1e6)],
+        "log": [np.where(rng.random(2000) < 0.95, 0, rng.exponential(size=2000)), rng.geometric(0.5, 2000) ** 4],
+    }
+    for method, given in columns.items():
+        assert [chosen(np.asarray(column, np.float64)) for column in given] == [method] * len(given)
+
+
+def test_a_logarithm_cuts_no_fitted_value_off() -> None:
+    values = np.append(np.zeros(9999), [3.0, 4.0])  # their distance is 70 standard deviations
+    assert len(set(SignedLog.fit(values).apply(values).tolist())) == 3
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ scaling        a numeric column x becomes
                integers up to 2^20: then the integers are the table's own
 ``quantile``   the normal score of its rank, in steps of 2^−16 (:mod:`vfl_node.data.transforms`, also for ``log``)
 ``log``        sign(x)·log(1 + |x| / unit), then as ``standard``
-``auto``       ``standard`` or ``quantile``, as the column's values suggest
+``auto``       ``standard``, ``quantile`` or ``log``, as the column's values suggest
 ``none``       x, in steps of 2^−16; at most ±16
 =============  ===================================================================================
 
@@ -251,7 +251,7 @@ def _numeric(
 
 def _scale(name: str, present: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int]) -> Numbers | None:
     if scaling == "auto":
-        scaling = "quantile" if transforms.heavy_tailed(present) else "standard"
+        scaling = transforms.chosen(present)
     if scaling == "standard":
         return _standard(name, present)
     if scaling == "unit":

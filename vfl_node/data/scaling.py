@@ -7,7 +7,7 @@ from typing import Literal
 Scaling = Literal["auto", "standard", "quantile", "log", "none"]
 """What a network reads, and an owner's wish for one column: :mod:`vfl_node.data.transforms` has each.
 
-``auto`` chooses ``standard`` or ``quantile`` for each column by its values.
+``auto`` chooses ``standard``, ``quantile`` or ``log`` for each column by its values.
 """
 
 LinearScaling = Literal["standard", "unit", "quantile", "log", "auto", "none"]

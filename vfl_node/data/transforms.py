@@ -9,12 +9,16 @@ Every transform gives finite numbers, bounded and not decreasing in the value; a
     So a heavy tail becomes the tail of a normal distribution, and equal values share their middle rank. Beyond the
     fitted range a value has the score of its end, within ±5.4 for up to 10 million fitted values.
 ``log``
-    sign(x)·log(1 + |x| / unit), then as ``standard``; the unit is the median of |x| over values that are not 0.
+    sign(x)·log(1 + |x| / unit), then as ``standard``, but no fitted value is cut off: the deviation counts as a tenth of the
+    largest distance from the mean at least. The unit is the median of |x| over values that are not 0.
 ``none``
     x itself, cut off at ±2²⁴: up to there float32 has every whole number.
 
-``auto`` takes ``standard`` where a column is near normal or has few values, and ``quantile`` where extreme values would
-decide its standard deviation, so that most values would be squeezed into a small part of the range (:func:`heavy_tailed`).
+``auto``
+    ``standard``, but for columns in which extreme values would decide the standard deviation, so that most values would be
+    squeezed into a small part of the range: an excess kurtosis beyond 5, or a value beyond 10 standard deviations. Of these
+    a column takes ``log`` if more than half of its values are the same or it has at most 32 distinct ones, because ranks
+    say little there, and else ``quantile``. Two values are a flag and stay ``standard``.
 
 Source: van der Waerden 1952 (normal scores); Gorishniy et al. 2021, section 4, quantile transforms for networks on tables.
 """
@@ -46,7 +50,7 @@ MOST_KNOTS = 257
 MOST_UNSCALED = float(1 << 24)
 
 FEW_VALUES = 32
-"""A column of at most so many distinct values is a code, a count or a flag: its spread is no heavy tail."""
+"""So few distinct values, or one in more than half of the rows, are too few for ranks."""
 
 HEAVY = 5.0
 """Excess kurtosis beyond which a column is heavy-tailed: normal 0, Laplace 3, exponential 6, log-normal 111."""
@@ -132,8 +136,10 @@ class SignedLog(Frozen):
         """Of finite numbers float64[n]."""
         sizes = np.abs(present[present != 0])
         unit = float(np.sort(sizes)[len(sizes) // 2]) if len(sizes) else 1.0
-        mean, sd = moments(_signed_log(present, unit))
-        return cls(unit=unit, mean=mean, sd=sd or 1.0)
+        logs = _signed_log(present, unit)
+        mean, sd = moments(logs)
+        farthest = float(np.abs(logs - mean).max(initial=0.0))
+        return cls(unit=unit, mean=mean, sd=max(sd, farthest / CLIP) if sd else 1.0)
 
     def apply(self, values: Floats) -> Floats:
         """As :meth:`Standard.apply`."""
@@ -176,7 +182,7 @@ def fit(values: Floats, scaling: Scaling) -> Standard | Quantile | SignedLog | U
     """
     present = values[~np.isnan(values)]
     if scaling == "auto":
-        scaling = "quantile" if heavy_tailed(present) else "standard"
+        scaling = chosen(present)
     if scaling == "none":
         return Unscaled()
     if scaling == "quantile":
@@ -184,22 +190,19 @@ def fit(values: Floats, scaling: Scaling) -> Standard | Quantile | SignedLog | U
     return SignedLog.fit(present) if scaling == "log" else Standard.fit(present)
 
 
-def heavy_tailed(present: Floats) -> bool:
-    """Whether extreme values would decide the standard deviation of finite numbers float64[n].
-
-    They do in a column of more than 32 distinct values if its excess kurtosis is beyond 5, or a value lies beyond the 10
-    standard deviations at which ``standard`` cuts off. A column of fewer values is a code, a count or a flag.
-
-    Cost: a few passes, and a sort where the passes say yes.
-    """
+def chosen(present: Floats) -> Literal["standard", "quantile", "log"]:
+    """What ``auto`` takes for finite numbers float64[n]. Cost: a few passes, and a sort where there are extreme values."""
     mean, sd = moments(present)
     if sd == 0:
-        return False
+        return "standard"
     with np.errstate(over="ignore"):
         scores = (present - mean) / sd
     if np.abs(scores).max() <= CLIP and float(np.square(np.square(scores)).mean()) - 3 <= HEAVY:
-        return False
-    return len(np.unique(present)) > FEW_VALUES
+        return "standard"
+    counts = np.unique(present, return_counts=True)[1]
+    if len(counts) <= 2:
+        return "standard"
+    return "log" if len(counts) <= FEW_VALUES or 2 * counts.max() > len(present) else "quantile"
 
 
 def moments(present: Floats) -> tuple[float, float]:

@@ -55,8 +55,8 @@ class Train(TrainerConfig):
     top: Sizes = (128, 128)
     scaling: Scaling = Field(
         default="auto",
-        description="how each party scales its numbers, on its own training rows; auto: standard, or quantile for a column "
-        "with heavy tails. An owner's wish for a column (data.columns) comes first",
+        description="how each party scales its numbers, on its own training rows; auto: standard, or quantile or log for "
+        "a column with heavy tails. An owner's wish for a column (data.columns) comes first",
     )
     embedding_size: int = Field(default=4, ge=1, le=1024)
     epochs: int = Field(default=10, ge=1, le=100_000)
