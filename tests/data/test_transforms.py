@@ -152,8 +152,8 @@ def test_auto_takes_quantiles_for_heavy_tails_logarithms_for_ties_and_leaves_the
         "quantile": [np.exp(2 * rng.normal(size=2000)), rng.standard_cauchy(2000), np.append(rng.normal(size=2000), 1e6)],
         "log": [np.where(rng.random(2000) < 0.95, 0, rng.exponential(size=2000)), rng.geometric(0.5, 2000) ** 4],
     }
-    for method, given in columns.items():
-        assert [chosen(np.asarray(column, np.float64)) for column in given] == [method] * len(given)
+    for method, like in columns.items():
+        assert [chosen(np.asarray(column, np.float64)) for column in like] == [method] * len(like)
 
 
 def test_a_logarithm_cuts_no_fitted_value_off() -> None:

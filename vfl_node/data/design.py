@@ -21,6 +21,9 @@ scaling        a numeric column x becomes
 ``none``       x, in steps of 2^−16; at most ±16
 =============  ===================================================================================
 
+A date becomes a column of days, and its month, weekday and hour become categories where they vary
+(:mod:`vfl_node.data.dates`). Days are standardised where the job says ``unit`` or ``none``.
+
 A missing number becomes 0 and is marked in a separate column. A category becomes one column
 of 0 and 1 for each level, and one for "missing" if some rows have no level; the most frequent of
 these has no column. With a column for every level, the columns of two categories would have the same sum, and a
@@ -42,7 +45,8 @@ from pydantic import Field
 from vfl_node import versions
 from vfl_node.configuration import Frozen
 from vfl_node.data import transforms
-from vfl_node.data.features import Levels
+from vfl_node.data.dates import Part, part_of, parts_of
+from vfl_node.data.levels import Levels
 from vfl_node.data.scaling import LinearScaling
 from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
@@ -96,6 +100,7 @@ class LinearScale(Frozen):
     unit: float = Field(gt=0, allow_inf_nan=False)
     resolution: int = Field(gt=0, le=MOST)
     most: int = Field(gt=0, le=MOST)
+    part: Part | None = None
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Integers int64[n]; missing: 0."""
@@ -110,6 +115,7 @@ class TransformedNumbers(Frozen):
     kind: Literal["transformed"] = "transformed"
     name: str
     transform: transforms.Transform
+    part: Part | None = None
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Integers int64[n]; missing: 0."""
@@ -122,6 +128,7 @@ class MissingCells(Frozen):
 
     kind: Literal["missing"] = "missing"
     name: str
+    part: Part | None = None
 
 
 class Categories(Levels):
@@ -165,10 +172,11 @@ class LinearEncoder(StoredEncoder):
         common = _common_unit(table)
         columns: list[Encoding] = []
         for name, column in table.columns.items():
-            if isinstance(column, NumericColumn):
-                columns += _numeric(name, column.values, scaling, common)
-            else:
-                columns += _levels(name, column)
+            for part, read in parts_of(column):
+                if isinstance(read, CategoricalColumn):
+                    columns += _levels(name, read, part)
+                else:
+                    columns += _numeric(name, read.values, _scaling_of(read, scaling, part), common, part)
         encoded = {encoding.name for encoding in columns}
         return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in encoded))
 
@@ -188,7 +196,7 @@ class LinearEncoder(StoredEncoder):
         integers = np.empty((len(table), len(layout)), dtype=np.int64)
         place = 0
         for encoding in self.columns:
-            column = table.columns.get(encoding.name)
+            column = part_of(table.columns.get(encoding.name), encoding.part)
             if isinstance(encoding, Categories) and isinstance(column, CategoricalColumn):
                 codes = encoding.apply(column)
                 unknown = (codes == 0) & (column.codes >= 0)
@@ -201,7 +209,7 @@ class LinearEncoder(StoredEncoder):
                 )
                 place += 1
             else:
-                kind = "categorical" if isinstance(encoding, Categories) else "numeric"
+                kind = "date" if encoding.part else "categorical" if isinstance(encoding, Categories) else "numeric"
                 raise DataError(
                     f"the model reads a {kind} column {encoding.name!r}, and this table has none",
                     code="E_COLUMN",
@@ -213,16 +221,24 @@ class LinearEncoder(StoredEncoder):
 
 def _layout(encoding: Encoding) -> Iterator[tuple[str, str, float]]:
     """Name, name in reports, and step of each column of the design that one encoding makes."""
-    missing = f"{encoding.name} missing"
+    name = encoding.name if encoding.part in (None, "days") else f"{encoding.name}.{encoding.part}"
+    missing = f"{name} missing"
     if isinstance(encoding, LinearScale):
-        yield encoding.name, encoding.name, 1 / encoding.resolution
+        yield name, name, 1 / encoding.resolution
     elif isinstance(encoding, TransformedNumbers):
-        yield encoding.name, encoding.name, 1 / RESOLUTION
+        yield name, name, 1 / RESOLUTION
     elif isinstance(encoding, MissingCells):
         yield missing, missing, 1.0
     else:
-        named = [(missing, missing), *((f"{encoding.name}={level}", f"{encoding.name}: a level") for level in encoding.levels)]
+        named = [(missing, missing), *((f"{name}={level}", f"{name}: a level") for level in encoding.levels)]
         yield from ((*named[code], 1.0) for code in encoding.coded)
+
+
+def _scaling_of(column: NumericColumn, scaling: LinearScaling, part: Part | None) -> LinearScaling:
+    """The owner's wish for the column, else the job's scaling."""
+    if column.scaling:
+        return column.scaling
+    return "standard" if part and scaling in ("unit", "none") else scaling
 
 
 def _common_unit(table: Table) -> tuple[float, int]:
@@ -238,15 +254,15 @@ def _common_unit(table: Table) -> tuple[float, int]:
 
 
 def _numeric(
-    name: str, values: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int]
+    name: str, values: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int], part: Part | None
 ) -> Iterator[Numbers | MissingCells]:
     missing = np.isnan(values)
     centred = scaling not in ("unit", "none")
     scale = _scale(name, values[~missing], scaling, common)
     if scale is not None and scale.apply(values).any():
-        yield scale
+        yield scale.model_copy(update={"part": part})
     if missing.any() and not (centred and missing.all()):
-        yield MissingCells(name=name)
+        yield MissingCells(name=name, part=part)
 
 
 def _scale(name: str, present: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int]) -> Numbers | None:
@@ -279,12 +295,15 @@ def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
     return LinearScale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST)
 
 
-def _levels(name: str, column: CategoricalColumn) -> Iterator[Categories]:
+def _levels(name: str, column: CategoricalColumn, part: Part | None) -> Iterator[Categories]:
     """None if every row has the same level, or no level."""
     codes, counts = np.unique(column.codes, return_counts=True)
+    if part:  # the days mark what is missing
+        codes, counts = codes[codes >= 0], counts[codes >= 0]
+    if len(codes) < 2:
+        return
     levels = tuple(sorted(column.levels[code] for code in codes if code >= 0))
     place = {level: code for code, level in enumerate(levels, start=1)}
     coded = [0 if code < 0 else place[column.levels[code]] for code in codes]
     del coded[int(counts.argmax())]
-    if coded:
-        yield Categories(name=name, levels=levels, coded=tuple(sorted(coded)))
+    yield Categories(name=name, levels=levels, coded=tuple(sorted(coded)), part=part)

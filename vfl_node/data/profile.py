@@ -28,7 +28,7 @@ from vfl_node.data.reading import (
     labels_of,
     number,
 )
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, Table, check_enough, values_of
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
@@ -39,7 +39,7 @@ ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 MOST_CLASSES = 64
 """So many classes are looked for in a column of labels, if no job says how many there are."""
 
-Use = Literal["id", "label", "numeric", "categorical", "ignored"]
+Use = Literal["id", "label", "numeric", "categorical", "date", "ignored"]
 
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
@@ -152,7 +152,7 @@ class TableProfile:
     @property
     def features(self) -> tuple[ColumnProfile, ...]:
         """The columns that a training reads."""
-        return tuple(column for column in self.columns if column.use in ("numeric", "categorical"))
+        return tuple(column for column in self.columns if column.use in ("numeric", "categorical", "date"))
 
 
 def profile(
@@ -204,7 +204,8 @@ def profile(
                 features[name] = column_of(text, name, kind)
             except DataError as error:
                 errors.append(error)
-                columns.append(ColumnProfile(name, "numeric", declared=kind is not None, error=error))
+                use: Use = "date" if error.code == "E_DATE" else "numeric"
+                columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
                 columns.append(_feature(name, features[name], declared=kind is not None))
     table = None if errors else Table(ids, features, labels)
@@ -228,9 +229,11 @@ def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> Col
 
 
 def _feature(name: str, column: Column, *, declared: bool) -> ColumnProfile:
-    if isinstance(column, NumericColumn):
-        absent = np.isnan(column.values)
-        return ColumnProfile(name, "numeric", declared, int(absent.sum()), len(np.unique(column.values[~absent])))
+    if not isinstance(column, CategoricalColumn):
+        values = values_of(column)
+        absent = np.isnan(values)
+        use: Use = "date" if isinstance(column, DateColumn) else "numeric"
+        return ColumnProfile(name, use, declared, int(absent.sum()), len(np.unique(values[~absent])))
     missing = int(np.count_nonzero(column.codes < 0))
     numbers = None if declared else _numbers(column)
     return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers)

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from vfl_node.data.levels import check_categories
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
@@ -159,6 +160,7 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
         return
     Budget(settings.limits, settings.models).fit(job, settings.role, shape_of(seen.table))
     if job.train and settings.role != "coordinator":
+        check_categories(seen.table, settings.name)
         job.train.check_table(settings.role, seen.table)
 
 

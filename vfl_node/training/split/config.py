@@ -58,6 +58,12 @@ class Train(TrainerConfig):
         description="how each party scales its numbers, on its own training rows; auto: standard, or quantile or log for "
         "a column with heavy tails. An owner's wish for a column (data.columns) comes first",
     )
+    least_rows: int = Field(
+        default=10,
+        ge=0,
+        description="levels of a category that fewer of a party's training rows have are merged into one, because so few rows "
+        "are learnt by heart; 0: every level stays",
+    )
     embedding_size: int = Field(default=4, ge=1, le=1024)
     epochs: int = Field(default=10, ge=1, le=100_000)
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
