@@ -34,7 +34,9 @@ DATE_SHARE = 0.95
 
 DAY_S = 86_400
 
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,]\d{1,9})?)?(Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII)
+_ISO = re.compile(
+    r"((?!0000)\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,]\d{1,9})?)?(Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+)
 _LOOKED_AT = 200
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

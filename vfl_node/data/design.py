@@ -47,7 +47,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.data import transforms
 from vfl_node.data.dates import Part, part_of, parts_of
 from vfl_node.data.levels import Levels
-from vfl_node.data.scaling import LinearScaling
+from vfl_node.data.scaling import LinearScaling, Method
 from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError
@@ -100,6 +100,7 @@ class LinearScale(Frozen):
     unit: float = Field(gt=0, allow_inf_nan=False)
     resolution: int = Field(gt=0, le=MOST)
     most: int = Field(gt=0, le=MOST)
+    method: Literal["standard", "unit", "none"] = "standard"
     part: Part | None = None
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -117,6 +118,11 @@ class TransformedNumbers(Frozen):
     transform: transforms.Transform
     part: Part | None = None
 
+    @property
+    def method(self) -> Method:
+        """How numbers are scaled."""
+        return self.transform.method
+
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Integers int64[n]; missing: 0."""
         scaled = np.rint(self.transform.apply(values) * RESOLUTION)
@@ -129,6 +135,10 @@ class MissingCells(Frozen):
     kind: Literal["missing"] = "missing"
     name: str
     part: Part | None = None
+
+    @property
+    def method(self) -> None:
+        """None: there are no numbers."""
 
 
 class Categories(Levels):
@@ -272,7 +282,7 @@ def _scale(name: str, present: NDArray[np.float64], scaling: LinearScaling, comm
         return _standard(name, present)
     if scaling == "unit":
         peak, resolution = common
-        return LinearScale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution)
+        return LinearScale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution, method="unit")
     if scaling == "none":
         return _as_it_is(name, present)
     return TransformedNumbers(name=name, transform=transforms.fit(present, scaling))
@@ -292,7 +302,7 @@ def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
             code="E_OVERFLOW",
             hint="choose another train.scaling in the job, such as standard, or give the column in another unit",
         )
-    return LinearScale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST)
+    return LinearScale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST, method="none")
 
 
 def _levels(name: str, column: CategoricalColumn, part: Part | None) -> Iterator[Categories]:

@@ -27,7 +27,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.data import transforms
 from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
 from vfl_node.data.levels import Levels
-from vfl_node.data.scaling import Scaling
+from vfl_node.data.scaling import Method, Scaling
 from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError
@@ -87,6 +87,11 @@ class Scale(Frozen):
     indicator: bool
     transform: transforms.Transform
     part: Part | None = None
+
+    @property
+    def method(self) -> Method:
+        """How numbers are scaled."""
+        return self.transform.method
 
     @classmethod
     def fit(cls, name: str, values: NDArray[np.float64], scaling: Scaling, part: Part | None = None) -> Scale:

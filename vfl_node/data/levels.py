@@ -58,6 +58,10 @@ class Levels(Frozen):
         return cls(name=name, levels=kept, other=bool(rare or missing), part=part)
 
     @property
+    def method(self) -> None:
+        """None: there are no numbers."""
+
+    @property
     def cardinality(self) -> int:
         """How many codes there are."""
         return len(self.levels) + 1 + self.other

@@ -17,6 +17,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
+from vfl_node.data.levels import near_unique
 from vfl_node.data.reading import (
     MISSING,
     column_of,
@@ -58,6 +59,7 @@ class ColumnProfile:
         distinct: different values; likewise.
         numbers: how many values of a categorical column are finite numbers; None if it is declared.
         error: why the column cannot be read in its kind.
+        near_unique: whether training would refuse it as text (``E_TEXT_COLUMN``).
     """
 
     name: str
@@ -67,6 +69,7 @@ class ColumnProfile:
     distinct: int | None = None
     numbers: int | None = None
     error: DataError | None = None
+    near_unique: bool = False
 
 
 @dataclass(frozen=True)
@@ -236,7 +239,8 @@ def _feature(name: str, column: Column, *, declared: bool) -> ColumnProfile:
         return ColumnProfile(name, use, declared, int(absent.sum()), len(np.unique(values[~absent])))
     missing = int(np.count_nonzero(column.codes < 0))
     numbers = None if declared else _numbers(column)
-    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers)
+    text = column.detected and near_unique(column) is not None
+    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers, near_unique=text)
 
 
 def _numbers(column: CategoricalColumn) -> int:

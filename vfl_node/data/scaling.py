@@ -12,3 +12,6 @@ Scaling = Literal["auto", "standard", "quantile", "log", "none"]
 
 LinearScaling = Literal["standard", "unit", "quantile", "log", "auto", "none"]
 """What a linear model reads: the same, and ``unit``, the range 0 to 1 for all columns together."""
+
+Method = Literal["standard", "unit", "quantile", "log", "none"]
+"""What was done to a column."""

@@ -13,6 +13,7 @@ from vfl_node.errors import DataError
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
+    from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
@@ -137,6 +138,13 @@ class Logistic(TrainerConfig):
 
         if not LinearEncoder.fit(table, self.scaling).columns and role == "passive":
             raise no_column()
+
+    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """As the base; ``least_rows`` of the shared rows may leave more of them out."""
+        from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
+        from vfl_node.data.encoded import encoded_columns
+
+        return encoded_columns(table, LinearEncoder.fit(table, self.scaling).columns)
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:
         """Ciphertexts of an iteration."""

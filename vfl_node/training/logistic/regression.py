@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
+from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import StateError
 from vfl_node.metrics import compute
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
@@ -240,6 +241,7 @@ class _Regression:
             warnings=self._warnings,
             weights=own.side.model(),
             encoder=own.encoder.to_json(),
+            columns=encoded_columns(self._data.table, own.encoder.columns),
             metrics=metrics,
         )
         if measured is None or summary is None:

@@ -17,6 +17,7 @@ from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
 
 if TYPE_CHECKING:
+    from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
@@ -190,6 +191,16 @@ class Train(TrainerConfig):
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
+
+    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """As the base."""
+        import numpy as np  # which a job alone does not need
+
+        from vfl_node.data.encoded import encoded_columns
+        from vfl_node.data.features import Encoder
+
+        encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
+        return encoded_columns(table, encoder.columns)
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Of this party's half, the active party's own model included."""
