@@ -13,6 +13,7 @@ import pytest
 from pydantic import ValidationError
 
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
+from vfl_node.data.encoded import EncodedColumn
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
@@ -75,6 +76,11 @@ RESULT = Trained(
     local_calibration_curve=[(0.2, 0.1, 50), (0.7, 0.9, 53)],
     weights={},
     encoder="",
+    columns=(
+        EncodedColumn("age", "numeric", "quantile", None, None, (), 3),
+        EncodedColumn("town", "categorical", None, 7, 12, (), 0),
+        EncodedColumn("opened", "date", "standard", None, None, ("month", "weekday"), 1),
+    ),
     disclosures={
         "clinic": (Disclosure("embeddings", 1479, "an embedding of each shared row"),),
         "lab": (Disclosure("gradients", 1365, "a gradient for each row of every batch"), Disclosure("figures", 0, "none")),
@@ -658,12 +664,29 @@ def test_page_is_wellformed_and_needs_nothing_from_outside(make) -> None:
 def test_hostile_text_stays_text() -> None:
     learnt = replace(aligned(a_job(), "clinic"), group=HOSTILE, learnt=(Disclosure(HOSTILE, None, HOSTILE),))
     said = dict.fromkeys(("clinic", "lab"), (Disclosure("embeddings", 1, HOSTILE),))
-    hostile = replace(RESULT, device=HOSTILE, disclosures=said, warnings=(HOSTILE,))
+    columns = (replace(RESULT.columns[0], name=HOSTILE),)
+    hostile = replace(RESULT, device=HOSTILE, columns=columns, disclosures=said, warnings=(HOSTILE,))
     traffic = {"align": Traffic(), HOSTILE: Traffic(1, 2, 3, 4)}
     html = page(build(alignment=learnt, training=hostile, traffic=traffic, versions={HOSTILE: HOSTILE}))
     tags = parsed(html)
     assert not {"script", "img"} & {tag for tag, _ in tags}
-    assert html.count("&lt;img src=x") >= 9
+    assert html.count("&lt;img src=x") >= 10
+
+
+def test_page_lists_what_was_done_with_each_own_column() -> None:
+    seen = text(page(build()))
+    for row in ("age numeric quantile – 3", "town categorical – 7, 12 merged 0", "opened date standard, month, weekday – 1"):
+        assert row in seen
+    assert json.loads(build().to_json())["training"]["columns"][1] == {
+        "name": "town",
+        "kind": "categorical",
+        "transform": None,
+        "levels": 7,
+        "merged": 12,
+        "parts": [],
+        "missing": 0,
+    }
+    assert "before training" not in text(page(build(training=replace(RESULT, columns=()))))
 
 
 def test_page_of_the_active_party_leads_with_both_models_and_their_difference() -> None:

@@ -16,6 +16,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.comparison import Compare
 from vfl_node.configuration import Frozen, load, name_in
+from vfl_node.data.declared import Declared
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
@@ -25,7 +26,6 @@ from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
 
 Role = Literal["active", "passive", "coordinator"]
-Kind = Literal["numeric", "categorical", "ignore"]
 Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
 
 SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"}
@@ -44,7 +44,9 @@ class Data(Frozen):
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
     label: LabelAsWritten | None = Field(default=None, description="column of labels, where a job needs them (default 'label')")
-    columns: dict[str, Kind] = Field(default={}, description="kind per column; undeclared ones are detected")
+    columns: dict[str, Declared] = Field(
+        default={}, description="kind per column, or kind and scaling; undeclared ones are detected"
+    )
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
 
     @field_validator("id")

@@ -20,6 +20,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
 if TYPE_CHECKING:
+    from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
@@ -195,6 +196,13 @@ class TrainerConfig(Frozen):
         Raises:
             DataError: with what to change in the table or the job.
         """
+
+    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """What training would do with each column of ``table``, as all its rows suggest; empty: it does not say.
+
+        ``vfl-node check`` shows it; in a job training rows decide.
+        """
+        return ()
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.

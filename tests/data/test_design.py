@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vfl_node.data.dates import dates_in
 from vfl_node.data.design import MOST, RESOLUTION, Design, LinearEncoder
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.scaling import LinearScaling as Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.transforms import fit
 from vfl_node.errors import DataError, StateError
-from vfl_node.training.logistic.config import Scaling
 
 STEADY = settings(deadline=None, derandomize=True)
 
@@ -111,7 +114,7 @@ def test_none_rounds_to_steps_and_refuses_what_is_too_large() -> None:
     with pytest.raises(DataError, match="column 'income'") as caught:
         LinearEncoder.fit(table({"x": numeric(1, 2), "income": numeric(3, -54321)}, 2), "none")
     assert caught.value.code == "E_OVERFLOW"
-    assert "scaling standard or unit" in caught.value.hint
+    assert "train.scaling" in caught.value.hint
     assert "54321" not in str(caught.value) + caught.value.for_peer
 
 
@@ -222,11 +225,61 @@ def test_the_undamaged_json_is_read() -> None:
     assert LinearEncoder.from_json(json.dumps({"columns": [SCALE], "dropped": []})).columns
 
 
+def test_heavy_tails_become_normal_scores_or_logarithms_in_bounded_integers() -> None:
+    rng = np.random.default_rng(0)
+    columns = {
+        "amount": NumericColumn(np.exp(3 * rng.normal(size=1000))),
+        "zeros": NumericColumn(np.where(rng.random(1000) < 0.9, 0, np.exp(rng.normal(size=1000)))),
+        "age": NumericColumn(rng.normal(50, 10, 1000)),
+    }
+    given = table(columns, 1000)
+    encoder = LinearEncoder.fit(given, "auto")
+    assert [column.method for column in encoder.columns] == ["quantile", "log", "standard"]
+    assert LinearEncoder.from_json(encoder.to_json()) == encoder
+    made = encoder.transform(given)
+    assert made.steps.tolist() == [2**-16] * 3
+    np.testing.assert_allclose(
+        made.values[:, 0], fit(columns["amount"].values, "quantile").apply(columns["amount"].values), atol=2**-17
+    )
+    wild = table({name: NumericColumn(np.full(1, 1e308)) for name in columns}, 1)
+    assert np.abs(encoder.transform(wild).integers).max() <= 10 * RESOLUTION < MOST
+    wished = table({"age": replace(columns["age"], scaling="quantile")}, 1000)
+    assert [column.method for column in LinearEncoder.fit(wished, "unit").columns] == ["quantile"]
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_dates_are_days_and_levels_of_the_parts_that_vary(scaling: Scaling) -> None:
+    column = dates_in(categorical("2024-01-01", "2024-01-31", "2024-02-29", None))
+    assert column
+    given = table({"opened": column}, 4)
+    encoder = LinearEncoder.fit(given, scaling)
+    made = encoder.transform(given)
+    assert made.names == ("opened", "opened missing", "opened.month=02", "opened.weekday=3", "opened.weekday=4")
+    assert made.shown[2] == "opened.month: a level"
+    assert made.integers[:, 1:].tolist() == [[0, 0, 0, 0], [0, 0, 1, 0], [0, 1, 0, 1], [1, 0, 0, 0]]
+    assert np.abs(made.integers).max() <= 10 * RESOLUTION
+    assert LinearEncoder.from_json(encoder.to_json()).transform(given).integers.tolist() == made.integers.tolist()
+    with pytest.raises(DataError, match="date column 'opened'"):
+        encoder.transform(table({"opened": categorical(*"abcd")}, 4))
+
+
+def test_an_encoder_of_version_1_reads_as_it_did() -> None:
+    stored = {
+        "columns": [
+            {"kind": "numeric", "name": "x", "centre": 1.0, "unit": 2.0, "resolution": RESOLUTION, "most": MOST},
+            {"kind": "categorical", "name": "c", "levels": ["a", "b"], "coded": [2]},
+        ],
+        "dropped": [],
+    }
+    made = LinearEncoder.from_json(json.dumps(stored)).transform(table({"x": numeric(5, NAN), "c": categorical("b", "z")}, 2))
+    assert made.values.tolist() == [[2, 1], [0, 0]]
+
+
 def test_a_later_version_is_refused() -> None:
     written = json.loads(LinearEncoder(columns=(), dropped=()).to_json())
-    assert written["version"] == 1
+    assert written["version"] == 2
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        LinearEncoder.from_json(json.dumps({**written, "version": 2}))
+        LinearEncoder.from_json(json.dumps({**written, "version": 3}))
     assert caught.value.code == "E_STATE_VERSION"
 
 

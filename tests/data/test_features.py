@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import get_args
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.features import CLIP, Encoder, Features
+from vfl_node.data.dates import dates_in
+from vfl_node.data.features import Encoder, Features
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.scaling import Scaling
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table
+from vfl_node.data.transforms import CLIP
 from vfl_node.errors import DataError, StateError
 
 STEADY = settings(deadline=None, derandomize=True)
@@ -60,15 +64,74 @@ def test_a_constant_column_and_one_without_values_become_zero() -> None:
     assert features.numeric[:, 2].tolist() == [1, 1, 1]
 
 
-def test_categories_are_numbered_in_order_and_zero_is_missing_or_never_seen() -> None:
+def test_categories_are_numbered_in_order_and_zero_is_what_was_never_met() -> None:
     given = table({"c": categorical("red", "blue", None, "red", "amber")}, 5)
-    encoder = Encoder.fit(given, rows(4))
+    encoder = Encoder.fit(given, np.array([0, 1, 3]))  # without a missing value
     features = encoder.transform(given)
     assert features.categorical.tolist() == [[2], [1], [0], [2], [0]]
     assert features.categorical.dtype == np.int64
     assert features.cardinalities == (3,)
     later = table({"c": categorical("violet", "blue", "red", "amber")}, 4)  # other codes in the table
     assert encoder.transform(later).categorical.tolist() == [[0], [1], [2], [0]]
+
+
+def test_what_is_missing_and_what_was_never_seen_are_apart_where_either_was_fitted() -> None:
+    given = table({"c": categorical("red", "blue", None, "red", "amber")}, 5)
+    features = Encoder.fit(given, rows(4)).transform(given)
+    assert features.categorical.tolist() == [[2], [1], [0], [2], [3]]
+    assert features.cardinalities == (4,)
+
+
+def test_rare_levels_share_a_code_with_unseen_ones() -> None:
+    given = table({"c": categorical(*"aaabbbbcd", None), "d": categorical(*"xxxxxyyyyy")}, 10)
+    encoder = Encoder.fit(given, rows(8), least_rows=3)  # c is in one fitted row, d in none
+    features = encoder.transform(given)
+    assert features.categorical[:, 0].tolist() == [1, 1, 1, 2, 2, 2, 2, 3, 3, 0]
+    assert features.categorical[:, 1].max() == 2
+    assert features.cardinalities == (4, 3)
+    assert Encoder.from_json(encoder.to_json()) == encoder
+    every = Encoder.fit(given, rows(10))
+    found = every.translate(every.transform(given), encoder, given)
+    assert found.categorical.tolist() == features.categorical.tolist()
+    back = encoder.translate(features, every, given)  # what was merged is unknown
+    assert back.categorical[:, 0].tolist() == [1, 1, 1, 2, 2, 2, 2, 5, 5, 0]
+
+
+def test_dates_are_days_and_the_parts_that_vary() -> None:
+    texts = ["2024-01-01", "2024-01-31", "2024-02-29", None, "2024-02-29"]
+    column = dates_in(categorical(*texts))
+    assert column
+    given = table({"x": numeric(1, 2, 3, 4, 5), "opened": column, "c": categorical(*"ababa")}, 5)
+    encoder = Encoder.fit(given, rows(4), "none")
+    features = encoder.transform(given)
+    assert features.numeric.tolist() == [[1, 0, 0], [2, 30, 0], [3, 59, 0], [4, 0, 1], [5, 59, 0]]  # x, days, no date
+    assert features.categorical.tolist() == [[1, 1, 1], [1, 2, 2], [2, 3, 1], [0, 0, 2], [2, 3, 1]]  # month, weekday, c
+    assert features.cardinalities == (4, 5, 3)
+    assert [column.part for column in encoder.columns] == [None, "days", "month", "weekday", None]
+    assert Encoder.from_json(encoder.to_json()) == encoder
+
+
+def test_copied_dates_are_encoded_to_the_last_bit_and_made_up_ones_have_the_parts_of_their_day() -> None:
+    rng = np.random.default_rng(0)
+    seconds = rng.integers(0, 2_000_000_000, 300).astype(np.float64)
+    seconds[::7] = NAN
+    given = table({"at": DateColumn(seconds), "c": categorical(*"abc" * 100)}, 300)
+    for scaling in get_args(Scaling):
+        whole, some = Encoder.fit(given, rows(300), scaling), Encoder.fit(given, rows(50), "auto", least_rows=10)
+        found, expected = whole.translate(whole.transform(given), some, given), some.transform(given)
+        assert found.categorical.tolist() == expected.categorical.tolist()
+        assert found.numeric.tobytes() == expected.numeric.tobytes()
+    made = whole.transform(given)
+    made.numeric[1, 0], made.categorical[1] = 19_782.5 - whole.columns[0].transform.start, 0
+    once = whole.translate(made, whole, given).take(np.array([1]))
+    noon = table({"at": DateColumn(np.array([19_782.5 * 86400])), "c": categorical("a")}, 1)  # 2024-02-29
+    assert once.categorical[0, :3].tolist() == whole.transform(noon).categorical[0, :3].tolist()
+
+
+def test_a_table_with_text_in_the_place_of_dates_is_refused() -> None:
+    encoder = Encoder.fit(table({"at": DateColumn(np.array([0.0, 1e9]))}, 2), rows(2))
+    with pytest.raises(DataError, match="date column 'at'"):
+        encoder.transform(table({"at": categorical("a", "b")}, 2))
 
 
 def test_a_party_may_have_no_columns() -> None:
@@ -96,27 +159,40 @@ def test_json_keeps_every_bit_and_shows_what_it_is() -> None:
     assert [column["kind"] for column in json.loads(encoder.to_json())["columns"]] == ["numeric", "categorical"]
 
 
-def test_an_encoder_says_its_version_and_one_without_is_of_version_1() -> None:
+def test_an_encoder_of_version_1_is_standardised_and_reads_as_it_did() -> None:
+    document = {
+        "columns": [
+            {"kind": "numeric", "name": "x", "mean": 2.5, "sd": 0.5, "indicator": True},
+            {"kind": "categorical", "name": "c", "levels": ["blue", "red"]},
+        ]
+    }
+    encoder = Encoder.from_json(json.dumps(document))
+    features = encoder.transform(table({"x": numeric(3, NAN, 99), "c": categorical("red", "violet", None)}, 3))
+    assert features.numeric.tolist() == [[1, 0], [0, 1], [CLIP, 0]]
+    assert features.categorical.tolist() == [[2], [0], [0]]
+    assert features.cardinalities == (3,)
+    assert Encoder.from_json(encoder.to_json()) == encoder
+
+
+def test_an_encoder_says_its_version() -> None:
     encoder = Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
     document = json.loads(encoder.to_json())
-    assert document["version"] == 1
-    del document["version"]
-    assert Encoder.from_json(json.dumps(document)) == encoder
+    assert document["version"] == 2
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        Encoder.from_json(json.dumps({**document, "version": 2}))
+        Encoder.from_json(json.dumps({**document, "version": 3}))
     assert caught.value.code == "E_STATE_VERSION"
     assert "train again" in caught.value.hint
 
 
 def test_an_encoder_of_an_earlier_form_is_brought_up_to_date() -> None:
     class Later(Encoder):
-        version = 2
-        steps = {1: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
+        version = 3
+        steps = {2: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
 
     encoder = Encoder.fit(table({"x": numeric(1, NAN)}, 2), rows(2))
     later = Later.from_json(encoder.to_json())
     assert [column.indicator for column in (*encoder.columns, *later.columns)] == [True, False]
-    assert json.loads(later.to_json())["version"] == 2
+    assert json.loads(later.to_json())["version"] == 3
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers, composite
 from vfl_node.data.readers import csv as csv_reader
 from vfl_node.data.reading import MISSING, read_table
 from vfl_node.data.sampling import at_most
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 from vfl_node.job import IdForm
 from vfl_node.settings import Data
@@ -106,6 +108,44 @@ def test_a_column_without_any_value_is_numeric(file: Path) -> None:
 def test_an_undeclared_column_is_numeric_from_95_percent_on(file: Path, texts: int, kind: type) -> None:
     rows = [f"{i},{'text' if i < texts else i}" for i in range(100)]
     assert isinstance(read(file, "\n".join(["id,x", *rows])).columns["x"], kind)
+
+
+def test_dates_are_known_or_declared(file: Path) -> None:
+    rows = [f"{i},2024-02-{1 + i % 28:02}" for i in range(100)]
+    column = read(file, "\n".join(["id,x", *rows, "a,", "b,?"])).columns["x"]
+    assert isinstance(column, DateColumn)
+    assert column.seconds[0] == 1_706_745_600
+    assert np.isnan(column.seconds).sum() == 2
+    odd = "id,x\na,2024-02-29\nb,soon\nc,\n"
+    assert isinstance(read(file, odd).columns["x"], CategoricalColumn)
+    with pytest.raises(DataError) as caught:
+        read(file, odd, columns={"x": "date"})
+    assert caught.value.message == f"lab: {file}:3:x: no date in date column 'x' (1 such cell of 3)"
+    assert (caught.value.code, "YYYY-MM-DD" in caught.value.hint) == ("E_DATE", True)
+    assert isinstance(read(file, "id,x\na,\nb,\n", columns={"x": "date"}).columns["x"], DateColumn)
+    with pytest.raises(DataError, match="E_DATE") as caught:
+        read(file, "\n".join(["id,x", *rows, "a,canary"]))
+    assert "canary" not in str(caught.value)
+    assert "categorical in data.columns" in caught.value.hint
+
+
+def test_a_column_may_have_a_scaling_of_its_own_which_a_restart_must_find_again(file: Path) -> None:
+    content = "id,income,opened\na,1,2024-02-29\nb,2,2024-03-01\n"
+    wishes = {"income": {"kind": "numeric", "scaling": "log"}, "opened": {"kind": "date", "scaling": "quantile"}}
+    table = read(file, content, columns=wishes)
+    assert [column.scaling for column in table.columns.values()] == ["log", "quantile"]
+    methods = [column.method for column in Encoder.fit(table, np.arange(2), "none").columns]
+    assert methods[:2] == ["log", "quantile"]
+    assert table.digest() != read(file, content).digest()
+    assert at_most(table, 1, b"k" * 32).columns["income"].scaling == "log"
+
+
+@pytest.mark.parametrize(
+    "wish", [{"kind": "categorical", "scaling": "log"}, {"scaling": "log"}, {"kind": "numeric", "scaling": "unit"}, "text"]
+)
+def test_a_wish_that_makes_no_sense_is_refused(file: Path, wish: Any) -> None:
+    with pytest.raises(ValidationError):
+        Data(path=file, columns={"x": wish})
 
 
 def test_a_text_left_in_a_numeric_column_is_an_error_at_the_95_percent(file: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from vfl_node.configuration import parse
-from vfl_node.errors import UsageError, VflError
+from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.job import Job
 from vfl_node.node import check
 from vfl_node.node.check import StartCheck, TableCheck, check_table
@@ -89,6 +89,40 @@ def test_every_error_of_a_job(tmp_path: Path, content: str, role: str, text: str
     for error in checked.errors:
         assert error.message
         assert "Traceback" not in str(error)
+
+
+def test_what_a_job_would_do_with_each_column(tmp_path: Path) -> None:
+    content = "id,x,kind,opened,label\n" + "".join(
+        f"r{row},{2.0**row},k{row // 25},2024-02-{1 + row % 28:02},{row % 2}\n" for row in range(60)
+    )
+    settings = settings_of(tmp_path, content)
+    split = check_table(settings, job=job(SPLIT)).job
+    assert split is not None
+    assert [f"{column.name}: {column}" for column in split.columns] == [
+        "x: numeric, quantile",
+        "kind: categorical, 3 levels",
+        "opened: date, standard, weekday",
+    ]
+    logistic = check_table(settings, job=job("align: {protocol: psi}\ntrain: {algorithm: logistic}\n")).job
+    assert logistic is not None
+    assert [column.transform for column in logistic.columns] == ["standard", None, "standard"]
+    aligns = check_table(settings, job=job()).job
+    assert aligns is not None
+    assert aligns.columns == ()
+
+
+def test_text_is_refused_by_a_job_that_trains_and_by_no_other(tmp_path: Path) -> None:
+    content = "id,x,note,label\n" + "".join(f"r{row},{row},canary {row},{row % 2}\n" for row in range(1200))
+    settings = settings_of(tmp_path, content)
+    checked = check_table(settings, job=job(SPLIT))
+    assert codes(checked) == ["E_TEXT_COLUMN"]
+    with pytest.raises(DataError, match="column 'note' is text") as caught:
+        read_input(settings, job(SPLIT))
+    assert str(caught.value) == str(checked.errors[0])
+    assert len(read_input(settings, job())) == 1200
+    assert codes(check_table(settings)) == codes(check_table(settings, job=job())) == []
+    declared = settings_of(tmp_path, content, data={"columns": {"note": "categorical"}})
+    assert codes(check_table(declared, job=job(SPLIT))) == []
 
 
 def test_the_first_error_is_that_of_the_node(tmp_path: Path) -> None:

@@ -89,6 +89,9 @@ def test_the_result_tells_what_was_done(synthetic: Make, run: Any) -> None:
     assert active.calibration_curve
     assert active.local_calibration_curve
     assert active.calibration_curve != active.local_calibration_curve
+    for result, table in ((active, parties.clinic), (passive, parties.lab)):
+        assert [column.name for column in result.columns] == list(table.columns)
+        assert {column.kind: column.transform for column in result.columns} == {"numeric": "standard", "categorical": None}
     assert all(epoch.bytes > len(training) * 8 * 4 * 2 and epoch.seconds == 1 for epoch in active.epochs)
     assert set(active.weights) > {"top.output.weight", "bottom.layers.0.weight"}
     assert set(passive.weights) == {

@@ -138,6 +138,8 @@ def _note(column: ColumnProfile, rows: int) -> str:
         said.append(f"only {column.numbers:,} of {rows - (column.missing or 0):,} are numbers")
     if (column.distinct or 0) < 2:
         said.append("never varies")
+    if column.near_unique:
+        said.append("text without categories: training refuses it unless it is declared")
     return ", ".join(said)
 
 
@@ -180,6 +182,8 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
     else:
         yield f"  trains on {len(use.features):,} columns: {', '.join(use.features) or 'none'}"
         yield f"  labels: {use.label or 'of another party'}, {use.classes} classes"
+    for column in use.columns:
+        yield f"  {column.name}: {column}"
 
 
 def _as_json(checked: TableCheck) -> dict[str, Any]:
@@ -190,7 +194,7 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
         "path": str(data.path) if data else None,
         "format": data.format if data else None,
         "table": None,
-        "job": use and vars(use),
+        "job": use and {**vars(use), "columns": [vars(column) for column in use.columns]},
         "errors": [described(error) for error in checked.errors],
         "warnings": checked.warnings,
     }

@@ -15,8 +15,14 @@ scaling        a numeric column x becomes
 ``unit``       x / peak, the largest absolute value of the table's numeric columns together; not
                centred, so that zeros stay zeros. Steps of 2^−16, or of 1/peak if the columns hold
                integers up to 2^20: then the integers are the table's own
+``quantile``   the normal score of its rank, in steps of 2^−16 (:mod:`vfl_node.data.transforms`, also for ``log``)
+``log``        sign(x)·log(1 + |x| / unit), then as ``standard``
+``auto``       ``standard``, ``quantile`` or ``log``, as the column's values suggest
 ``none``       x, in steps of 2^−16; at most ±16
 =============  ===================================================================================
+
+A date becomes a column of days, and its month, weekday and hour become categories where they vary
+(:mod:`vfl_node.data.dates`). Days are standardised where the job says ``unit`` or ``none``.
 
 A missing number becomes 0 and is marked in a separate column. A category becomes one column
 of 0 and 1 for each level, and one for "missing" if some rows have no level; the most frequent of
@@ -30,15 +36,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from vfl_node import versions
 from vfl_node.configuration import Frozen
-from vfl_node.data.features import CLIP, Levels
-from vfl_node.data.scaling import Scaling
+from vfl_node.data import transforms
+from vfl_node.data.dates import Part, part_of, parts_of
+from vfl_node.data.levels import Levels
+from vfl_node.data.scaling import LinearScaling, Method
 from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError
@@ -50,8 +59,8 @@ MOST = 1 << MOST_BITS
 RESOLUTION = 1 << 16
 """Steps per unit, if the table's own integers are not kept."""
 
-_CONSTANT = 1e-12
-"""A standard deviation below this share of the largest absolute value is rounding, not variation."""
+CENTRED = int(transforms.CLIP) * RESOLUTION
+"""No integer of a column that is centred, such as a standardised one, is larger."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,6 +100,8 @@ class LinearScale(Frozen):
     unit: float = Field(gt=0, allow_inf_nan=False)
     resolution: int = Field(gt=0, le=MOST)
     most: int = Field(gt=0, le=MOST)
+    method: Literal["standard", "unit", "none"] = "standard"
+    part: Part | None = None
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
         """Integers int64[n]; missing: 0."""
@@ -99,11 +110,35 @@ class LinearScale(Frozen):
         return np.where(np.isnan(values), 0.0, np.clip(scaled, -self.most, self.most)).astype(np.int64)
 
 
+class TransformedNumbers(Frozen):
+    """How the numbers of one column become integers by a transform that is no straight line, in steps of 2^−16."""
+
+    kind: Literal["transformed"] = "transformed"
+    name: str
+    transform: transforms.Transform
+    part: Part | None = None
+
+    @property
+    def method(self) -> Method:
+        """How numbers are scaled."""
+        return self.transform.method
+
+    def apply(self, values: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Integers int64[n]; missing: 0."""
+        scaled = np.rint(self.transform.apply(values) * RESOLUTION)
+        return np.clip(scaled, -CENTRED, CENTRED).astype(np.int64)
+
+
 class MissingCells(Frozen):
     """One more column marks the rows in which a numeric column has no value."""
 
     kind: Literal["missing"] = "missing"
     name: str
+    part: Part | None = None
+
+    @property
+    def method(self) -> None:
+        """None: there are no numbers."""
 
 
 class Categories(Levels):
@@ -114,6 +149,10 @@ class Categories(Levels):
     """
 
     coded: tuple[int, ...]
+
+
+Numbers = LinearScale | TransformedNumbers
+Encoding = Numbers | MissingCells | Categories
 
 
 class LinearEncoder(StoredEncoder):
@@ -127,23 +166,27 @@ class LinearEncoder(StoredEncoder):
         dropped: columns of the table that are not in the design, because they have no information.
     """
 
-    columns: tuple[Annotated[LinearScale | MissingCells | Categories, Field(discriminator="kind")], ...]
+    version: ClassVar[int] = 2
+    steps: ClassVar[versions.Steps] = {1: dict}  # which had no transforms
+
+    columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     dropped: tuple[str, ...]
 
     @classmethod
-    def fit(cls, table: Table, scaling: Scaling) -> LinearEncoder:
+    def fit(cls, table: Table, scaling: LinearScaling) -> LinearEncoder:
         """Learn from all rows of ``table`` (see the module for why).
 
         Raises:
             DataError: a column has numbers too large for ``scaling: none`` (``E_OVERFLOW``).
         """
         common = _common_unit(table)
-        columns: list[LinearScale | MissingCells | Categories] = []
+        columns: list[Encoding] = []
         for name, column in table.columns.items():
-            if isinstance(column, NumericColumn):
-                columns += _numeric(name, column.values, scaling, common)
-            else:
-                columns += _levels(name, column)
+            for part, read in parts_of(column):
+                if isinstance(read, CategoricalColumn):
+                    columns += _levels(name, read, part)
+                else:
+                    columns += _numeric(name, read.values, _scaling_of(read, scaling, part), common, part)
         encoded = {encoding.name for encoding in columns}
         return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in encoded))
 
@@ -163,20 +206,20 @@ class LinearEncoder(StoredEncoder):
         integers = np.empty((len(table), len(layout)), dtype=np.int64)
         place = 0
         for encoding in self.columns:
-            column = table.columns.get(encoding.name)
+            column = part_of(table.columns.get(encoding.name), encoding.part)
             if isinstance(encoding, Categories) and isinstance(column, CategoricalColumn):
                 codes = encoding.apply(column)
                 unknown = (codes == 0) & (column.codes >= 0)
                 for code in encoding.coded:
                     integers[:, place] = (codes == code) & ~unknown
                     place += 1
-            elif isinstance(encoding, LinearScale | MissingCells) and isinstance(column, NumericColumn):
+            elif isinstance(encoding, Numbers | MissingCells) and isinstance(column, NumericColumn):
                 integers[:, place] = (
-                    encoding.apply(column.values) if isinstance(encoding, LinearScale) else np.isnan(column.values)
+                    np.isnan(column.values) if isinstance(encoding, MissingCells) else encoding.apply(column.values)
                 )
                 place += 1
             else:
-                kind = "categorical" if isinstance(encoding, Categories) else "numeric"
+                kind = "date" if encoding.part else "categorical" if isinstance(encoding, Categories) else "numeric"
                 raise DataError(
                     f"the model reads a {kind} column {encoding.name!r}, and this table has none",
                     code="E_COLUMN",
@@ -186,16 +229,26 @@ class LinearEncoder(StoredEncoder):
         return Design(integers, np.array(steps, dtype=np.float64), names, shown)
 
 
-def _layout(encoding: LinearScale | MissingCells | Categories) -> Iterator[tuple[str, str, float]]:
+def _layout(encoding: Encoding) -> Iterator[tuple[str, str, float]]:
     """Name, name in reports, and step of each column of the design that one encoding makes."""
-    missing = f"{encoding.name} missing"
+    name = encoding.name if encoding.part in (None, "days") else f"{encoding.name}.{encoding.part}"
+    missing = f"{name} missing"
     if isinstance(encoding, LinearScale):
-        yield encoding.name, encoding.name, 1 / encoding.resolution
+        yield name, name, 1 / encoding.resolution
+    elif isinstance(encoding, TransformedNumbers):
+        yield name, name, 1 / RESOLUTION
     elif isinstance(encoding, MissingCells):
         yield missing, missing, 1.0
     else:
-        named = [(missing, missing), *((f"{encoding.name}={level}", f"{encoding.name}: a level") for level in encoding.levels)]
+        named = [(missing, missing), *((f"{name}={level}", f"{name}: a level") for level in encoding.levels)]
         yield from ((*named[code], 1.0) for code in encoding.coded)
+
+
+def _scaling_of(column: NumericColumn, scaling: LinearScaling, part: Part | None) -> LinearScaling:
+    """The owner's wish for the column, else the job's scaling."""
+    if column.scaling:
+        return column.scaling
+    return "standard" if part and scaling in ("unit", "none") else scaling
 
 
 def _common_unit(table: Table) -> tuple[float, int]:
@@ -211,30 +264,34 @@ def _common_unit(table: Table) -> tuple[float, int]:
 
 
 def _numeric(
-    name: str, values: NDArray[np.float64], scaling: Scaling, common: tuple[float, int]
-) -> Iterator[LinearScale | MissingCells]:
+    name: str, values: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int], part: Part | None
+) -> Iterator[Numbers | MissingCells]:
     missing = np.isnan(values)
-    if scaling == "standard":
-        scale = _standard(name, values[~missing])
-    elif scaling == "unit":
-        peak, resolution = common
-        scale = LinearScale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution)
-    else:
-        scale = _as_it_is(name, values[~missing])
+    centred = scaling not in ("unit", "none")
+    scale = _scale(name, values[~missing], scaling, common)
     if scale is not None and scale.apply(values).any():
-        yield scale
-    if missing.any() and not (scaling == "standard" and missing.all()):
-        yield MissingCells(name=name)
+        yield scale.model_copy(update={"part": part})
+    if missing.any() and not (centred and missing.all()):
+        yield MissingCells(name=name, part=part)
+
+
+def _scale(name: str, present: NDArray[np.float64], scaling: LinearScaling, common: tuple[float, int]) -> Numbers | None:
+    if scaling == "auto":
+        scaling = transforms.chosen(present)
+    if scaling == "standard":
+        return _standard(name, present)
+    if scaling == "unit":
+        peak, resolution = common
+        return LinearScale(name=name, centre=0.0, unit=peak, resolution=resolution, most=resolution, method="unit")
+    if scaling == "none":
+        return _as_it_is(name, present)
+    return TransformedNumbers(name=name, transform=transforms.fit(present, scaling))
 
 
 def _standard(name: str, present: NDArray[np.float64]) -> LinearScale | None:
     """Scaling by mean and standard deviation; None if the numbers do not vary."""
-    peak = float(np.abs(present).max(initial=0.0)) or 1.0
-    shares = present / peak  # within ±1: squares of huge values would overflow
-    mean, sd = (float(shares.mean()), float(shares.std())) if len(present) else (0.0, 0.0)
-    if sd * peak <= _CONSTANT * peak:
-        return None
-    return LinearScale(name=name, centre=mean * peak, unit=sd * peak, resolution=RESOLUTION, most=int(CLIP) * RESOLUTION)
+    mean, sd = transforms.moments(present)
+    return LinearScale(name=name, centre=mean, unit=sd, resolution=RESOLUTION, most=CENTRED) if sd else None
 
 
 def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
@@ -243,17 +300,20 @@ def _as_it_is(name: str, present: NDArray[np.float64]) -> LinearScale:
         raise DataError(
             f"column {name!r} holds numbers beyond ±{most}, too large to be left as they are",
             code="E_OVERFLOW",
-            hint="choose train.scaling standard or unit in the job, or give the column in another unit",
+            hint="choose another train.scaling in the job, such as standard, or give the column in another unit",
         )
-    return LinearScale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST)
+    return LinearScale(name=name, centre=0.0, unit=1.0, resolution=RESOLUTION, most=MOST, method="none")
 
 
-def _levels(name: str, column: CategoricalColumn) -> Iterator[Categories]:
+def _levels(name: str, column: CategoricalColumn, part: Part | None) -> Iterator[Categories]:
     """None if every row has the same level, or no level."""
     codes, counts = np.unique(column.codes, return_counts=True)
+    if part:  # the days mark what is missing
+        codes, counts = codes[codes >= 0], counts[codes >= 0]
+    if len(codes) < 2:
+        return
     levels = tuple(sorted(column.levels[code] for code in codes if code >= 0))
     place = {level: code for code, level in enumerate(levels, start=1)}
     coded = [0 if code < 0 else place[column.levels[code]] for code in codes]
     del coded[int(counts.argmax())]
-    if coded:
-        yield Categories(name=name, levels=levels, coded=tuple(sorted(coded)))
+    yield Categories(name=name, levels=levels, coded=tuple(sorted(coded)), part=part)

@@ -1,11 +1,12 @@
 """A table's columns as the numbers that a model reads. Each party fits and applies its encoder alone.
 
 numeric
-    standardised on the fitted rows and clipped to ±10 standard deviations, so that one extreme
-    cell cannot dominate a batch; a column that is constant in the fitted rows becomes 0. A missing value
-    becomes 0, the mean; if values are missing in the fitted rows, an indicator column marks them.
+    scaled by a transform of the fitted rows (:mod:`vfl_node.data.transforms`). A missing value becomes 0;
+    if values are missing in the fitted rows, an indicator column marks them.
 categorical
-    levels of the fitted rows are numbered from 1 in sorted order; 0 is a missing or unknown level.
+    levels that enough fitted rows have are numbered from 1 in sorted order (:mod:`vfl_node.data.levels`).
+date
+    days as a number, and month, weekday and hour as categories where they vary (:mod:`vfl_node.data.dates`).
 
 The encoder is part of the party's half of the model: it contains means and levels of the
 party's own data and stays at the party.
@@ -13,26 +14,25 @@ party's own data and stays at the party.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from vfl_node import versions
 from vfl_node.configuration import Frozen
+from vfl_node.data import transforms
+from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
+from vfl_node.data.levels import Levels
+from vfl_node.data.scaling import Method, Scaling
 from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError
 
 Number = TypeVar("Number", np.float32, np.int64)
-
-CLIP = 10.0
-"""Standardised values beyond this number of standard deviations are clipped to it."""
-
-_CONSTANT = 1e-12
-"""A standard deviation below this share of the largest absolute value is rounding, not variation."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,24 +75,39 @@ class Features:
 
 
 class Scale(Frozen):
-    """How one numeric column is encoded; ``indicator``: one more column marks missing values."""
+    """How one numeric column is encoded, or the days of one with dates.
+
+    Attributes:
+        indicator: whether one more column marks missing values.
+        part: ``days`` for a column of dates.
+    """
 
     kind: Literal["numeric"] = "numeric"
     name: str
-    mean: float = Field(allow_inf_nan=False)
-    sd: float = Field(gt=0, allow_inf_nan=False)
     indicator: bool
+    transform: transforms.Transform
+    part: Part | None = None
+
+    @property
+    def method(self) -> Method:
+        """How numbers are scaled."""
+        return self.transform.method
+
+    @classmethod
+    def fit(cls, name: str, values: NDArray[np.float64], scaling: Scaling, part: Part | None = None) -> Scale:
+        """Of the fitted float64[k]. Unscaled days are counted from the first fitted one."""
+        transform = transforms.fit(values, scaling)
+        if part and isinstance(transform, transforms.Unscaled) and not np.isnan(values).all():
+            transform = transforms.Unscaled(start=float(np.floor(np.nanmin(values))))
+        return cls(name=name, indicator=bool(np.isnan(values).any()), transform=transform, part=part)
 
     def apply(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Standardised and clipped float64[n]; missing: 0."""
-        with np.errstate(over="ignore"):  # values that overflow are clipped
-            scaled = np.clip((values - self.mean) / self.sd, -CLIP, CLIP)
-        return np.where(np.isnan(values), 0.0, scaled)
+        """Scaled and bounded float64[n]; missing: 0."""
+        return self.transform.apply(values)
 
     def undo(self, scaled: NDArray[np.float32], known: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values float64[n] that are encoded as ``scaled``; a cell of ``known`` if one is encoded so."""
-        with np.errstate(over="ignore"):  # as in apply
-            values = scaled.astype(np.float64) * self.sd + self.mean
+        values = self.transform.undo(scaled.astype(np.float64))
         known = known[~np.isnan(known)]
         if len(known) == 0:
             return values
@@ -101,32 +116,45 @@ class Scale(Frozen):
         return np.where(encoded[place] == scaled, known[first[place]], values)
 
 
-class Levels(Frozen):
-    """How one categorical column is encoded: ``levels[k]`` has code k + 1."""
+Encoding = Scale | Levels
 
-    kind: Literal["categorical"] = "categorical"
-    name: str
-    levels: tuple[str, ...]
 
-    def apply(self, column: CategoricalColumn) -> NDArray[np.int64]:
-        """Codes int64[n]."""
-        code_of = {level: code for code, level in enumerate(self.levels, start=1)}
-        codes = [code_of.get(level, 0) for level in column.levels]
-        return np.array([*codes, 0], dtype=np.int64)[column.codes]  # −1, missing, takes the last element
+def _with_transforms(first: versions.Document) -> versions.Document:
+    """Version 1 had ``mean`` and ``sd`` of a numeric column beside its name."""
+
+    def later(column: Any) -> Any:
+        if not isinstance(column, dict) or not {"mean", "sd"} <= column.keys():
+            return column
+        kept = {key: value for key, value in column.items() if key not in ("mean", "sd")}
+        return {**kept, "transform": {"method": "standard", "mean": column["mean"], "sd": column["sd"]}}
+
+    columns = first.get("columns")
+    return {**first, "columns": [later(column) for column in columns]} if isinstance(columns, list) else first
 
 
 class Encoder(StoredEncoder):
     """How each column of a table becomes model input."""
 
-    columns: tuple[Annotated[Scale | Levels, Field(discriminator="kind")], ...]
+    version: ClassVar[int] = 2
+    steps: ClassVar[versions.Steps] = {1: _with_transforms}
+
+    columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
 
     @classmethod
-    def fit(cls, table: Table, rows: NDArray[np.int64]) -> Encoder:
-        """Learn means, deviations and levels from ``rows``, int64[k], of ``table``."""
+    def fit(cls, table: Table, rows: NDArray[np.int64], scaling: Scaling = "standard", least_rows: int = 0) -> Encoder:
+        """Learn from ``rows``, int64[k], of ``table``.
+
+        Args:
+            table: its columns; a column's own ``scaling`` comes before the next argument.
+            rows: the fitted ones.
+            scaling: of numbers.
+            least_rows: a level that fewer fitted rows have is merged with other rare ones.
+        """
         return cls(
             columns=tuple(
-                _scale(name, column.values[rows]) if isinstance(column, NumericColumn) else _levels(name, column, rows)
+                encoding
                 for name, column in table.columns.items()
+                for encoding in _fitted(name, column, rows, scaling, least_rows)
             )
         )
 
@@ -165,17 +193,17 @@ class Encoder(StoredEncoder):
         categorical: list[NDArray[np.int64]] = []
         cardinalities: list[int] = []
         for encoding in self.columns:
-            column = columns.get(encoding.name)
+            column = part_of(columns.get(encoding.name), encoding.part)
             if isinstance(encoding, Scale) and isinstance(column, NumericColumn):
                 scaled.append(encoding.apply(column.values))
                 if encoding.indicator:
                     indicators.append(np.isnan(column.values).astype(np.float64))
             elif isinstance(encoding, Levels) and isinstance(column, CategoricalColumn):
                 categorical.append(encoding.apply(column))
-                cardinalities.append(len(encoding.levels) + 1)
+                cardinalities.append(encoding.cardinality)
             else:
                 raise DataError(
-                    f"the model reads a {encoding.kind} column {encoding.name!r}, and this table has none",
+                    f"the model reads a {kind_of(encoding)} column {encoding.name!r}, and this table has none",
                     code="E_COLUMN",
                     hint="give a table with the columns the model was trained on; declare their kinds in data.columns",
                 )
@@ -193,28 +221,30 @@ class Encoder(StoredEncoder):
         columns: dict[str, Column] = {}
         for encoding in self.columns:
             if isinstance(encoding, Levels):
-                columns[encoding.name] = CategoricalColumn(next(codes) - 1, encoding.levels)  # −1: missing
+                column = encoding.undo(next(codes))
+                if encoding.part is None:  # else the days say what it is
+                    columns[encoding.name] = column
                 continue
-            own = table.columns[encoding.name]
+            own = part_of(table.columns[encoding.name], encoding.part)
             values = encoding.undo(next(scaled), own.values if isinstance(own, NumericColumn) else np.empty(0))
             if encoding.indicator:
                 values[next(indicators) == 1] = np.nan
-            columns[encoding.name] = NumericColumn(values)
+            columns[encoding.name] = of_days(values) if encoding.part else NumericColumn(values)
         return columns
 
 
-def _scale(name: str, values: NDArray[np.float64]) -> Scale:
-    present = values[~np.isnan(values)]
-    peak = float(np.abs(present).max(initial=0.0)) or 1.0
-    shares = present / peak  # within ±1: squares of huge values would overflow
-    mean, sd = (float(shares.mean()), float(shares.std())) if len(present) else (0.0, 0.0)
-    constant = sd * peak <= _CONSTANT * peak
-    return Scale(name=name, mean=mean * peak, sd=1.0 if constant else sd * peak, indicator=len(present) < len(values))
+def kind_of(encoding: Encoding) -> Literal["numeric", "categorical", "date"]:
+    """The kind of column that is encoded."""
+    return "date" if encoding.part else encoding.kind
 
 
-def _levels(name: str, column: CategoricalColumn, rows: NDArray[np.int64]) -> Levels:
-    seen = np.unique(column.codes[rows])
-    return Levels(name=name, levels=tuple(sorted(column.levels[code] for code in seen if code >= 0)))
+def _fitted(name: str, column: Column, rows: NDArray[np.int64], scaling: Scaling, least_rows: int) -> Iterator[Encoding]:
+    """How one column is encoded; of a date all parts but those categories that do not vary."""
+    for part, read in parts_of(column):
+        if isinstance(read, NumericColumn):
+            yield Scale.fit(name, read.values[rows], read.scaling or scaling, part)
+        elif part is None or varies(read.codes[rows]):
+            yield Levels.fit(name, read, rows, least_rows, part)
 
 
 def _side_by_side(columns: Sequence[NDArray[Any]], rows: int, dtype: type[Number]) -> NDArray[Number]:

@@ -19,8 +19,9 @@ import numpy as np
 from vfl_node.data.cells import MISSING, number
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.labels import MOST_CLASSES, Reading, code_of, read_labels, reading_of
+from vfl_node.data.levels import near_unique
 from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, table_with
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, Table, check_enough, values_of
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
@@ -29,7 +30,7 @@ from vfl_node.settings import Data
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
-Use = Literal["id", "label", "numeric", "categorical", "ignored"]
+Use = Literal["id", "label", "numeric", "categorical", "date", "ignored"]
 
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
@@ -48,6 +49,7 @@ class ColumnProfile:
         distinct: different values; likewise.
         numbers: how many values of a categorical column are finite numbers; None if it is declared.
         error: why the column cannot be read in its kind.
+        near_unique: whether training would refuse it as text (``E_TEXT_COLUMN``).
     """
 
     name: str
@@ -57,6 +59,7 @@ class ColumnProfile:
     distinct: int | None = None
     numbers: int | None = None
     error: DataError | None = None
+    near_unique: bool = False
 
 
 @dataclass(frozen=True)
@@ -146,7 +149,7 @@ class TableProfile:
     @property
     def features(self) -> tuple[ColumnProfile, ...]:
         """The columns that a training reads."""
-        return tuple(column for column in self.columns if column.use in ("numeric", "categorical"))
+        return tuple(column for column in self.columns if column.use in ("numeric", "categorical", "date"))
 
 
 def profile(
@@ -198,7 +201,8 @@ def profile(
                 features[name] = column_of(text, name, kind)
             except DataError as error:
                 errors.append(error)
-                columns.append(ColumnProfile(name, "numeric", declared=kind is not None, error=error))
+                use: Use = "date" if error.code == "E_DATE" else "numeric"
+                columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
                 columns.append(_feature(name, features[name], declared=kind is not None))
     table = None if errors else table_with(labels, ids, features)
@@ -222,12 +226,15 @@ def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> Col
 
 
 def _feature(name: str, column: Column, *, declared: bool) -> ColumnProfile:
-    if isinstance(column, NumericColumn):
-        absent = np.isnan(column.values)
-        return ColumnProfile(name, "numeric", declared, int(absent.sum()), len(np.unique(column.values[~absent])))
+    if not isinstance(column, CategoricalColumn):
+        values = values_of(column)
+        absent = np.isnan(values)
+        use: Use = "date" if isinstance(column, DateColumn) else "numeric"
+        return ColumnProfile(name, use, declared, int(absent.sum()), len(np.unique(values[~absent])))
     missing = int(np.count_nonzero(column.codes < 0))
     numbers = None if declared else _numbers(column)
-    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers)
+    text = column.detected and near_unique(column) is not None
+    return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers, near_unique=text)
 
 
 def _numbers(column: CategoricalColumn) -> int:

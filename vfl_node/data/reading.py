@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.data import dates
 from vfl_node.data.cells import MISSING, number
+from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, scaling_of
 from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.data.labels import ReadLabels, read_labels
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
+from vfl_node.data.scaling import Scaling
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table, check_enough
 from vfl_node.data.text_columns import TextColumns, read_columns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
-from vfl_node.settings import Data, Kind
+from vfl_node.settings import Data
 
 NUMERIC_SHARE = 0.95
 """A column that is not declared is numeric if at least this share of its values are finite numbers."""
@@ -58,7 +62,7 @@ def read_table(
 
     Raises:
         DataError: ``E_FILE``, ``E_CSV``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
-            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC`` or ``E_CONFIG``; docs/data.md explains each.
+            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE`` or ``E_CONFIG``; docs/data.md explains each.
         PolicyError: as :func:`check_enough`.
     """
     id_columns_of(data, id_form, party)  # a mistake in the settings is found before a long file is read
@@ -138,7 +142,7 @@ def columns_set_apart(
                 code="E_COLUMN",
                 hint=_names_hint(text, name, setting_of),
             )
-    for name, kind in data.columns.items():
+    for name, kind in kinds_of(data.columns).items():
         if name in set_apart and kind != "ignore":
             raise DataError(
                 f"{text.source}:1:{name}: is the {set_apart[name]} column and cannot be a {kind} one",
@@ -190,28 +194,53 @@ def _canonical_cells(text: TextColumns, name: str, form: IdForm) -> Iterator[byt
             raise DataError(f"{text.where(name, row)}: {error.message}", code=error.code, hint=error.hint) from None
 
 
-def column_of(text: TextColumns, name: str, kind: Kind | None) -> Column:
+def column_of(text: TextColumns, name: str, declared: Declared | None) -> Column:
     """The column in its declared kind; if none is declared, in the kind that its values suggest.
 
+    Args:
+        text: the input.
+        name: of the column.
+        declared: what the settings say of it.
+
     Raises:
-        DataError: text or an infinite number in a numeric column (``E_NUMERIC``).
+        DataError: text or an infinite number in a numeric column (``E_NUMERIC``), or no date in one of dates (``E_DATE``).
     """
+    kind, scaling = kind_of(declared), scaling_of(declared)
     if kind == "categorical":
         return _categorical(text, name)
+    if kind == "date":
+        return _dates(text, name, dates.declared(_categorical(text, name)), kind, scaling)
     values = np.concatenate([_numbers(cells) for cells in text.blocks(name)])
     wrong = np.flatnonzero(np.isinf(values))
     present = len(values) - int(np.count_nonzero(np.isnan(values)))
     if kind is None and present - len(wrong) < NUMERIC_SHARE * present:
-        return _categorical(text, name)
+        column = replace(_categorical(text, name), detected=True)
+        found = dates.dates_in(column)
+        return column if found is None else _dates(text, name, found, kind, scaling)
     if len(wrong):
         what = _wrong_number(text.cell(name, int(wrong[0])))
-        declare = "declare it categorical in data.columns" if kind is None else "declare it otherwise"
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({_cells(len(wrong), len(values))})",
             code="E_NUMERIC",
-            hint=f"correct the cell, leave it empty if the value is missing, or {declare}",
+            hint=f"correct the cell, leave it empty if the value is missing, or {_otherwise(kind)}",
         )
-    return NumericColumn(values)
+    return NumericColumn(values, scaling)
+
+
+def _dates(text: TextColumns, name: str, column: DateColumn, kind: Kind | None, scaling: Scaling | None) -> DateColumn:
+    wrong = np.flatnonzero(np.isinf(column.seconds))
+    if len(wrong):
+        raise DataError(
+            f"{text.where(name, int(wrong[0]))}: no date in date column {name!r} ({_cells(len(wrong), len(column.seconds))})",
+            code="E_DATE",
+            hint="write dates as YYYY-MM-DD, with a time as YYYY-MM-DDTHH:MM:SS; leave the cell empty if the value is missing, "
+            f"or {_otherwise(kind)}",
+        )
+    return replace(column, scaling=scaling)
+
+
+def _otherwise(kind: Kind | None) -> str:
+    return "declare it categorical in data.columns" if kind is None else "declare it otherwise"
 
 
 def _categorical(text: TextColumns, name: str) -> CategoricalColumn:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.tables import Table, rows_of
 from vfl_node.errors import DataError
 
 _BATCH = 1 << 14  # ids that exist as Python objects at a time
@@ -50,7 +50,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
     parts = np.array_split(rows, -(-most // _BATCH))
     return Table(
         ids=Identifiers.of(id_ for part in parts for id_ in table.ids.take(part)),
-        columns={name: _part(column, rows) for name, column in table.columns.items()},
+        columns={name: rows_of(column, rows) for name, column in table.columns.items()},
         labels=labels,
         classes=table.classes,
         positive_assumed=table.positive_assumed,
@@ -63,10 +63,3 @@ def _marks(ids: Identifiers, key: bytes) -> NDArray[np.uint64]:
     for start in range(0, len(ids), _BATCH):
         marks += b"".join([hmac.digest(key, id_, "sha256")[:16] for id_ in ids[start : start + _BATCH]])
     return np.frombuffer(marks, dtype="<u8").reshape(-1, 2)
-
-
-def _part(column: Column, rows: NDArray[np.int64]) -> Column:
-    """The column for the records ``rows`` only. All its levels stay, including those that no longer occur."""
-    if isinstance(column, NumericColumn):
-        return NumericColumn(column.values[rows])
-    return CategoricalColumn(column.codes[rows], column.levels)

@@ -4,31 +4,54 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.scaling import Scaling
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 
 
 @dataclass(frozen=True, eq=False)
 class NumericColumn:
-    """Numbers, float64[n]; NaN: missing."""
+    """Numbers, float64[n]; NaN: missing.
+
+    Attributes:
+        scaling: the owner's wish, which comes before the job's ``train.scaling``; None: there is none.
+    """
 
     values: NDArray[np.float64] = field(repr=False)
+    scaling: Scaling | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class DateColumn:
+    """Dates and times: whole seconds since 1970-01-01 UTC, float64[n]; NaN: missing.
+
+    Attributes:
+        scaling: as of a :class:`NumericColumn`, for the days.
+    """
+
+    seconds: NDArray[np.float64] = field(repr=False)
+    scaling: Scaling | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class CategoricalColumn:
-    """Categories: ``levels[codes[row]]``; int64[n], −1: missing. Levels are distinct and sorted."""
+    """Categories: ``levels[codes[row]]``; int64[n], −1: missing. Levels are distinct and sorted.
+
+    Attributes:
+        detected: whether the values were taken for categories because nothing else suits them; else they are declared so.
+    """
 
     codes: NDArray[np.int64] = field(repr=False)
     levels: tuple[str, ...] = field(repr=False)
+    detected: bool = False
 
 
-Column = NumericColumn | CategoricalColumn
+Column = NumericColumn | DateColumn | CategoricalColumn
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,7 +77,7 @@ class Table:
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
-        lengths = {len(_data(column)) for column in self.columns.values()}
+        lengths = {len(values_of(column)) for column in self.columns.values()}
         if self.labels is not None:
             lengths.add(len(self.labels))
         if lengths - {len(self.ids)}:
@@ -86,10 +109,11 @@ class Table:
         for name, column in self.columns.items():
             add(name.encode())
             add(type(column).__name__.encode())
-            if isinstance(column, NumericColumn):
-                add(
-                    np.where(np.isnan(column.values), np.nan, column.values).astype("<f8").tobytes()
-                )  # NaN has many bit patterns
+            if not isinstance(column, CategoricalColumn):
+                values = values_of(column)
+                add(np.where(np.isnan(values), np.nan, values).astype("<f8").tobytes())  # NaN has many bit patterns
+                if column.scaling:
+                    add(column.scaling.encode())
             else:
                 add(column.codes.astype("<i8").tobytes())
                 levels = [level.encode() for level in column.levels]
@@ -117,5 +141,17 @@ def check_enough(records: int, least: int, party: str) -> None:
         )
 
 
-def _data(column: Column) -> NDArray[np.float64] | NDArray[np.int64]:
-    return column.values if isinstance(column, NumericColumn) else column.codes
+def values_of(column: Column) -> NDArray[np.float64] | NDArray[np.int64]:
+    """What stands for the rows of ``column``: numbers, seconds or codes, [n]."""
+    if isinstance(column, NumericColumn):
+        return column.values
+    return column.seconds if isinstance(column, DateColumn) else column.codes
+
+
+def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
+    """The column for the records ``rows`` only. All its levels stay, including those that no longer occur."""
+    if isinstance(column, NumericColumn):
+        return replace(column, values=column.values[rows])
+    if isinstance(column, DateColumn):
+        return replace(column, seconds=column.seconds[rows])
+    return replace(column, codes=column.codes[rows])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.data.dates import parts_of
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
@@ -34,8 +35,11 @@ def shape_of(table: Table | None) -> TableShape:
     """The shape of a table that has been read; nothing is known of none."""
     if table is None:
         return TableShape()
-    numeric = sum(isinstance(column, NumericColumn) for column in table.columns.values())
-    levels = (len(column.levels) + 1 for column in table.columns.values() if not isinstance(column, NumericColumn))
+    read = [part for column in table.columns.values() for _, part in parts_of(column)]
+    numeric = sum(isinstance(column, NumericColumn) for column in read)
+    levels = (
+        len(column.levels) + 1 + bool((column.codes < 0).any()) for column in read if isinstance(column, CategoricalColumn)
+    )
     return TableShape(len(table), 2 * numeric, tuple(levels))
 
 

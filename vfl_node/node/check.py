@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import threading
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
+from vfl_node.data.encoded import EncodedColumn
+from vfl_node.data.levels import check_categories
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
@@ -41,6 +43,8 @@ class JobUse:
         label: the column that is read as labels; None if this party's labels are not needed.
         classes: how many the job has; None if it does not train.
         features: the columns that training reads; none if the job does not train.
+        columns: what training would do with each of them, as all rows suggest; none if there are errors, or the trainer does
+            not say.
         records: how many take part.
         min_set_size: the fewest that this node's owner allows.
     """
@@ -54,6 +58,7 @@ class JobUse:
     features: tuple[str, ...]
     records: int
     min_set_size: int
+    columns: tuple[EncodedColumn, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,6 +125,8 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
         if job:
             use = _use(job, settings, data, seen, needs_label=needs_label)
             _check_use(use, job, settings, seen)
+            if job.train and seen.table:
+                use = replace(use, columns=job.train.columns_read(seen.table))
     except VflError as error:
         errors.append(error)
     return TableCheck(data, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
@@ -178,6 +185,7 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
         return
     Budget(settings.limits, settings.models).fit(job, settings.role, shape_of(seen.table))
     if job.train and settings.role != "coordinator":
+        check_categories(seen.table, settings.name)
         job.train.check_table(settings.role, seen.table)
 
 

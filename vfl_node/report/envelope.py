@@ -23,6 +23,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.report import page
 from vfl_node.report.sections import (
     AlignmentSizes,
+    ColumnFigures,
     CommonFigures,
     ConfusionMatrix,
     EpochFigures,
@@ -243,6 +244,7 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         device=trained.device,
         audit=dict(trained.audit),
         max_attack_auc=protection.max_attack_auc,
+        columns=tuple(ColumnFigures(**asdict(column)) for column in trained.columns),
         warnings=trained.warnings,
         **{job.train.algorithm: trained.section},
     )

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, create_model
 
 from vfl_node.configuration import Frozen, ReadBy, name_in
+from vfl_node.data.dates import Part
+from vfl_node.data.scaling import Method
 from vfl_node.job import Name
 from vfl_node.registry import load
 from vfl_node.trainers import TRAINERS
@@ -79,6 +81,20 @@ class TrainingRows(Section):
     test: Count = Field(description="measured on at the end; those trained on where none are held out")
 
 
+class ColumnFigures(Section):
+    """What was done with one of this party's own columns; no level and no other cell."""
+
+    name: str
+    kind: Literal["numeric", "categorical", "date"]
+    transform: Method | None = Field(
+        description="how numbers, or the days of a date, are scaled; null for categories, and for a column that is left out"
+    )
+    levels: Count | None = Field(description="categorical: how many have a code of their own; null for another kind")
+    merged: Count | None = Field(description="categorical: how many other levels the table has: rare, or not in training rows")
+    parts: tuple[Part, ...] = Field(description="date: parts that are read as categories beside the days")
+    missing: Count = Field(description="rows of this party's table without a value")
+
+
 class CommonFigures(Section):
     """How training went, whatever was trained; what one trainer alone has stands under its name."""
 
@@ -97,6 +113,9 @@ class CommonFigures(Section):
         description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"
     )
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    columns: tuple[ColumnFigures, ...] = Field(
+        default=(), description="this party's own columns, in the order of its table; empty at a coordinator"
+    )
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
 
     @property

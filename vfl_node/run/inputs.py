@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vfl_node.alignment.lists import promises
+from vfl_node.data.declared import Declared, Kind
+from vfl_node.data.levels import check_categories
 from vfl_node.data.reading import read_table, table_of
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
@@ -16,7 +18,7 @@ from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.run.requests import Records
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Kind, Limits, Role, Settings
+from vfl_node.settings import Data, Limits, Role, Settings
 from vfl_node.trainers import TableShape
 
 
@@ -31,10 +33,11 @@ def read_input(settings: Settings, job: Job) -> Table:
     """This party's table as ``job`` aligns it or trains on it.
 
     Raises:
-        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
+        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``); a column of text cannot be
+            trained on (``E_TEXT_COLUMN``).
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
-    return read_table(
+    table = read_table(
         data_of(settings),
         id_form=job.align.id_form,
         needs_label=settings.role == job.label_holder,
@@ -42,6 +45,9 @@ def read_input(settings: Settings, job: Job) -> Table:
         classes=job.classes,
         at_least=settings.limits.min_set_size,
     )
+    if job.train:
+        check_categories(table, settings.name)
+    return table
 
 
 def count_input(settings: Settings) -> TableShape:
@@ -106,7 +112,7 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
     ids = (data.id,) if isinstance(data.id, str) else data.id
     text = read_columns(path, party=settings.name)
     present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
-    columns = {**present, **kinds} if all_columns else present
+    columns: dict[str, Declared] = {**present, **kinds} if all_columns else {**present}
     as_read = Data(path=path, id=data.id, columns=columns)
     table = table_of(text, as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
     return Records(table, text, ids)

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.metrics import ModelOutput
 from vfl_node.session.session import Session
@@ -87,7 +88,7 @@ def design(table: Table, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], 
     """
     columns: list[NDArray[np.float64]] = []
     categorical: list[bool] = []
-    for column in table.columns.values():
+    for column in (part for whole in table.columns.values() for _, part in parts_of(whole)):
         numeric = isinstance(column, NumericColumn)
         categorical.append(not numeric)
         columns.append(column.values if isinstance(column, NumericColumn) else _codes(column.codes, rows, len(column.levels)))

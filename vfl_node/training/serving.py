@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.declared import Kind
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Predict, Serve
@@ -22,7 +23,6 @@ from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.registry import load
 from vfl_node.session.session import Session
-from vfl_node.settings import Kind
 from vfl_node.trainers import TrainerConfig
 
 Names = NDArray[np.int64]

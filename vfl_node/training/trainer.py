@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
 from vfl_node.ledger import Disclosure
 from vfl_node.registry import load
@@ -96,6 +97,7 @@ class Trained:
         warnings: whole sentences for this party's owner.
         weights: this party's part of the model, first repeat: parameter → tensor on the CPU.
         encoder: JSON of the encoder that belongs to ``weights``.
+        columns: what it makes of each of this party's own columns.
         servable: what predictions need besides; None where the model makes none.
         audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
         metrics: metric → value, the mean over repeats; None for one that is not defined.
@@ -129,6 +131,7 @@ class Trained:
     warnings: tuple[str, ...] = ()
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
+    columns: tuple[EncodedColumn, ...] = ()
     servable: Servable | None = None
     audit: Mapping[str, float | None] = field(default_factory=dict)
     metrics: Values | None = None

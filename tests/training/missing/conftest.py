@@ -15,6 +15,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features, Levels, Scale
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.transforms import Standard
 
 
 def view(rows: Sequence[int] | NDArray[np.int64]) -> Alignment:
@@ -59,7 +60,7 @@ def plain(numeric: Any, categorical: Any = None, cardinalities: tuple[int, ...] 
     """Columns that a model reads as they are."""
     numeric = np.asarray(numeric)
     codes = np.zeros((len(numeric), 0)) if categorical is None else np.asarray(categorical)
-    scales = [Scale(name=f"n{i}", mean=0, sd=1, indicator=False) for i in range(numeric.shape[1])]
+    scales = [Scale(name=f"n{i}", transform=Standard(mean=0, sd=1), indicator=False) for i in range(numeric.shape[1])]
     coded = [Levels(name=f"c{i}", levels=levels(cardinality)) for i, cardinality in enumerate(cardinalities)]
     return Own(table(len(numeric), numeric.T, codes.T, cardinalities), Encoder(columns=(*scales, *coded)))
 

@@ -118,7 +118,7 @@ def test_the_row_at_a_position_is_the_same_in_every_repeat(
 ) -> None:
     """Made up in each repeat's own scaling many are not: other rows are near there."""
     if not in_one_scaling:
-        monkeypatch.setattr(filling, "_refitted", lambda encoder, table: encoder)
+        monkeypatch.setattr(filling, "_refitted", lambda encoder, table, scaling: encoder)
     parties = synthetic(300, (0.7, 0.6))
     training(run, strategy, evaluate=Evaluate(test_fraction=0.5, repeats=3), epochs=1)(parties)
     found = changed(parties, encodings, 3)

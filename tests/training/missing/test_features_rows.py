@@ -14,7 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.features import CLIP, Encoder, Features
+from vfl_node.data.features import Encoder, Features
+from vfl_node.data.transforms import CLIP
 from vfl_node.metrics import auc
 from vfl_node.models.bottoms.mlp_network import MlpBottom
 from vfl_node.models.initial_weights import initialise

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.data.scaling import Scaling
+from vfl_node.data.scaling import LinearScaling
 from vfl_node.errors import DataError
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
 
 if TYPE_CHECKING:
+    from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
@@ -43,7 +44,7 @@ class Logistic(TrainerConfig):
     mask: Literal["additive", "multiplicative"] = Field(
         default="additive", description="how a gradient is hidden from the party that decrypts it"
     )
-    scaling: Scaling = Field(default="standard", description="how each party scales its columns, over its whole table")
+    scaling: LinearScaling = Field(default="standard", description="how each party scales its columns, over its whole table")
     l2: float = Field(default=0.0, ge=0, le=1e3, allow_inf_nan=False, description="weight decay; the intercept has none")
     learning_rate: float = Field(default=0.5, gt=0, le=1e3, allow_inf_nan=False)
     iterations: int = Field(default=30, ge=1, le=10_000)
@@ -151,6 +152,13 @@ class Logistic(TrainerConfig):
 
         if not LinearEncoder.fit(table, self.scaling).columns and role == "passive":
             raise no_column()
+
+    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """As the base; ``least_rows`` of the shared rows may leave more of them out."""
+        from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
+        from vfl_node.data.encoded import encoded_columns
+
+        return encoded_columns(table, LinearEncoder.fit(table, self.scaling).columns)
 
     def batch_bytes(self, role: DataRole, table: TableShape) -> int:
         """Ciphertexts of an iteration."""

@@ -28,6 +28,7 @@ import numpy as np
 from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
+from vfl_node.data.encoded import encoded_columns
 from vfl_node.errors import StateError
 from vfl_node.metrics import compute
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
@@ -244,6 +245,7 @@ class _Regression:
             weights=own.side.model(),
             encoder=own.encoder.to_json(),
             servable=Servable("", np.empty(0, dtype=np.int64)),
+            columns=encoded_columns(self._data.table, own.encoder.columns),
             metrics=metrics,
             held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
         )

@@ -90,7 +90,7 @@ def logits_alone(
     places = Places.of(own.training, width)
     if len(own.validation):
         places = places.followed_by(Places.of(own.validation, own.validation_positions))
-    features = Encoder.fit(data.table, own.training).transform(data.table)
+    features = Encoder.fit(data.table, own.training, train.scaling, train.least_rows).transform(data.table)
     rows = PositionedInput.of(features, np.arange(len(features)), session.device)
     if rows.schema.empty:
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.configuration import ReadBy, name_in
+from vfl_node.data.scaling import Scaling
 from vfl_node.errors import DataError
 from vfl_node.job.evaluate import EARLY_STOPPING
 from vfl_node.models import OPTIMISERS, architecture_of
@@ -18,6 +19,7 @@ from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
 
 if TYPE_CHECKING:
+    from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
 
@@ -59,6 +61,17 @@ class Train(TrainerConfig):
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
     top: Sizes = (128, 128)
+    scaling: Scaling = Field(
+        default="auto",
+        description="how each party scales its numbers, on its own training rows; auto: standard, or quantile or log for "
+        "a column with heavy tails. An owner's wish for a column (data.columns) comes first",
+    )
+    least_rows: int = Field(
+        default=10,
+        ge=0,
+        description="levels of a category that fewer of a party's training rows have are merged into one, because so few rows "
+        "are learnt by heart; 0: every level stays",
+    )
     embedding_size: int = Field(default=4, ge=1, le=1024)
     epochs: int = Field(default=10, ge=1, le=100_000)
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
@@ -210,6 +223,16 @@ class Train(TrainerConfig):
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
+
+    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """As the base."""
+        import numpy as np  # which a job alone does not need
+
+        from vfl_node.data.encoded import encoded_columns
+        from vfl_node.data.features import Encoder
+
+        encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
+        return encoded_columns(table, encoder.columns)
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
         """Of this party's half, the active party's own model included."""

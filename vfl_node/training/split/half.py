@@ -120,8 +120,9 @@ def check_step(channel: Channel, step: int, expected: int) -> None:
 def encode(session: Session, data: TrainingData, draws: Randomness, training: Positions) -> tuple[str, PositionedInput]:
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
     own = data.alignment.rows[training][data.alignment.owned[training]]
-    encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)))
-    features, source = fill_in(data.alignment, data.table, encoder, Train.of(session.job).missing, draws)
+    train = Train.of(session.job)
+    encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
+    features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)
     return encoder.to_json(), PositionedInput.of(features, source, session.device)
 
 

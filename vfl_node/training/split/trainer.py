@@ -9,6 +9,8 @@ from dataclasses import asdict
 import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.encoded import encoded_columns
+from vfl_node.data.features import Encoder
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
@@ -96,6 +98,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         warnings=unaudited(session.protection),
         weights=journal.weights,
         encoder=journal.encoder,
+        columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
         held_out=journal.tested if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.data.declared import Kind
 from vfl_node.data.tables import Table
 from vfl_node.job import Predict
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
-from vfl_node.settings import Kind
 from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
 from vfl_node.training.split.serving.disclosures import learnt
 from vfl_node.training.split.serving.new_records import predict_once

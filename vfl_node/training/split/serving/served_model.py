@@ -10,10 +10,10 @@ from typing import Annotated
 from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
-from vfl_node.data.features import Encoder
+from vfl_node.data.declared import Kind
+from vfl_node.data.features import Encoder, kind_of
 from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version
-from vfl_node.settings import Kind
 from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.config import Train
 from vfl_node.versions import Steps, damaged, parsed
@@ -120,4 +120,4 @@ def column_kinds(encoder: str) -> dict[str, Kind]:
     Raises:
         StateError: it is not an encoder (``E_STATE_CORRUPT``).
     """
-    return {column.name: column.kind for column in Encoder.from_json(encoder).columns}
+    return {column.name: kind_of(column) for column in Encoder.from_json(encoder).columns}

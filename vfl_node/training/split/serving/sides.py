@@ -62,7 +62,8 @@ class ServingSide:
         self.served_model, self.alignment, self.device = served_model, alignment, device
         self.encoder = Encoder.from_json(served_model.encoder)
         self.draws = Randomness(served_model.draws)
-        features, source = fill_in(alignment, table, self.encoder, served_model.train.missing, self.draws)
+        train = served_model.train
+        features, source = fill_in(alignment, table, self.encoder, train.missing, self.draws, train.scaling)
         self.inputs = PositionedInput.of(features, source, device)
         self.architecture = served_model.architecture
         self.cut_width = cut_width(served_model.train)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
-from vfl_node.data.tables import Table
+from vfl_node.data.scaling import Scaling
+from vfl_node.data.tables import CategoricalColumn, Column, Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.training.split.missing.features.contract import Rows, synthetic_rows
 from vfl_node.training.split.missing.features.sampling.sources import sampling
@@ -18,7 +21,12 @@ _BLOCK = 8192
 
 
 def fill_in(
-    alignment: Alignment, table: Table, encoder: Encoder, missing: Missing, randomness: Randomness
+    alignment: Alignment,
+    table: Table,
+    encoder: Encoder,
+    missing: Missing,
+    randomness: Randomness,
+    scaling: Scaling = "standard",
 ) -> tuple[Features, NDArray[np.int64]]:
     """What this party uses at each shared position.
 
@@ -32,6 +40,7 @@ def fill_in(
         encoder: how the model reads them.
         missing: the job's ``train.missing``, which names the strategy.
         randomness: this party's own, kept with the job; the same gives the same rows.
+        scaling: the job's ``train.scaling``. Strategies compare rows, so ``none`` is ``auto`` to them.
 
     Returns:
         The encoded columns, n rows and after them those that the strategy made up, and
@@ -56,7 +65,7 @@ def fill_in(
     sources = sampling(len(table), len(alignment), randomness)
     if not strategy.rows or own.width == 0:
         return own, np.where(alignment.owned, alignment.rows, sources)
-    whole = _refitted(encoder, table)
+    whole = _refitted(encoder, table, scaling)
     randomness = randomness.derive(f"synthetic rows/{missing.features}")
     draw = synthetic_rows(strategy, whole.transform(table), randomness)
     synthetic = _blockwise(draw, sources, ~alignment.owned, randomness)
@@ -65,10 +74,17 @@ def fill_in(
     return own.followed_by(whole.translate(synthetic, encoder, table)), rows
 
 
-def _refitted(encoder: Encoder, table: Table) -> Encoder:
-    """The columns of ``encoder`` as all rows of ``table`` suggest: the same in every repeat."""
-    read = Table(table.ids, {column.name: table.columns[column.name] for column in encoder.columns})
-    return Encoder.fit(read, np.arange(len(table)))
+def _refitted(encoder: Encoder, table: Table, scaling: Scaling) -> Encoder:
+    """The columns of ``encoder`` as all rows of ``table`` suggest, every level by itself: the same in every repeat."""
+    read = {column.name: _comparable(table.columns[column.name]) for column in encoder.columns}
+    return Encoder.fit(Table(table.ids, read), np.arange(len(table)), "auto" if scaling == "none" else scaling)
+
+
+def _comparable(column: Column) -> Column:
+    """The column, scaled in some way."""
+    if isinstance(column, CategoricalColumn) or column.scaling != "none":
+        return column
+    return replace(column, scaling="auto")
 
 
 def _blockwise(draw: Rows, sources: NDArray[np.int64], missing: NDArray[np.bool_], randomness: Randomness) -> Features:

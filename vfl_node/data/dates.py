@@ -1,0 +1,141 @@
+"""Dates and times: how a column of text is known to hold them, and the parts that a model reads.
+
+A date is YYYY-MM-DD of ISO 8601. A time may follow after ``T`` or a space: HH:MM, HH:MM:SS, fractions of a second (which are
+left out), and ``Z`` or an offset such as ``+02:00``. A time with an offset is converted to UTC, one without is taken as it is.
+
+=============  =============================================================
+part           what a model reads
+=============  =============================================================
+``days``       a number: days since 1970-01-01, with the time of day as a fraction
+``month``      a category: 01 … 12
+``weekday``    a category: 1, Monday, … 7, Sunday
+``hour``       a category: 00 … 23
+=============  =============================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn
+
+Part = Literal["days", "month", "weekday", "hour"]
+
+PARTS: tuple[Part, ...] = get_args(Part)
+
+DATE_SHARE = 0.95
+"""A text column that is not declared is one of dates if at least this share of its values are."""
+
+DAY_S = 86_400
+
+_ISO = re.compile(
+    r"((?!0000)\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(?::(\d\d)(?:[.,]\d{1,9})?)?(Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
+)
+_LOOKED_AT = 200
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+_MONTHS = tuple(f"{month:02}" for month in range(1, 13))
+_WEEKDAYS = tuple("1234567")
+_HOURS = tuple(f"{hour:02}" for hour in range(24))
+
+
+def dates_in(column: CategoricalColumn) -> DateColumn | None:
+    """The dates of a text column, if enough of its values are dates; those that are not are infinite.
+
+    Cost: that of :func:`seconds_of`, for columns of which a look at 200 levels does not show that they hold something else.
+    """
+    levels = column.levels
+    look = levels[:: max(1, len(levels) // _LOOKED_AT)]
+    if 2 * sum(_ISO.fullmatch(level) is not None for level in look) <= len(look):
+        return None
+    seconds = seconds_of(levels)
+    counts = np.bincount(column.codes[column.codes >= 0], minlength=len(levels))
+    if counts[np.isfinite(seconds)].sum() < DATE_SHARE * counts.sum():
+        return None
+    return declared(column, seconds)
+
+
+def declared(column: CategoricalColumn, seconds: NDArray[np.float64] | None = None) -> DateColumn:
+    """The dates of a text column; a value that is none is infinite."""
+    seconds = seconds_of(column.levels) if seconds is None else seconds
+    return DateColumn(np.append(seconds, np.nan)[column.codes])  # −1, missing, takes the last element
+
+
+def seconds_of(levels: Sequence[str]) -> NDArray[np.float64]:
+    """Whole seconds since 1970-01-01, float64[n]; infinite where a text is no date. Cost: about 1 µs a text."""
+    found = np.full(len(levels), np.inf)
+    forms = [_ISO.fullmatch(level) for level in levels]
+    plain = [k for k, form in enumerate(forms) if form and not form[4]]
+    rest = [k for k, form in enumerate(forms) if form and form[4]]
+    try:
+        found[plain] = np.array([levels[k][:19] for k in plain], dtype="datetime64[s]").astype(np.int64)
+    except ValueError:  # a day or time that does not exist; one by one the others are found
+        rest = rest + plain
+    for k in rest:
+        found[k] = _seconds(levels[k])
+    return found
+
+
+def _seconds(text: str) -> float:
+    form = _ISO.fullmatch(text)
+    assert form
+    day, minute, second, offset = form.groups()
+    try:
+        moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}+00:00")
+    except ValueError:  # no such day or time
+        return np.inf
+    since = (moment - _EPOCH) // timedelta(seconds=1)
+    if offset and offset != "Z":
+        digits = offset[1:].replace(":", "").ljust(4, "0")
+        shift = int(digits[:2]) * 3600 + int(digits[2:]) * 60
+        since += -shift if offset[0] == "+" else shift
+    return float(since)
+
+
+def part_of(column: Column | None, part: Part | None) -> Column | None:
+    """What a model reads as ``part`` of a column of dates; None: the column itself if it has none."""
+    if not isinstance(column, DateColumn):
+        return column if part is None else None
+    if part is None:
+        return None
+    if part == "days":
+        return NumericColumn(column.seconds / DAY_S, column.scaling)
+    known = ~np.isnan(column.seconds)
+    seconds = np.where(known, column.seconds, 0).astype(np.int64)
+    if part == "month":
+        codes, levels = seconds.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64) % 12, _MONTHS
+    elif part == "weekday":
+        codes, levels = (seconds // DAY_S + 3) % 7, _WEEKDAYS  # 1970-01-01 was a Thursday
+    else:
+        codes, levels = seconds // 3600 % 24, _HOURS
+    return CategoricalColumn(np.where(known, codes, -1), levels)
+
+
+def varies(codes: NDArray[np.int64]) -> bool:
+    """Whether two different values are among codes int64[n], −1 being none."""
+    known = codes[codes >= 0]
+    return len(known) > 0 and bool((known != known[0]).any())
+
+
+def parts_of(column: Column) -> Iterator[tuple[Part | None, NumericColumn | CategoricalColumn]]:
+    """What a model reads of a column, and which part each is: of dates all parts, of another column itself."""
+    for part in PARTS if isinstance(column, DateColumn) else (None,):
+        read = part_of(column, part)
+        assert isinstance(read, NumericColumn | CategoricalColumn)
+        yield part, read
+
+
+def of_days(days: NDArray[np.float64]) -> DateColumn:
+    """The dates of float64[n] days since 1970-01-01; NaN: missing."""
+    with np.errstate(over="ignore"):
+        return DateColumn(np.clip(np.rint(days * DAY_S), -_FARTHEST, _FARTHEST))
+
+
+_FARTHEST = 1e12
+"""Seconds: 30,000 years, far within what numpy's dates hold."""

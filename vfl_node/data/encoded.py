@@ -1,0 +1,83 @@
+"""What an encoder does with each column of a table, in words and counts for the table's owner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+
+from vfl_node.data.dates import Part
+from vfl_node.data.levels import Levels
+from vfl_node.data.scaling import Method
+from vfl_node.data.tables import CategoricalColumn, DateColumn, Table, values_of
+
+
+class ColumnEncoding(Protocol):
+    """How one column, or a part of a date, becomes model input."""
+
+    @property
+    def name(self) -> str:
+        """Of the column."""
+
+    @property
+    def part(self) -> Part | None:
+        """Of the date."""
+
+    @property
+    def method(self) -> Method | None:
+        """How numbers are scaled; None where there are none."""
+
+
+@dataclass(frozen=True)
+class EncodedColumn:
+    """One column. It has counts and the column's name, and no cell.
+
+    Attributes:
+        name: of the column.
+        kind: of its values.
+        transform: how its numbers, or the days of a date, are scaled; None for categories, and where they are left out.
+        levels: of a categorical column: how many have a code or a column of their own; None for another kind.
+        merged: of a categorical column: how many other levels the table has.
+        parts: of a date: those that vary, beside the days.
+        missing: rows of the table without a value.
+    """
+
+    name: str
+    kind: Literal["numeric", "categorical", "date"]
+    transform: Method | None
+    levels: int | None
+    merged: int | None
+    parts: tuple[Part, ...]
+    missing: int
+
+    def __str__(self) -> str:
+        """In words, without the name."""
+        if self.kind == "categorical":
+            merged = f", {self.merged:,} rare or unseen ones merged" if self.merged else ""
+            said = [f"{self.levels:,} levels{merged}" if self.levels or self.merged else "left out"]
+        else:
+            said = [self.transform or "left out", *self.parts]
+        return ", ".join([self.kind, *said, *([f"{self.missing:,} missing"] if self.missing else [])])
+
+
+def encoded_columns(table: Table, encodings: Iterable[ColumnEncoding]) -> tuple[EncodedColumn, ...]:
+    """What ``encodings`` make of each column of ``table``."""
+    of: dict[str, list[ColumnEncoding]] = {name: [] for name in table.columns}
+    for encoding in encodings:
+        of[encoding.name].append(encoding)
+    described = []
+    for name, column in table.columns.items():
+        method = next((encoding.method for encoding in of[name] if encoding.method), None)
+        if isinstance(column, CategoricalColumn):
+            own = sum(len(encoding.levels) for encoding in of[name] if isinstance(encoding, Levels))
+            present = len(np.unique(column.codes[column.codes >= 0]))
+            missing = int(np.count_nonzero(column.codes < 0))
+            described.append(EncodedColumn(name, "categorical", None, own, present - own, (), missing))
+        else:
+            kind: Literal["date", "numeric"] = "date" if isinstance(column, DateColumn) else "numeric"
+            parts = tuple(encoding.part for encoding in of[name] if encoding.part and isinstance(encoding, Levels))
+            missing = int(np.count_nonzero(np.isnan(values_of(column))))
+            described.append(EncodedColumn(name, kind, method, None, None, parts, missing))
+    return tuple(described)
