@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,8 +66,8 @@ def check_predictable(job: Job, out: Path) -> None:
         raise UsageError(f"--predictions {out}: no file can be written there", code="E_FILE", hint="name a file in a folder")
 
 
-def write_predictions(job: Job, active: TrialParty, passive: TrialParty, out: Path) -> None:
-    """Write ``out`` as CSV, for its user only (0600): a line for each record of the active party that was shared.
+def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) -> None:
+    """Write ``out`` as CSV, from what both data ``parties`` have, for its user only (0600): a line for each record of the active party that was shared.
 
     Columns: the id columns as the table spells them; ``rows``: ``held_out`` or ``trained``; ``label``; and ``probability`` of
     class 1, or of more than two classes ``probability_0`` and so on. Lines are in the order of the table.
@@ -75,7 +76,8 @@ def write_predictions(job: Job, active: TrialParty, passive: TrialParty, out: Pa
         VflError: a half is damaged, or the table has changed since.
     """
     assert job.train is not None
-    halves = _half(job, active, job.parties.passive[0]), _half(job, passive, job.parties.active)
+    active = parties[job.parties.active]
+    halves = [_half(job, parties[name]) for name in job.parties.data]
     view, serving, table = halves[0].alignment, active.folder.serving, active.table
     assert serving is not None
     positions = np.flatnonzero(view.owned)
@@ -101,9 +103,9 @@ def write_predictions(job: Job, active: TrialParty, passive: TrialParty, out: Pa
     write_whole(out, file.getvalue().encode())
 
 
-def _half(job: Job, party: TrialParty, peer: str) -> KeptHalf:
+def _half(job: Job, party: TrialParty) -> KeptHalf:
     folder, settings = party.folder, party.settings
-    aligned, serving = folder.load_alignment(peer), folder.serving
+    aligned, serving = folder.load_alignment(job.parties.peer_of(settings.name)), folder.serving
     if aligned is None or serving is None:
         raise StateError(f"{settings.name} has not kept its half of the model", code="E_STATE_LOST", hint="run the trial again")
     weights, _ = storage.load(folder.artefact("model.safetensors"))
