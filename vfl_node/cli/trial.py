@@ -212,6 +212,8 @@ def _summarise(path: Path, seconds: float) -> None:
             shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
         rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
+    if note := report.get("boosted_tree_note"):
+        out.print(note)
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
 
 
