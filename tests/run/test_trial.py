@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from vfl_node import metrics
+from vfl_node.cli.shared import check_writable
 from vfl_node.errors import StateError, UsageError
 from vfl_node.node.federation import LocalFederation
 from vfl_node.node.partners import Partner
@@ -199,10 +200,10 @@ def test_of_several_classes_each_has_a_column_and_without_held_out_rows_all_are_
         ),
     ],
 )
-def test_where_there_is_nothing_to_write_the_run_does_not_start(trial: Any, tmp_path: Path, text: str, message: str) -> None:
+def test_where_there_is_nothing_to_write_the_run_does_not_start(trial: Any, text: str, message: str) -> None:
     job = trial.job(text) if "logistic" not in text else parse_three(text)
     with pytest.raises(UsageError, match=message) as caught:
-        check_predictable(job, tmp_path / "p.csv")
+        check_predictable(job)
     assert "leave --predictions out" in caught.value.hint
 
 
@@ -213,10 +214,13 @@ def parse_three(text: str) -> Any:
     return parse(f"name: t\nparties: {{active: clinic, passive: lab, coordinator: notary}}\n{text}", Job, source="job")
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_the_run(trial: Any, tmp_path: Path) -> None:
-    for out in (tmp_path, tmp_path / "nowhere" / "p.csv"):
-        with pytest.raises(UsageError, match="no file can be written there"):
-            check_predictable(trial.job("align: {protocol: psi}\n" + SPLIT), out)
+def test_a_file_that_cannot_be_written_is_refused_before_the_run(tmp_path: Path) -> None:
+    check_writable(tmp_path / "p.csv", "--predictions")
+    for out, message in ((tmp_path, "is not a file"), (tmp_path / "nowhere" / "p.csv", "there is no folder")):
+        with pytest.raises(UsageError, match=message) as caught:
+            check_writable(out, "--predictions")
+        assert caught.value.code == "E_FILE"
+        assert "--predictions" in caught.value.hint
 
 
 def test_a_run_keeps_no_half_of_the_model_unless_predictions_need_it(trial: Any, tmp_path: Path) -> None:

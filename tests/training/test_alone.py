@@ -15,7 +15,8 @@ from benchmarks.sessions import TWO, session
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.tables import CategoricalColumn, NumericColumn
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Align, Evaluate, Job
 from vfl_node.metrics import auc
 from vfl_node.training import boosted_tree
@@ -185,6 +186,26 @@ def test_several_classes_of_which_one_is_not_learnt(synthetic: Callable[..., Any
     assert found.shape == (len(own.tested), 4)
     assert (found[:, 1] == 0).all()
     assert np.allclose(found.sum(axis=1), 1)
+
+
+def test_columns_without_a_value_and_a_class_of_one_row_among_very_many_are_learnt_from(synthetic: Callable[..., Any]) -> None:
+    """Of more than 10,000 rows the library sets some of each class apart, which it cannot with one."""
+    rows = 10_500
+    labels = np.zeros(rows, dtype=np.float32)
+    labels[7] = 1
+    columns = {
+        "empty": NumericColumn(np.full(rows, np.nan)),
+        "no level": CategoricalColumn(np.full(rows, -1), ()),
+        "constant": NumericColumn(np.ones(rows)),
+        "x": NumericColumn(np.arange(rows) / 1e300 * 1e308),
+    }
+    parties = synthetic(60)
+    table = Table(Identifiers.of(str(row).encode() for row in range(rows)), columns, labels)
+    at, data = asked(parties, intersection(parties), compare=Compare())
+    own = OwnRows(np.arange(rows - 10), np.arange(rows - 10, rows), 10)
+    found = boosted_tree.train(at, replace(data, table=table), own, Randomness(SECRET))
+    assert found.note == ""
+    assert np.isfinite(found.output.probabilities).all()
 
 
 def test_a_category_of_very_many_levels_keeps_the_frequent_ones_apart() -> None:

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from vfl_node.cli.shared import ConfigOption, app, label_option, out
+from vfl_node.cli.shared import ConfigOption, app, check_writable, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
@@ -53,7 +53,7 @@ def run(
     if predictions:
         from vfl_node.run.known_rows import check_predictable
 
-        check_predictable(spec, predictions)
+        check_predictable(spec)
     files, models = _data_files(spec, data), _models(model)
     if spec.train:
         spec.train.check_here(models)
@@ -64,6 +64,8 @@ def run(
         raise UsageError(
             f"--out {folder}: {error.strerror}", code="E_FILE", hint="name a folder of your own, and no symbolic link"
         ) from None
+    if predictions:
+        check_writable(predictions, "--predictions")  # which may lie in the folder of --out
     columns = {"id": id_column, "label": label_option(label_column)}
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
@@ -212,6 +214,8 @@ def _summarise(path: Path, seconds: float) -> None:
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
     for warning in (*alignment["warnings"], *(report["training"] or {"warnings": ()})["warnings"]):
         out.print(f"warning: {warning}", markup=False)
+    if note := report.get("boosted_tree_note"):
+        out.print(note)
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
 
 

@@ -155,7 +155,7 @@ class LocalFederation:
             whole = read_input(settings, self._job)
             table = taking_part(whole, self._job.align, memory, settings.limits, name)
             halves[name] = TrialParty(settings, JobFolder(settings.state_dir / "jobs" / job_id), whole, table)
-        write_predictions(self._job, halves[parties.active], halves[parties.passive[0]], out)
+        write_predictions(self._job, halves, out)
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name

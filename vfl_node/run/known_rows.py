@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,11 +46,11 @@ class TrialParty:
     table: Table
 
 
-def check_predictable(job: Job, out: Path) -> None:
-    """Refuse, before the run starts, a file that it could not write.
+def check_predictable(job: Job) -> None:
+    """Refuse, before the run starts, a job of which there is nothing to write.
 
     Raises:
-        UsageError: the job trains nothing, its model gives the active party no predictions, or there is no folder for the file.
+        UsageError: it trains nothing, or its model gives the active party no predictions.
     """
     hint = "leave --predictions out"
     if job.train is None:
@@ -61,21 +62,26 @@ def check_predictable(job: Job, out: Path) -> None:
             "--predictions: in this job the passive party has the labels, and the active party never sees a score",
             hint=f"{hint}, or choose a flow in which the active party has the labels",
         )
-    if out.is_dir() or not out.resolve().parent.is_dir():
-        raise UsageError(f"--predictions {out}: no file can be written there", code="E_FILE", hint="name a file in a folder")
 
 
-def write_predictions(job: Job, active: TrialParty, passive: TrialParty, out: Path) -> None:
+def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) -> None:
     """Write ``out`` as CSV, for its user only (0600): a line for each record of the active party that was shared.
 
     Columns: the id columns as the table spells them; ``rows``: ``held_out`` or ``trained``; ``label``; and ``probability`` of
     class 1, or of more than two classes ``probability_0`` and so on. Lines are in the order of the table.
 
+    Args:
+        job: the job.
+        parties: name → what both data parties have.
+        out: the file.
+
     Raises:
-        VflError: a half is damaged, or the table has changed since.
+        StateError: a half is damaged (``E_STATE_CORRUPT``), or a table has changed during the run (``E_INPUT_CHANGED``).
+        UsageError: the file cannot be written (``E_FILE``).
     """
     assert job.train is not None
-    halves = _half(job, active, job.parties.passive[0]), _half(job, passive, job.parties.active)
+    active = parties[job.parties.active]
+    halves = [_half(job, parties[name]) for name in job.parties.data]
     view, serving, table = halves[0].alignment, active.folder.serving, active.table
     assert serving is not None
     positions = np.flatnonzero(view.owned)
@@ -98,14 +104,22 @@ def write_predictions(job: Job, active: TrialParty, passive: TrialParty, out: Pa
     for row, out_of_training, values in zip(rows, held_out.tolist(), said.tolist(), strict=True):
         own = spelled[place[table.ids[row]]]
         writer.writerow([*own, "held_out" if out_of_training else "trained", f"{table.labels[row]:g}", *map(repr, values)])
-    write_whole(out, file.getvalue().encode())
+    try:
+        write_whole(out, file.getvalue().encode())
+    except OSError as error:
+        hint = "the reports are written; the same run with another --predictions writes this file, too"
+        raise UsageError(f"cannot write {out}: {error.strerror}", code="E_FILE", hint=hint) from None
 
 
-def _half(job: Job, party: TrialParty, peer: str) -> KeptHalf:
+def _half(job: Job, party: TrialParty) -> KeptHalf:
     folder, settings = party.folder, party.settings
-    aligned, serving = folder.load_alignment(peer), folder.serving
+    aligned, serving = folder.load_alignment(job.parties.peer_of(settings.name)), folder.serving
     if aligned is None or serving is None:
         raise StateError(f"{settings.name} has not kept its half of the model", code="E_STATE_LOST", hint="run the trial again")
+    if serving.input != party.table.digest().hex():
+        raise StateError(
+            f"the table of {settings.name} has changed during the run", code="E_INPUT_CHANGED", hint="run the trial again"
+        )
     weights, _ = storage.load(folder.artefact("model.safetensors"))
     model = StoredModel(job, weights, serving.encoder, serving.serving, settings.models)
     return KeptHalf(model, aligned[0], party.table, settings.protection.defences)

@@ -131,7 +131,7 @@ def simulate(
                 for run in runs
                 if run.inputs
             }
-            write_predictions(job, halves[job.parties.active], halves[job.parties.passive[0]], predictions)
+            write_predictions(job, halves, predictions)
     return folders
 
 

@@ -26,6 +26,8 @@ from vfl_node.training.evaluation import RivalOutput
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.trainer import TrainingData
 
+Cells = NDArray[np.float64]
+
 MOST_CODES = 255
 """Distinct values of a category that the tree can tell apart; of more levels the rarest share one code."""
 
@@ -63,36 +65,49 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
         rows = np.sort(rows[randomness.derive("rows").permutation(len(rows))[: session.compare.most_rows]])
     assert table.labels is not None
     labels = table.labels[rows]
-    if not table.columns or len(labels) == 0 or labels.min() == labels.max():
+    cells, categorical = design(table, rows)
+    if not categorical or len(labels) == 0 or labels.min() == labels.max():
         return RivalOutput(None, note=NOTHING_TO_LEARN)
     import sklearn  # takes a second, and is an extra
-    from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    cells, categorical = design(table, rows)
     state = int.from_bytes(randomness.bytes(4), "big")
-    model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=state)
     with threadpool_limits(torch.get_num_threads()):
-        model.fit(cells[rows], labels.astype(np.int64))
-        said = np.zeros((len(own.tested), classes))
-        if len(own.tested):
-            said[:, model.classes_] = model.predict_proba(cells[own.tested])
-    output = ModelOutput.clipped(said[:, 1] if classes == 2 else said)
-    return RivalOutput(output, f"a boosted tree ({type(model).__name__} of scikit-learn {sklearn.__version__})", len(rows))
+        name, output = _classified(cells[rows], labels.astype(np.int64), cells[own.tested], classes, categorical, state)
+    return RivalOutput(output, f"a boosted tree ({name} of scikit-learn {sklearn.__version__})", len(rows))
 
 
-def design(table: Table, rows: NDArray[np.int64]) -> tuple[NDArray[np.float64], list[bool]]:
+def _classified(
+    cells: Cells, labels: NDArray[np.int64], asked: Cells, classes: int, categorical: list[bool], state: int
+) -> tuple[str, ModelOutput]:
+    """The library's name for the tree, and what it says of the rows ``asked`` once it has learnt from ``cells``."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    single = np.bincount(labels)[labels].min() == 1  # then the library cannot set rows of each class apart to stop early
+    early = {"early_stopping": False} if single else {}
+    model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=state, **early)
+    model.fit(cells, labels)
+    said = np.zeros((len(asked), classes))
+    if len(asked):
+        said[:, model.classes_] = model.predict_proba(asked)
+    return type(model).__name__, ModelOutput.clipped(said[:, 1] if classes == 2 else said)
+
+
+def design(table: Table, rows: NDArray[np.int64]) -> tuple[Cells, list[bool]]:
     """What the tree reads of all rows of ``table``, float64[n, d], NaN: missing; and which of the columns are categories.
 
-    Levels are numbered by how often they occur among ``rows``; those that do not are missing.
+    Levels are numbered by how often they occur among ``rows``; those that do not are missing. A column without a value in
+    ``rows`` is left out: it says nothing, and the library refuses it.
     """
     columns: list[NDArray[np.float64]] = []
     categorical: list[bool] = []
     for column in (part for whole in table.columns.values() for _, part in parts_of(whole)):
         numeric = isinstance(column, NumericColumn)
-        categorical.append(not numeric)
-        columns.append(column.values if isinstance(column, NumericColumn) else _codes(column.codes, rows, len(column.levels)))
-    return np.column_stack(columns), categorical
+        values = column.values if isinstance(column, NumericColumn) else _codes(column.codes, rows, len(column.levels))
+        if not np.isnan(values[rows]).all():
+            columns.append(values)
+            categorical.append(not numeric)
+    return np.column_stack(columns) if columns else np.empty((len(table), 0)), categorical
 
 
 def _codes(codes: NDArray[np.int64], rows: NDArray[np.int64], levels: int) -> NDArray[np.float64]:
