@@ -42,6 +42,10 @@ OWN_RESULT = "artefacts/predictions.csv"
 """The file of a job in which its owner's own records come back to it, with what was predicted."""
 
 
+OWN_CLASSES = (*OWN_MODEL, OWN_RESULT, "artefacts/report.json", "artefacts/report.html")
+"""Files of a job in which the party with the labels has the names of their classes."""
+
+
 class Tables:
     """A clinic's and a lab's, in which every id, number and level is a canary; and some that cannot be used.
 
@@ -49,6 +53,7 @@ class Tables:
         files: where each node reads its table, which may be exchanged.
         ids, numbers, labels: canaries.
         levels: name → those of its column ``kind``.
+        classes: names of the classes of the clinic's labels.
         bad: (name, what is wrong) → a table.
     """
 
@@ -57,6 +62,7 @@ class Tables:
         self.ids = [f"id-canary-{self._chance.randrange(10**9):09d}" for _ in range(200)]
         self.numbers: list[str] = []
         self.labels: list[str] = []
+        self.classes = ["class-canary-benign", "class-canary-malignant"]
         self.levels = {name: [f"level-canary-{name}-{number}" for number in range(3)] for name in ("clinic", "lab")}
         self.files = {name: folder / f"{name}.csv" for name in self.levels}
         self.texts = {"clinic": self._table("clinic", self.ids[:100]), "lab": self._table("lab", self.ids[20:140])}
@@ -74,7 +80,9 @@ class Tables:
         for number, of in enumerate(ids):
             cells = [f"{self._chance.uniform(1000, 9999):.11f}" for _ in range(2)]
             self.numbers += cells
-            rows.append([of, *cells, self.levels[name][number % 3], *([str(number // 2 % 2)] if name == "clinic" else [])])
+            rows.append(
+                [of, *cells, self.levels[name][number % 3], *([self.classes[number // 2 % 2]] if name == "clinic" else [])]
+            )
         return "".join(",".join(row) + "\n" for row in rows)
 
     def _bad(self, name: str) -> Iterator[tuple[str, str]]:
@@ -245,6 +253,18 @@ def test_no_canary_is_anywhere_but_where_its_owner_keeps_it(
     assert len(models) > 4
     result = f"clinic: jobs/{played['new records']['clinic']['id']}/{OWN_RESULT}"
     assert found.keys() - models.keys() == {result}
+
+
+def test_names_of_classes_are_with_the_owner_of_the_labels_alone(
+    nodes: Any, tables: Tables, played: dict[str, dict[str, Any]]
+) -> None:
+    search = Search(tables.classes, ())
+    assert search.found_in({what: str(views).encode() for what, views in played.items()}) == {}
+    found = set(search.found_in(everything(nodes)))
+    files = {place for place in found if place.startswith("clinic: jobs/") and place.endswith(OWN_CLASSES)}
+    pages = {place for place in found if place.startswith("clinic: GET /jobs/")}
+    assert found == files | pages
+    assert {of for of in OWN_CLASSES if any(place.endswith(of) for place in files)} == set(OWN_CLASSES)
 
 
 def test_a_planted_canary_is_found(nodes: Any, tables: Tables, search: Search) -> None:
