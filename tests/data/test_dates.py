@@ -87,6 +87,18 @@ def test_every_moment_is_found_with_its_parts(moments: list[datetime]) -> None:
     assert np.rint(days.values[:-1] * 86_400).tolist() == seconds.tolist()
 
 
+@pytest.mark.parametrize(
+    "pattern", ["%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S.%fZ"]
+)
+def test_dates_that_are_written_alike_are_read_as_each_by_itself(pattern: str) -> None:
+    texts = [(datetime(1900, 2, 27) + timedelta(hours=7777 * k)).strftime(pattern) for k in range(200)]
+    assert seconds_of(texts).tolist() == [seconds_of([text, "none"])[0] for text in texts]
+    for wrong in ("0000-01-01", "2024-02-30", "2024-13-01", "2024-02-2x", "2024_02-20"):
+        found = seconds_of([*texts, wrong + texts[0][10:]])
+        assert found[:-1].tolist() == seconds_of(texts).tolist()
+        assert np.isinf(found[-1])
+
+
 def test_a_column_is_of_dates_if_nearly_all_its_values_are() -> None:
     days = [(datetime(2024, 1, 1, tzinfo=timezone.utc) + timedelta(days=k)).date().isoformat() for k in range(95)]
     found = dates_in(text(*days, *["unknown"] * 5, None))

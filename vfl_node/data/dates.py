@@ -68,23 +68,35 @@ def declared(column: CategoricalColumn, seconds: NDArray[np.float64] | None = No
 
 
 def seconds_of(levels: Sequence[str]) -> NDArray[np.float64]:
-    """Whole seconds since 1970-01-01, float64[n]; infinite where a text is no date. Cost: about 1 µs a text."""
-    found = np.full(len(levels), np.inf)
-    forms = [_ISO.fullmatch(level) for level in levels]
-    plain = [k for k, form in enumerate(forms) if form and not form[4]]
-    rest = [k for k, form in enumerate(forms) if form and form[4]]
+    """Whole seconds since 1970-01-01, float64[n]; infinite where a text is no date.
+
+    Cost: about 1 µs a text where all are written alike, in UTC or without an offset, else 10 µs (one core of a small server).
+    """
+    alike = _alike(levels)
+    return np.fromiter(map(_seconds, levels), np.float64, len(levels)) if alike is None else alike
+
+
+def _alike(levels: Sequence[str]) -> NDArray[np.float64] | None:
+    """The same, if all are dates that are written as the first one is, in UTC or without an offset."""
+    form = _ISO.fullmatch(levels[0]) if levels else None
+    if form is None or form[4] not in (None, "Z"):
+        return None
     try:
-        found[plain] = np.array([levels[k][:19] for k in plain], dtype="datetime64[s]").astype(np.int64)
-    except ValueError:  # a day or time that does not exist; one by one the others are found
-        rest = rest + plain
-    for k in rest:
-        found[k] = _seconds(levels[k])
-    return found
+        cells = np.array(levels, dtype=np.bytes_)[:, None].view(np.uint8)  # (n, width), short texts filled up with 0
+        first, width = cells[0], 19 if form[3] else 16 if form[2] else 10
+        digits = (first >= ord("0")) & (first <= ord("9"))
+        if (cells[:, digits] - ord("0") > 9).any() or (cells[:, ~digits] != first[~digits]).any():
+            return None
+        texts = np.ascontiguousarray(cells[:, :width]).view(f"S{width}")[:, 0]
+        return None if (texts < b"0001").any() else texts.astype("datetime64[s]").astype(np.float64)
+    except ValueError:  # another alphabet; a day or time that does not exist
+        return None
 
 
 def _seconds(text: str) -> float:
     form = _ISO.fullmatch(text)
-    assert form
+    if form is None:
+        return np.inf
     day, minute, second, offset = form.groups()
     try:
         moment = datetime.fromisoformat(f"{day}T{minute or '00:00'}:{second or '00'}+00:00")
