@@ -31,7 +31,7 @@ from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.serving import Predicted, Served, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
-from vfl_node.training.split.section import HeldOut, MatchedMetrics, SplitSection, Strategies
+from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.trainer import strategies_used
 from vfl_node.training.trainer import Epoch, Trained, unaudited
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
@@ -149,6 +149,16 @@ AUDITED = replace(
 def with_matched(**values: Any) -> Trained:
     return replace(RESULT, section=SECTION.model_copy(update={"matched_metrics": MatchedMetrics(**values)}))
 
+
+VALIDATED = replace(
+    RESULT,
+    section=SECTION.model_copy(update={"early_stopping": EarlyStopping(best_epochs=(2,), last_epochs=(3,))}),
+    epochs=tuple(
+        replace(epoch, validation_loss=loss, validation_auc=auc)
+        for epoch, loss, auc in zip(RESULT.epochs, (0.71, 0.52, 0.55), (0.79, 0.88, 0.87), strict=True)
+    ),
+    validation_rows=57,
+)
 
 MATCHED = with_matched(auc=0.987, ace=0.02, nll=0.09, accuracy=0.96, rows=91)
 
@@ -331,6 +341,10 @@ REPORTS = {
         training=replace(RESULT, epochs=tuple(replace(epoch, attacks={"spectral": None}) for epoch in RESULT.epochs))
     ),
     "matched": lambda: build(training=MATCHED),
+    "validated": lambda: build(a_job(validation_fraction=0.1), training=VALIDATED),
+    "validated, passive": lambda: build(
+        a_job(validation_fraction=0.1), party="lab", training=replace(UNTOLD, section=VALIDATED.section, validation_rows=57)
+    ),
     "too few matched": lambda: build(training=with_matched(rows=None)),
     "down-sampled": lambda: build(a_job(align={"at_most": 512}), records=12_345),
     "strategies": lambda: build(
@@ -459,6 +473,24 @@ def test_why_there_is_no_boosted_tree_is_said_to_whom_it_concerns() -> None:
         assert (built.boosted_tree_note == note) == (note in text(page(built))) == told
 
 
+def test_validation_is_a_second_curve_with_a_key_beside_it() -> None:
+    html = page(REPORTS["validated"]())
+    seen = text(html)
+    assert "Solid: training rows · dashed: validation rows, after each epoch" in seen
+    assert "epoch 2 of 3 has the smallest validation loss" in seen
+    assert "training ends after 5 epochs without a smaller one, or after" in seen
+    drawings = re.findall(r"<svg\b.*?</svg>", html, flags=re.S)
+    for name, last in (("loss", "validation rows from 0.71 to 0.55."), ("auc", "validation rows from 0.79 to 0.87.")):
+        (drawing,) = (of for of in drawings if f'id="{name}-title"' in of)
+        assert drawing.count('class="curve alone"') == 1
+        assert last in drawing
+    found = json.loads(REPORTS["validated"]().to_json())["training"]
+    assert found["rows"] == {"training": 455, "validation": 57, "test": 114}
+    assert found["split"]["early_stopping"] == {"best_epochs": [2], "last_epochs": [3]}
+    for other in ("active", "validated, passive"):
+        assert "validation rows" not in text(page(REPORTS[other]()))
+
+
 def test_keys_of_the_whole() -> None:
     found = json.loads(build(a_job(repeats=10), training=REPEATED).to_json())
     assert found["alignment"] == {
@@ -483,7 +515,10 @@ def test_keys_of_the_whole() -> None:
         "bytes": 1000,
         "attacks": {},
         "judged": {},
+        "validation_loss": None,
+        "validation_auc": None,
     }
+    assert found["training"]["rows"] == {"training": 455, "validation": 0, "test": 114}
     assert found["metrics"]["auc"] == 0.991
     assert found["metrics"]["population"] == "owned"
     assert found["metrics"]["intervals"]["auc"]["repeats"] == 10

@@ -50,11 +50,11 @@ def test_a_terminal_shows_the_audit_below_the_bars_and_each_remark_once(terminal
     known = {"remark": "training on [the] union"}
     with ShownProgress("trial") as shown:
         shown.update(view(**known))
-        known |= {"note": "waiting for lab", "loss": 0.1234, "attacks": ATTACKS}
+        known |= {"note": "waiting for lab", "loss": 0.1234, "validation_loss": 0.2345, "attacks": ATTACKS}
         shown.update(view(**known))
         shown.update(view(**known, done=4))
     text = terminal.getvalue()
     assert text.count("training on [the] union") == 1
     assert text.count("waiting for lab") == 1
-    assert "loss 0.1234" in text
+    assert "loss 0.1234, validation 0.2345" in text
     assert "AUC of own attacks on what is sent, 0.5 is chance: same step twin 0.51, spectral 0.50" in text

@@ -608,6 +608,22 @@ def test_only_what_training_provided_for_is_served(served: Served) -> None:
     assert caught.value.code == "E_REFUSED"
 
 
+def test_both_nodes_stop_training_at_the_same_epoch_and_serve_the_best_ones_weights(served: Served) -> None:
+    """The rows that chose it met these weights too: the peer has been told about them."""
+    train = "train: {bottom: [16], active_bottom: [8], top: [16], epochs: 60, patience: 2, batch_size: 32, learning_rate: 0.1}"
+    model = served.train(f"{train}\nevaluate: {{test_fraction: 0.3, validation_fraction: 0.2}}\n{SERVE}")
+    folders = {name: served.federation.job_folder(name, model) for name in OTHER}
+    trained = [json.loads((folder / "artefacts/report.json").read_text())["training"] for folder in folders.values()]
+    ends = [of["split"]["early_stopping"] for of in trained]
+    assert ends[0] == ends[1]
+    ((best,), (last,)) = ends[0]["best_epochs"], ends[0]["last_epochs"]
+    assert last == best + 2 < 60
+    assert [len(of["epochs"]) for of in trained] == [last, last]
+    rows = trained[0]["rows"]
+    assert len(FileShown(folders["lab"] / "shown", 1).rows()) == rows["test"] + rows["validation"]
+    assert len(served.ask("clinic", asks(served.ids("clinic")), model).splitlines()) == 1 + len(OWN["clinic"])
+
+
 def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: Any, tmp_path: Path) -> None:
     """And another table than that of training is refused, at both."""
     served = Served(federations(tmp_path), forked)

@@ -127,6 +127,29 @@ def test_cut_off_at_any_moment(trial: Any, clean: tuple[list[Any], int], ram: Pa
     assert outcome(ram) == expected
 
 
+STOPPED = """\
+train: {bottom: [16], active_bottom: [8], top: [16], epochs: 40, patience: 2, batch_size: 32, learning_rate: 0.1}
+evaluate: {test_fraction: 0.3, validation_fraction: 0.2, repeats: 2}
+"""
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_a_training_that_stops_early_does_so_after_any_cut(trial: Any, ram: Path, victim: str) -> None:
+    """Among others just before and after the messages that end an epoch."""
+    results, left = attempt(trial, ram / "clean", 1, victim, 1 << 20, job=STOPPED)
+    assert results == [None, None]
+    frames, expected = (1 << 20) - left, outcome(ram / "clean")
+    report = json.loads((JobFolder(ram / "clean" / victim).artefacts / "report.json").read_text())
+    ends = report["training"]["split"]["early_stopping"]
+    assert max(ends["last_epochs"]) < 40
+    for moment in (0.45, 0.6, 0.75, 0.9):
+        for cut in (1, 2):
+            folder = ram / f"{moment} {cut}"
+            attempt(trial, folder, 1, victim, int(moment * frames) + cut, job=STOPPED)
+            assert attempt(trial, folder, 2, job=STOPPED)[0] == [None, None]
+            assert outcome(folder) == expected
+
+
 JOBS = {
     "psu": "align: {protocol: psu}",
     "psi": "align: {protocol: psi}",

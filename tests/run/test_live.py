@@ -65,6 +65,8 @@ def test_figures_stay_until_newer_ones_are_known(progress: LiveProgress) -> None
     progress.emit(EpochTrained(0.3))
     view = progress.snapshot()
     assert (view["loss"], view["attacks"], view["judged"]) == (0.3, {"spectral": 0.6}, {"spectral": 40})
+    progress.emit(EpochTrained(0.3, validation_loss=0.45))
+    assert (progress.snapshot()["loss"], progress.snapshot()["validation_loss"]) == (0.3, 0.45)
     progress.emit(PredictionsAudited({"near_duplicate": 0.7}, {"near_duplicate": 9}))
     view = progress.snapshot()
     assert (view["loss"], view["attacks"], view["judged"]) == (0.3, {"near_duplicate": 0.7}, {"near_duplicate": 9})

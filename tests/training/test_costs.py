@@ -21,6 +21,8 @@ from vfl_node.training.split.costs import cost
         ("psu", "epochs: 3, bottom: [64]", "{test_fraction: 0.3}"),
         ("psi", "epochs: 2, model: wide_deep, bottom: [24]", "{test_fraction: 0.3, repeats: 2}"),
         ("psu", "epochs: 2, bottom: [64]", "{test_fraction: 0}"),
+        ("psu", "epochs: 3, bottom: [64]", "{test_fraction: 0.2, validation_fraction: 0.2, repeats: 2}"),
+        ("psi", "epochs: 2, bottom: [64]", "{test_fraction: 0, validation_fraction: 0.3}"),
     ],
 )
 def test_bytes_and_batches_are_those_of_a_run(
@@ -35,8 +37,10 @@ def test_bytes_and_batches_are_those_of_a_run(
     moved = report.phases["train"]
     assert moved.bytes_received == pytest.approx(expected.passive_bytes, rel=0.01)
     assert moved.bytes_sent == pytest.approx(expected.active_bytes, rel=0.01)
-    assert report.training.steps == expected.steps
-    assert len(report.training.epochs) * expected.batches * job.evaluate.repeats == expected.steps
+    decisions = job.train.epochs * job.evaluate.repeats if job.evaluate.validation_fraction else 0
+    assert report.training.steps + decisions == expected.steps
+    assert len(report.training.epochs) * expected.batches * job.evaluate.repeats == report.training.steps
+    assert report.training.rows.training == expected.rows
 
 
 def test_by_hand() -> None:
@@ -50,6 +54,15 @@ def test_by_hand() -> None:
     assert (whole.rows, whole.passive_bytes - whole.active_bytes) == (1000, 1000 * 40 + 20 * 74)
     several = cost(Train(bottom=(10,), model="wide_deep", classes=5, epochs=4, batch_size=50), Evaluate(), 1000, "psu")
     assert several.active_bytes == 4 * (800 * 60 + 16 * 74)
+
+
+def test_validation_rows_are_embedded_in_every_epoch() -> None:
+    train = Train(bottom=(10,), epochs=4, batch_size=50)
+    found = cost(train, Evaluate(test_fraction=0.2, validation_fraction=0.1), 1000, "psu")
+    assert (found.rows, found.batches, found.steps) == (700, 14, 60)
+    assert found.active_bytes == 4 * (700 * 40 + 14 * 74 + 40)
+    assert found.passive_bytes == 4 * (700 * 40 + 14 * 74) + 4 * (100 * 40 + 2 * 74) + 200 * 40 + 4 * 74
+    assert cost(train, Evaluate(test_fraction=0.2, validation_fraction=0.1), 1, "psu").rows == 0
 
 
 def test_matched_metrics_cost_a_ciphertext_a_row_of_a_union() -> None:

@@ -18,39 +18,54 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.training.split.positioned_input import PositionedInput
 
 
-def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float]]:
-    """Loss and AUC of each epoch of one model that sees both parties' columns; no channel, no halves."""
-    train, ours, theirs = both.train, Randomness(both.clinic_seed), Randomness(both.lab_seed)
-    schedule = both.schedule(parties)
-    training, _ = schedule.split(0, both.evaluate.test_fraction)
+class Joint:
+    """One model that sees both parties' columns; no channel, no halves."""
 
-    def inputs(table: Any, view: Any) -> PositionedInput:
-        features = Encoder.fit(table, view.rows[training]).transform(table)
-        return PositionedInput.of(features, view.rows, torch.device("cpu"))
+    def __init__(self, parties: Any, both: Any) -> None:
+        self.train, ours, theirs = both.train, Randomness(both.clinic_seed), Randomness(both.lab_seed)
+        self.schedule = both.schedule(parties)
+        evaluate = both.evaluate
+        self.parts = self.schedule.parts(0, evaluate.test_fraction, evaluate.validation_fraction)
 
-    own, other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
-    architecture = architecture_of(train.model)
-    bottom = architecture.bottom(other.schema, train.bottom, train)
-    model = build_classifier(architecture, train, own.schema, [cut_width(train)])
-    initialise(model, ours.derive("weights/0"))
-    initialise(bottom, theirs.derive("weights/0"))
-    optimizer = OPTIMISERS[train.optimizer]([*model.parameters(), *bottom.parameters()], train)
-    labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
-    losses, aucs = [], []
-    for epoch in range(train.epochs):
+        def inputs(table: Any, view: Any) -> PositionedInput:
+            features = Encoder.fit(table, view.rows[self.parts.training]).transform(table)
+            return PositionedInput.of(features, view.rows, torch.device("cpu"))
+
+        self.own, self.other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
+        architecture = architecture_of(self.train.model)
+        self.bottom = architecture.bottom(self.other.schema, self.train.bottom, self.train)
+        self.model = build_classifier(architecture, self.train, self.own.schema, [cut_width(self.train)])
+        initialise(self.model, ours.derive("weights/0"))
+        initialise(self.bottom, theirs.derive("weights/0"))
+        parameters = [*self.model.parameters(), *self.bottom.parameters()]
+        self.optimizer = OPTIMISERS[self.train.optimizer](parameters, self.train)
+        self.labels = torch.from_numpy(parties.clinic.labels[parties.clinic_view.rows])
+
+    def logits(self, rows: Any) -> torch.Tensor:
+        return self.model(self.own.at(rows), [self.bottom(self.other.at(rows))])
+
+    def epoch(self, number: int, after_step: Callable[[], None] = lambda: None) -> tuple[float, float | None]:
+        """Train one; its loss and AUC."""
         total, order, scores = 0.0, [], []
-        for batch in schedule.batches(0, epoch, training, train.batch_size):
-            logits = model(own.at(batch), [bottom(other.at(batch))])
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, labels[batch])
-            optimizer.zero_grad()
+        for batch in self.schedule.batches(0, number, self.parts.training, self.train.batch_size):
+            logits = self.logits(batch)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(logits, self.labels[batch])
+            self.optimizer.zero_grad()
             loss.backward()
-            optimizer.step()
+            self.optimizer.step()
+            after_step()
             total += loss.item() * len(batch)
             order.append(batch)
             scores.append(logits.detach().numpy())
-        losses.append(total / len(training))
-        aucs.append(metrics.auc(labels.numpy()[np.concatenate(order)], np.concatenate(scores)))
-    return losses, aucs
+        auc = metrics.auc(self.labels.numpy()[np.concatenate(order)], np.concatenate(scores))
+        return total / len(self.parts.training), auc
+
+
+def joint_curves(parties: Any, both: Any) -> tuple[list[float], list[float | None]]:
+    """Loss and AUC of each epoch of one model that sees both parties' columns."""
+    joint = Joint(parties, both)
+    losses, aucs = zip(*(joint.epoch(number) for number in range(both.train.epochs)), strict=True)
+    return list(losses), list(aucs)
 
 
 @pytest.mark.parametrize("active_features", [True, False])

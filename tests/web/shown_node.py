@@ -31,6 +31,7 @@ def a_job(job_id: str, state: str, **changes: Any) -> dict[str, Any]:
         "note": "",
         "remark": "",
         "loss": None,
+        "validation_loss": None,
         "attacks": {},
         "parties": ["clinic", "lab"],
         "submitted": "2026-03-01T10:00:00+00:00",
@@ -73,7 +74,7 @@ class View:
         self.peers: dict[str, Any] = {"lab": {"online": True, "cause": ""}, "bank": {"online": False, "cause": HOSTILE}}
         failed = {"code": "E_CSV", "message": HOSTILE, "hint": f"mend it {HOSTILE}"}
         self.all = [
-            a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25),
+            a_job("running-1", "running", phase="train", done=120, total=400, unit="batches", loss=0.25, validation_loss=0.5),
             a_job("waiting-1", "waiting", phase="waiting", note=f"waiting for {HOSTILE}"),
             a_job("done-1", "done", report=True, finished="2026-03-01T10:01:00+00:00"),
             a_job("failed-1", "failed", error=failed, name=HOSTILE, parties=[HOSTILE]),

@@ -41,7 +41,7 @@ def test_pages_run_only_their_own_script_and_style(view: View, path: str) -> Non
 def test_the_board_shows_states_progress_peers_and_reports(view: View) -> None:
     html = browser(view).get("/").text
     assert 'class="state running">running' in html
-    assert "train: 120 of 400 batches · loss 0.2500" in html
+    assert "train: 120 of 400 batches · loss 0.2500, on validation rows 0.5000" in html
     assert '<progress max="400" value="120"' in html
     assert '/jobs/done-1/report.html">Report' in html
     assert "bank (not connected)" in html

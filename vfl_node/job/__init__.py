@@ -149,8 +149,7 @@ class Job(Frozen):
             raise ValueError(f"serve keeps a trained model for predictions, and {self._trained_here}")
         if self.evaluate.validation_fraction and not (self.train and self.train.can_validate):
             raise ValueError(
-                "evaluate.validation_fraction sets rows apart to decide when a training stops and which epoch's model is best, "
-                f"and {self._trained_here}"
+                f"evaluate.validation_fraction chooses the best epoch of a model that is trained, and {self._trained_here}"
             )
         if self.evaluate.matched and not (self.train and self.train.can_match):
             raise ValueError(f"evaluate.matched measures a model on the rows that both parties own, and {self._trained_here}")

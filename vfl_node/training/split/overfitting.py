@@ -25,18 +25,18 @@ def after_validation(epochs: Sequence[Epoch], best: int) -> tuple[str, ...]:
 
 
 def without_validation(epochs: Sequence[Epoch], nll: float | None, constant_nll: float | None) -> tuple[str, ...]:
-    """A warning if the training loss fell while held-out rows are predicted worse than by a constant.
+    """A warning if training rows are predicted better than by a constant, and held-out rows worse.
 
     Args:
         epochs: of the first repeat.
         nll: of the federated model on held-out rows; None where it was not measured.
         constant_nll: of the constant model on the same rows; likewise.
     """
-    first, last = epochs[0].loss, epochs[-1].loss
-    if nll is None or constant_nll is None or first is None or last is None or last >= first or nll <= constant_nll:
+    loss = epochs[-1].loss
+    if nll is None or constant_nll is None or loss is None or not loss < constant_nll < nll:
         return ()
     return (
-        f"The network overfits: its loss on training rows fell to {last:.3f}, and on held-out rows its NLL, {nll:.3f}, is "
+        f"The network overfits: its loss on training rows fell to {loss:.3f}, and on held-out rows its NLL, {nll:.3f}, is "
         f"larger than that of a model that always says how frequent each class is ({constant_nll:.3f}). Set "
         f"evaluate.validation_fraction: 0.1, so that training stops in time; or try fewer epochs, {_LESS}.",
     )
