@@ -93,7 +93,7 @@ EACH = replace(
     gains={"auc": around(0.019, "delong")},
     repeats={name: [value] for name, value in VALUES.items()},
     local_repeats={name: [value] for name, value in ALONE.items()},
-    constant_nll=0.6629,
+    constant={"nll": 0.6629},
     confusion=[[60, 3], [2, 38]],
     local_confusion=[[58, 5], [4, 36]],
 )

@@ -17,7 +17,9 @@ from vfl_node.cli.shared import ConfigOption, app, out
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
+from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.logs import configure_logs
+from vfl_node.report.words import quantity
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
 
@@ -164,7 +166,11 @@ def _summarise(path: Path, seconds: float) -> None:
             if metrics.get(name) is None:
                 continue
             spread = (metrics.get("intervals") or {}).get(name)
-            shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
+            value, *ends = (
+                quantity(number) if name in WITH_UNIT else f"{number:.{places}f}"
+                for number, places in ((metrics[name], 4), *((spread[end], 3) for end in ("low", "high") if spread))
+            )
+            shown.append(f"{name} {value}" + (f" [{', '.join(ends)}]" if ends else ""))
         rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")

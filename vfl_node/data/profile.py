@@ -17,8 +17,8 @@ from typing import Literal, get_args
 import numpy as np
 
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
+from vfl_node.data.numbers import MISSING, number
 from vfl_node.data.reading import (
-    MISSING,
     column_of,
     columns_set_apart,
     id_columns_of,
@@ -26,13 +26,14 @@ from vfl_node.data.reading import (
     label_column,
     label_spellings,
     labels_of,
-    number,
 )
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
+from vfl_node.data.tables import CategoricalColumn, Column, LabelColumn, NumericColumn, Table, check_enough
+from vfl_node.data.targets import TargetProfile, targets_of
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
 from vfl_node.settings import Data
+from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
@@ -136,7 +137,7 @@ class TableProfile:
         whole: whether these are all rows.
         columns: in the order of the input.
         ids: its identifiers.
-        label: its labels; None if the table has no such column.
+        label: its labels, or its targets; None if the table has no such column.
         errors: what reading the table would raise, in its order; the first one is raised.
         table: what a job would read; None if there are errors.
     """
@@ -145,7 +146,7 @@ class TableProfile:
     whole: bool
     columns: tuple[ColumnProfile, ...]
     ids: IdProfile
-    label: LabelProfile | None
+    label: LabelProfile | TargetProfile | None
     errors: tuple[VflError, ...]
     table: Table | None
 
@@ -162,6 +163,7 @@ def profile(
     id_form: IdForm | tuple[IdForm, ...],
     needs_label: bool,
     party: str,
+    task: Task | None = None,
     classes: int | None = None,
     at_least: int = 0,
     whole: bool = True,
@@ -170,6 +172,7 @@ def profile(
 
     Args:
         text: as there, like ``data``, ``id_form``, ``needs_label``, ``party`` and ``at_least``.
+        task: of the job; None: regression if the labels are numbers, and not all of them classes.
         classes: of the job; None: as many as the labels suggest.
         whole: whether ``text`` has all rows of the input. If it has not, a set that is too small and labels that are
             all the same are no errors.
@@ -181,16 +184,20 @@ def profile(
     id_columns = id_columns_of(data, id_form, party)
     set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label)
     forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
-    label = _labels(text, label_column(data)) if label_column(data) in text.names else None
+    label = _labels(text, label_column(data), task) if label_column(data) in text.names else None
     errors: list[VflError] = []
-    ids, labels = Identifiers.of(()), None
+    ids = Identifiers.of(())
+    labels: LabelColumn | None = None
     with _collecting(errors):
         ids = ids_of(text, id_columns, forms)
     with _collecting(errors):
         check_enough(len(text), at_least if whole else 0, party)
     if needs_label and label:
         with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
-            labels = labels_of(text, label.column, classes or max([2, *(k + 1 for k in label.counts)]))
+            if isinstance(label, TargetProfile):
+                labels = targets_of(text, label.column)
+            else:
+                labels = labels_of(text, label.column, classes or max([2, *(k + 1 for k in label.counts)]))
     features: dict[str, Column] = {}
     columns: list[ColumnProfile] = []
     for name in text.names:
@@ -243,11 +250,15 @@ def _numbers(column: CategoricalColumn) -> int:
     return int(counts[finite].sum())
 
 
-def _labels(text: TextColumns, name: str) -> LabelProfile:
+def _labels(text: TextColumns, name: str, task: Task | None) -> LabelProfile | TargetProfile:
+    if task == "regression":
+        return TargetProfile.of(text, name)
     label_of, counts = label_spellings(MOST_CLASSES), Counter[int]()
     for cell, rows in Counter(text.cells(name)).items():
         counts[label_of.get(cell, -1)] += rows
     other = counts.pop(-1, 0)
+    if task is None and other and (target := TargetProfile.of(text, name)).other == 0:
+        return target
     return LabelProfile(name, dict(sorted(counts.items())), other)
 
 

@@ -22,6 +22,7 @@ from vfl_node.errors import DataError, UsageError, VflError
 from vfl_node.job import IdForm, Job
 from vfl_node.machine import now
 from vfl_node.settings import Data, Settings
+from vfl_node.trainers import Task
 
 log = structlog.get_logger()
 
@@ -39,7 +40,8 @@ class JobUse:
         protocol: of the alignment.
         id_form: how identifiers are compared.
         label: the column that is read as labels; None if this party's labels are not needed.
-        classes: how many the job has; None if it does not train.
+        task: what the labels are; None if it does not train.
+        classes: how many the job has; None if it does not train, or has none.
         features: the columns that training reads; none if the job does not train.
         records: how many take part.
         min_set_size: the fewest that this node's owner allows.
@@ -50,6 +52,7 @@ class JobUse:
     protocol: str
     id_form: IdForm | tuple[IdForm, ...]
     label: str | None
+    task: Task | None
     classes: int | None
     features: tuple[str, ...]
     records: int
@@ -110,6 +113,7 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
             id_form=job.align.id_form if job else "text",
             needs_label=needs_label,
             party=settings.name,
+            task=job.task if job else None,
             classes=job.classes if job else None,
             at_least=settings.limits.min_set_size,
             whole=whole,
@@ -139,7 +143,8 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         protocol=job.align.protocol,
         id_form=job.align.id_form,
         label=label_column(data) if needs_label else None,
-        classes=job.classes if job.train else None,
+        task=job.task if job.train else None,
+        classes=job.classes if job.train and job.task == "classification" else None,
         features=tuple(column.name for column in seen.features) if job.train else (),
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
         min_set_size=settings.limits.min_set_size,

@@ -240,7 +240,7 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
     about = result.population or {}
     return Metrics(
         **values,
-        constant_nll=result.constant_nll,
+        **{f"constant_{name}": value for name, value in result.constant.items()},
         repeats={name: tuple(of) for name, of in repeats.items()} if repeats else None,
         confusion=_confusion(job, confusion) if confusion else None,
         rows=about.get("rows"),
@@ -248,7 +248,8 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
         real_share=about.get("real_share"),
         held_out=job.evaluate.test_fraction > 0,
         intervals=_intervals(job, intervals),
-        calibration=tuple(curve),
+        calibration=() if job.task == "regression" else tuple(curve),
+        predicted_actual=tuple(curve) if job.task == "regression" else (),
     )
 
 

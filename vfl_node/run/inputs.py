@@ -39,6 +39,7 @@ def read_input(settings: Settings, job: Job) -> Table:
         id_form=job.align.id_form,
         needs_label=settings.role == job.label_holder,
         party=settings.name,
+        task=job.task,
         classes=job.classes,
         at_least=settings.limits.min_set_size,
     )

@@ -38,7 +38,8 @@ def measure(
     shares = class_shares(trained_on, Logistic.of(session.job).classes)
     labels, randomness = labels_of(own.targets[testing][genuine]), session.randomness.derive("resampling")
     undefined = OF_TWO_CLASSES if joint.scores.ndim > 1 else ()
-    return assess(session.job.evaluate, labels, joint, alone, shares, randomness, undefined=undefined)
+    constant = None if shares is None else ModelOutput.constant(shares, len(labels))
+    return assess(session.job.evaluate, labels, joint, alone, constant, randomness, undefined=undefined)
 
 
 def output_of(scores: Floats) -> ModelOutput:

@@ -252,7 +252,7 @@ class _Regression:
             gains=summary.gains,
             repeats=summary.repeats,
             local_repeats=summary.local_repeats,
-            constant_nll=summary.constant_nll,
+            constant=summary.constant,
             population={"population": "owned", "rows": measured.rows, "real_share": 1.0},
             calibration_curve=measured.curve,
             local_calibration_curve=measured.local_curve,

@@ -6,13 +6,13 @@ labelled rows only. The result is what the federated model is compared with, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
@@ -37,6 +37,7 @@ def train_local(
     progress: Progress,
     *,
     counted: Tensor,
+    losses: Callable[[Tensor, Tensor], Tensor],
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
 
@@ -44,12 +45,13 @@ def train_local(
         model: with its initial weights, on the device.
         train: how the federated model is trained.
         inputs: the active party's columns.
-        targets: float32[m] on the device: labels 0 and 1; float32[m, K] of more classes: one a row is 1.
+        targets: float32[m] on the device: labels 0 and 1, or scaled targets; float32[m, K] of more classes: one a row is 1.
         positions: shared positions to train on.
         randomness: gives the order of the rows, and masks of dropout.
         progress: each epoch is emitted there.
         counted: bool[m] on the device, which rows have a label. The others take as long and
             change nothing but what ``train.batch_norm`` averages.
+        losses: logits and targets of B rows → loss of each, float32[B].
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
@@ -60,11 +62,8 @@ def train_local(
         for batch in cut(positions[randomness.permutation(len(positions))], train.batch_size):
             learner.begin(next(steps))
             logits, expected = model(inputs.at(batch)), targets[torch.from_numpy(batch)]
-            losses = (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(
-                logits, expected, reduction="none"
-            )
             weights = counted[torch.from_numpy(batch)].float()
-            loss = (losses * weights).sum() / weights.sum().clamp_min(1)
+            loss = (losses(logits, expected) * weights).sum() / weights.sum().clamp_min(1)
             loss.backward()  # type: ignore[no-untyped-call]
             learner.step()
             total += len(batch) * check_finite(loss).item()

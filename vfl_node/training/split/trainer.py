@@ -68,7 +68,7 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
         gains=summary.gains,
         repeats=summary.repeats,
         local_repeats=summary.local_repeats,
-        constant_nll=summary.constant_nll,
+        constant=summary.constant,
         population={"population": "owned", "rows": first.rows, "real_share": real_share(data.alignment)},
         calibration_curve=first.curve,
         local_calibration_curve=first.local_curve,
