@@ -253,6 +253,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
     {
         "split": "vfl_node.training.split.config:Train",
         "logistic": "vfl_node.training.logistic.config:Logistic",
+        "linear": "vfl_node.training.linear.config:LinearRegression",
     },
     check=_check,
 )

@@ -14,7 +14,7 @@ from vfl_node.data.design import MOST, RESOLUTION, Design, LinearEncoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 from vfl_node.errors import DataError, StateError
-from vfl_node.training.logistic.config import Scaling
+from vfl_node.training.glm.config import Scaling
 
 STEADY = settings(deadline=None, derandomize=True)
 

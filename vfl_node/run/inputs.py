@@ -110,4 +110,4 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
     columns = {**present, **kinds} if all_columns else present
     as_read = Data(path=path, id=data.id, columns=columns)
     table = table_of(text, as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
-    return Records(table, text, ids)
+    return Records(table, text, ids, trained.task)

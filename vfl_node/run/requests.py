@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.trainers import Task
 
 if TYPE_CHECKING:
     from vfl_node.training.serving import Predicted
@@ -31,11 +32,13 @@ class Records:
         table: its ids and the model's columns.
         text: the file as it was written.
         ids: its id columns.
+        task: of the model: what is predicted.
     """
 
     table: Table
     text: TextColumns
     ids: tuple[str, ...]
+    task: Task = "classification"
 
     def predicted(self, predictions: Predicted) -> bytes:
         """As :meth:`csv`; records that are not shared have no prediction."""
@@ -44,14 +47,15 @@ class Records:
         return self.csv(everything)
 
     def csv(self, probabilities: NDArray[np.float64]) -> bytes:
-        """The answer as CSV: ids as they were written, and for each record its probability, or one a class.
+        """The answer as CSV: ids as they were written, and for each record its probability, or one a class; or its number.
 
         Args:
             probabilities: float64[n] or [n, K]; NaN where there is none, which becomes an empty cell.
         """
         columns = probabilities.reshape(len(self.table), -1)
         classes = columns.shape[1]
-        names = ["probability"] if classes == 1 else [f"probability_{k}" for k in range(classes)]
+        name = "prediction" if self.task == "regression" else "probability"
+        names = [name] if classes == 1 else [f"probability_{k}" for k in range(classes)]
         file = io.StringIO(newline="")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*self.ids, *names])

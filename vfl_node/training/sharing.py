@@ -9,17 +9,22 @@ from dataclasses import asdict
 from typing import Any
 
 from vfl_node.errors import ProtocolError
+from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.training.evaluation import Figures, Values
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 DECIMALS = 3
 
+DIGITS = 4
+"""Of a metric with a unit."""
+
 
 async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Values) -> None:
-    """Tell the figures of each epoch and the metrics of the federated model, to three decimals.
+    """Tell the figures of each epoch and the metrics of the federated model, to three decimals, or four digits with a unit.
 
-    Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted.
+    Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted. RMSE
+    and R² together tell how far the targets spread.
     """
     figures = {"epochs": [_rounded(asdict(figures)) for figures in epochs], "metrics": _rounded(metrics)}
     await channel.send(training_pb2.Shared(json=json.dumps(figures, sort_keys=True)))
@@ -44,7 +49,10 @@ async def receive_figures(channel: Channel, epochs: int, names: Sequence[str]) -
 
 
 def _rounded(values: Values) -> Values:
-    return {name: None if value is None else round(value, DECIMALS) for name, value in values.items()}
+    def told(name: str, value: float) -> float:
+        return float(f"{value:.{DIGITS}g}") if name in WITH_UNIT else round(value, DECIMALS)
+
+    return {name: None if value is None else told(name, value) for name, value in values.items()}
 
 
 def _number(value: Any) -> float | None:

@@ -28,12 +28,12 @@ from vfl_node.progress import Silent
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
-from vfl_node.training.logistic import plain
+from vfl_node.training.glm import plain
+from vfl_node.training.glm.coordinator import coordinate
+from vfl_node.training.glm.decryption_log import DecryptionLog, MemoryDecryptionLog
+from vfl_node.training.glm.regression import regress
+from vfl_node.training.glm.side import Side
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption_log import DecryptionLog, MemoryDecryptionLog
-from vfl_node.training.logistic.regression import regress
-from vfl_node.training.logistic.side import Side
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.channel import Channel

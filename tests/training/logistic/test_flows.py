@@ -14,9 +14,9 @@ from sklearn.metrics import confusion_matrix
 from vfl_node.data.design import LinearEncoder
 from vfl_node.engines.processes import Processes
 from vfl_node.job import Evaluate
+from vfl_node.training.glm.flow import IterationContext
+from vfl_node.training.glm.plain import logits, probabilities
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.flow import IterationContext
-from vfl_node.training.logistic.plain import logits, probabilities
 
 NAMES = ("flow", "labels", "loss", "mask", "classes")
 

@@ -105,10 +105,10 @@ class Train(TrainerConfig):
         strategy = self.missing.label_strategy
         if self.task not in strategy.tasks:
             others = [name for name, other in LABELS.usable() if self.task in other.tasks and other.fills]
-            what = "a class" if self.task == "regression" else "a number"
+            makes, task = ("classes", "a regression") if self.task == "regression" else ("numbers", "a classification")
             raise ValueError(
-                f"missing.labels: {self.missing.labels} makes up {what}, which suits no task: {self.task}; choose "
-                f"{', '.join(others[:-1])} or {others[-1]}"
+                f"missing.labels: {self.missing.labels} makes up {makes}, and this is {task}: choose {', '.join(others[:-1])} "
+                f"or {others[-1]}"
             )
         return self
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.trainers import Task
 from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train
 
@@ -68,13 +69,14 @@ def passive_learns(
     gradients = Disclosure(
         "gradients",
         evaluate.repeats * train.epochs * rows[0],
-        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences)} (see docs/privacy.md)"
+        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences, train.task)} (see "
+        f"docs/privacy.md)"
         f"{_defended(defences, 'gradients')}",
     )
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
-        shared = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says"
+        shared = f"{' and '.join(each)} of each epoch and the metrics at the end, as the job says{_spread(train.task)}"
         figures = Disclosure("figures", train.epochs * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
     if lacks == 0:
@@ -84,8 +86,19 @@ def passive_learns(
     return (gradients, Disclosure("membership", lacks, membership), figures, *counts)
 
 
-def _readable(labels: str, peer: str, defences: Sequence[DefenceParams]) -> str:
+def _spread(task: Task) -> str:
+    """What metrics of numbers tell besides."""
+    return "; from R² and an error in the target's unit follows how far the targets spread" if task == "regression" else ""
+
+
+def _readable(labels: str, peer: str, defences: Sequence[DefenceParams], task: Task) -> str:
     """How well labels can be read from gradients of ``peer``."""
+    if task == "regression":
+        unless = f"how well depends on {peer}'s defences" if defences else f"unless {peer} has a defence, almost surely"
+        return (
+            f"the residual {labels} can be read from them, the prediction minus the target, but for a scale, {unless}; from "
+            "residuals over the epochs the order of the targets and their distances follow roughly, and neither mean nor unit"
+        )
     if defences:
         return f"how well the label {labels} can be read from them depends on {peer}'s defences"
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"

@@ -1,4 +1,4 @@
-"""What each party learns from a logistic regression, with a job's numbers, in words."""
+"""What each party learns from a regression under encryption, with a job's numbers, in words."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from vfl_node.job import Evaluate, Parties
 from vfl_node.ledger import Disclosure
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.scales import Scales
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Numbers:
     returned_bits: Mapping[str, int] = field(default_factory=dict)
 
 
-def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> dict[str, tuple[Disclosure, ...]]:
+def learns(
+    parties: Parties, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
+) -> dict[str, tuple[Disclosure, ...]]:
     """Party → what it learnt, as far as a party with these ``numbers`` can know."""
     active, passive = parties.pair.values()
     disclosures = {
@@ -43,7 +45,7 @@ def learns(parties: Parties, train: Logistic, evaluate: Evaluate, numbers: Numbe
     return disclosures
 
 
-def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Disclosure, ...]:
+def _active(active: str, passive: str, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
     disclosures = [_rounds(numbers)]
     if train.flow != "coordinator":
         width = numbers.features.get(passive)
@@ -77,7 +79,8 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
             Disclosure("held-out scores", numbers.held_out, f"from {passive} its score of each row measured on, once, in clear")
         )
     if train.flow == "coordinator":
-        what = "labels" if train.labels == "passive" else "scores"
+        labels = "targets" if train.task == "regression" else "labels"
+        what = labels if train.labels == "passive" else "scores"
         disclosures.append(
             Disclosure(
                 "gradient",
@@ -92,7 +95,9 @@ def _active(active: str, passive: str, train: Logistic, numbers: Numbers) -> tup
     return tuple(disclosures)
 
 
-def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, numbers: Numbers) -> tuple[Disclosure, ...]:
+def _passive(
+    active: str, passive: str, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
+) -> tuple[Disclosure, ...]:
     disclosures = [_rounds(numbers)]
     if train.labels == "active":
         key = "its key" if train.flow == "two-party" else "the coordinator's key"
@@ -124,13 +129,13 @@ def _passive(active: str, passive: str, train: Logistic, evaluate: Evaluate, num
     if train.labels == "passive" and (theirs := numbers.features.get(active)):
         disclosures.append(Disclosure("features", theirs, f"how many columns {active} has"))
     if evaluate.share_with_passive:
-        disclosures.append(
-            Disclosure("figures", numbers.rounds, f"from {active} the loss of each iteration and the metrics, as the job says")
-        )
+        spread = "; from R² and an error in the target's unit follows how far the targets spread"
+        text = f"from {active} the loss of each iteration and the metrics, as the job says"
+        disclosures.append(Disclosure("figures", numbers.rounds, text + (spread if train.task == "regression" else "")))
     return tuple(disclosures)
 
 
-def _coordinator(active: str, passive: str, train: Logistic, numbers: Numbers) -> tuple[Disclosure, ...]:
+def _coordinator(active: str, passive: str, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
     disclosures = [_rounds(numbers), _masked(passive, train, numbers)]
     if train.flow == "coordinator":
         disclosures.append(_masked(active, train, numbers))
@@ -141,12 +146,12 @@ def _coordinator(active: str, passive: str, train: Logistic, numbers: Numbers) -
     return tuple(disclosures)
 
 
-def _labelled(active: str, passive: str, train: Logistic) -> str:
+def _labelled(active: str, passive: str, train: GeneralisedLinear) -> str:
     """The party with the labels."""
     return active if train.labels == "active" else passive
 
 
-def _masked(sender: str, train: Logistic, numbers: Numbers) -> Disclosure:
+def _masked(sender: str, train: GeneralisedLinear, numbers: Numbers) -> Disclosure:
     how = (
         "masked by noise 64 bits wider than they are"
         if train.mask == "additive"
@@ -168,7 +173,7 @@ def _rounds(numbers: Numbers) -> Disclosure:
     return Disclosure("rounds", numbers.rounds, f"that training took {numbers.rounds} iterations{rows}")
 
 
-def _entries(party: str, train: Logistic, numbers: Numbers) -> int | None:
+def _entries(party: str, train: GeneralisedLinear, numbers: Numbers) -> int | None:
     """Gradient entries of ``party`` in all iterations."""
     width = numbers.features.get(party)
     return None if width is None else width * train.outputs * numbers.rounds

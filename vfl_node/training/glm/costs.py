@@ -6,11 +6,11 @@ import math
 from typing import TYPE_CHECKING
 
 from vfl_node.trainers import TrainingCost
-from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.glm.scales import Scales
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
-    from vfl_node.training.logistic.config import Logistic
+    from vfl_node.training.glm.config import GeneralisedLinear
 
 SCORE_BYTES = 8
 """A score in clear: a float64."""
@@ -19,7 +19,7 @@ ROUND_TRIPS = 2
 """Of an iteration: scores for residuals, and a masked gradient for its decryption."""
 
 
-def cost(train: Logistic, evaluate: Evaluate, m: int) -> TrainingCost:
+def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int) -> TrainingCost:
     """What training over ``m`` shared rows takes: what the two data parties send each other for every row.
 
     Not counted are the masked gradients, about one ciphertext for every 24 columns and output of a key of 3072 bits, nor a
@@ -48,7 +48,7 @@ def cost(train: Logistic, evaluate: Evaluate, m: int) -> TrainingCost:
     )
 
 
-def _bytes_a_row(train: Logistic) -> tuple[int, int]:
+def _bytes_a_row(train: GeneralisedLinear) -> tuple[int, int]:
     """What the active and the passive party send for a row in an iteration (see the flows' modules)."""
     ciphertext = 2 * train.key_bits // 8
     groups = len(Scales.of(train).groups) * ciphertext

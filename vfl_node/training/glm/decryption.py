@@ -19,7 +19,7 @@ The service refuses
 - an iteration out of place: asked for twice in one attempt, or older than the last one answered in any attempt,
 - more than :data:`REPEATED` answers that are given again after restarts.
 
-Everything that is sent to the service is masked (:mod:`vfl_node.training.logistic.masks`).
+Everything that is sent to the service is masked (:mod:`vfl_node.training.glm.masks`).
 
 A decrypted value outside the range of masked values is not returned, and ends the job. The values of an honest sender are
 always within this range. A sender that packed something else learns one bit from the refusal, and loses the job.
@@ -49,10 +49,10 @@ from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, StateError
 from vfl_node.session.pins import Pins
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption_log import DecryptionLog
-from vfl_node.training.logistic.masked_tensors import GRADIENT, LOSS, MaskedTensor, tensors_of
-from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.decryption_log import DecryptionLog
+from vfl_node.training.glm.masked_tensors import GRADIENT, LOSS, MaskedTensor, tensors_of
+from vfl_node.training.glm.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 
@@ -81,7 +81,7 @@ class DecryptionService:
         self,
         channel: Channel,
         private: PrivateKey,
-        train: Logistic,
+        train: GeneralisedLinear,
         role: str,
         workers: Engine,
         log: DecryptionLog,
@@ -221,7 +221,7 @@ class Decryptor:
         workers: the engine that packs ciphertexts.
     """
 
-    def __init__(self, channel: Channel, train: Logistic, workers: Engine) -> None:
+    def __init__(self, channel: Channel, train: GeneralisedLinear, workers: Engine) -> None:
         self._channel, self._train, self._workers = channel, train, workers
         self.peer = channel.peer
         self._tensors: dict[str, MaskedTensor] = {}

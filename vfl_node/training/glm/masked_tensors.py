@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from vfl_node.crypto.fixed_point import GUARD_BITS, MASK_BITS, slot_bits
 from vfl_node.crypto.paillier import packing
 from vfl_node.errors import ProtocolError
-from vfl_node.training.logistic import masks
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.glm import masks
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.scales import Scales
 
 GRADIENT, LOSS = "gradient", "loss"
 
@@ -83,7 +83,7 @@ class MaskedTensor:
         return values if all(value in within for value in values) else None
 
 
-def tensors_of(train: Logistic, role: str) -> tuple[str, ...]:
+def tensors_of(train: GeneralisedLinear, role: str) -> tuple[str, ...]:
     """Which tensors the job lets the data party in ``role`` have decrypted, in their order within an iteration."""
     if train.flow != "coordinator":
         return (GRADIENT,) if role == "passive" else ()

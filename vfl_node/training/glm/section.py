@@ -1,10 +1,10 @@
-"""What logistic regression alone reports: ``training.logistic``."""
+"""What generalised linear models under encryption alone report: ``training.logistic``, or ``training.linear``."""
 
 from __future__ import annotations
 
 from pydantic import Field
 
-from vfl_node.training.logistic.config import Flow
+from vfl_node.training.glm.config import Flow
 from vfl_node.training.section import Count, TrainerSection
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
 
@@ -18,8 +18,8 @@ FLOWS: dict[Flow, str] = {
 """Flow → who sees what while it trains."""
 
 
-class LogisticSection(TrainerSection):
-    """What only a logistic regression has; of a party that this one knows nothing of there is no entry, or null."""
+class GlmSection(TrainerSection):
+    """What only a regression under encryption has; of a party that this one knows nothing of there is no entry, or null."""
 
     flow: Flow = Field(description="who decrypts, and what the active party sees of scores")
     rows: Count | None = Field(description="shared rows trained on, dummies included; null if not known to this party")

@@ -11,10 +11,10 @@
 
 The model is z = θ_a·x_a + b + θ_p·x_p; each party keeps its own θ. Only rows that the active
 party owns enter the sums; dummies take the same way with residuals of 0, under encryption.
-The result equals plaintext regression on the genuine rows from the same start, up to the
-rounding of fixed point (see :mod:`vfl_node.training.logistic.scales`).
+The result equals plaintext regression (:mod:`~vfl_node.training.glm.plain`) on the genuine rows from the same start, up to the
+rounding of fixed point (see :mod:`vfl_node.training.glm.scales`).
 
-What every party learns: :mod:`vfl_node.training.logistic.disclosures`, and docs/logistic.md.
+What every party learns: :mod:`vfl_node.training.glm.disclosures`, and docs/logistic.md.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
 
 from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
@@ -33,23 +36,23 @@ from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation, Figures, summarise
-from vfl_node.training.logistic.agreement import check, exchange_widths
-from vfl_node.training.logistic.blind import ActiveBlind, PassiveBlind
-from vfl_node.training.logistic.clear import ActiveClear, PassiveClear
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import DecryptionService, Decryptor
-from vfl_node.training.logistic.decryption_log import DecryptionLog
-from vfl_node.training.logistic.disclosures import Numbers, learns
-from vfl_node.training.logistic.exchange import receive_scores, send_scores
-from vfl_node.training.logistic.flow import Flow, IterationContext, Outcome
-from vfl_node.training.logistic.masked_decryption import MaskedDecryption
-from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes, tensors_of
-from vfl_node.training.logistic.measuring import labels_of, measure, output_of
-from vfl_node.training.logistic.prepared_inputs import PreparedInputs, prepare
-from vfl_node.training.logistic.scales import Scales
-from vfl_node.training.logistic.section import LogisticSection
-from vfl_node.training.logistic.side import Positions, Side
-from vfl_node.training.logistic.strong_labels import ActiveWithoutLabels, PassiveWithLabels
+from vfl_node.training.glm.agreement import check, exchange_widths
+from vfl_node.training.glm.blind import ActiveBlind, PassiveBlind
+from vfl_node.training.glm.clear import ActiveClear, PassiveClear
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.decryption import DecryptionService, Decryptor
+from vfl_node.training.glm.decryption_log import DecryptionLog
+from vfl_node.training.glm.disclosures import Numbers, learns
+from vfl_node.training.glm.exchange import receive_scores, send_scores
+from vfl_node.training.glm.flow import Flow, IterationContext, Outcome
+from vfl_node.training.glm.masked_decryption import MaskedDecryption
+from vfl_node.training.glm.masked_tensors import MaskedTensor, shapes, tensors_of
+from vfl_node.training.glm.measuring import labels_of, measure, output_of
+from vfl_node.training.glm.prepared_inputs import PreparedInputs, prepare
+from vfl_node.training.glm.scales import Scales
+from vfl_node.training.glm.section import GlmSection
+from vfl_node.training.glm.side import Positions, Side
+from vfl_node.training.glm.strong_labels import ActiveWithoutLabels, PassiveWithLabels
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.trainer import Epoch, Trained, TrainingData
@@ -93,7 +96,7 @@ async def regress(
     Cost: with m shared rows, d columns of the passive party and n the modulus: an iteration takes m encryptions and m·d
         products modulo n²; m ciphertexts of 2·|n| bits travel (twice in the coordinator flow).
 
-    Leaks: see :mod:`vfl_node.training.logistic.disclosures`.
+    Leaks: see :mod:`vfl_node.training.glm.disclosures`.
     """
     regression = _Regression(session, data, checkpoints, log)
     async with session.peer.phase("train") as traffic:
@@ -108,7 +111,7 @@ class _Regression:
 
     def __init__(self, session: Session, data: TrainingData, checkpoints: Checkpoints, log: DecryptionLog) -> None:
         self._session, self._data, self._checkpoints, self._log = session, data, checkpoints, log
-        self._train, self._evaluate = Logistic.of(session.job), session.job.evaluate
+        self._train, self._evaluate = GeneralisedLinear.of(session.job), session.job.evaluate
         self._channel, self._coordinator, self._randomness = session.peer, session.coordinator, session.randomness
 
     async def train(self, resume_from: str | None, traffic: Traffic) -> Trained:
@@ -228,7 +231,7 @@ class _Regression:
             rows=rows,
             device="cpu",
             disclosures=learns(session.job.parties, train, evaluate, numbers),
-            section=LogisticSection(
+            section=GlmSection(
                 flow=train.flow,
                 rows=len(self._training),
                 features={name: self._widths.get(name) for name in session.job.parties.data},
@@ -238,7 +241,7 @@ class _Regression:
                 dropped=own.dropped,
             ),
             warnings=self._warnings,
-            weights=own.side.model(),
+            weights={**own.side.model(), **_unit(own)},
             encoder=own.encoder.to_json(),
             metrics=metrics,
         )
@@ -279,6 +282,11 @@ class _Regression:
             name: shapes(tensors_of(train, "active" if name == parties.active else "passive"), width, scales)
             for name, width in self._widths.items()
         }
+
+
+def _unit(own: PreparedInputs) -> dict[str, Tensor]:
+    """Mean and deviation of a target, float64[2]: it is predicted as mean + deviation · score."""
+    return {} if own.scale is None else {"target": torch.tensor([own.scale.mean, own.scale.deviation], dtype=torch.float64)}
 
 
 def _positions(schedule: Schedule, training: Positions, size: int) -> Callable[[int], Positions]:

@@ -18,19 +18,19 @@ from vfl_node.progress import Advanced, PhaseBegan, Progress
 from vfl_node.session.pins import Pins
 from vfl_node.session.session import Session
 from vfl_node.settings import role_in
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import DecryptionService
-from vfl_node.training.logistic.decryption_log import DecryptionCount, DecryptionLog, FileDecryptionLog
-from vfl_node.training.logistic.disclosures import Numbers, learns
-from vfl_node.training.logistic.masked_tensors import tensors_of
-from vfl_node.training.logistic.section import LogisticSection
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.decryption import DecryptionService
+from vfl_node.training.glm.decryption_log import DecryptionCount, DecryptionLog, FileDecryptionLog
+from vfl_node.training.glm.disclosures import Numbers, learns
+from vfl_node.training.glm.masked_tensors import tensors_of
+from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Channel
 
 
 async def coordinate(
     channel: Channel,
-    train: Logistic,
+    train: GeneralisedLinear,
     role: str,
     private: PrivateKey,
     *,
@@ -73,7 +73,7 @@ class Decryptions:
     """
 
     def __init__(self, session: Session) -> None:
-        self._session, self._train = session, Logistic.of(session.job)
+        self._session, self._train = session, GeneralisedLinear.of(session.job)
         self._logs = {name: FileDecryptionLog(session.folder / f"decryptions-{name}") for name in session.job.parties.data}
         self._one = threading.Lock()
         self._private: keys.PrivateKey | None = None
@@ -109,7 +109,7 @@ class Decryptions:
 
 def result(job: Job, counts: Mapping[str, DecryptionCount]) -> Trained:
     """What a coordinator can report about a training, from each data party's ``counts``."""
-    train = Logistic.of(job)
+    train = GeneralisedLinear.of(job)
     rounds = max(count.step + 1 for count in counts.values())
     widths = {name: count.columns for name, count in counts.items() if count.requests}
     bits = {name: count.bits for name, count in counts.items()}
@@ -119,7 +119,7 @@ def result(job: Job, counts: Mapping[str, DecryptionCount]) -> Trained:
         rows=(0, 0),
         device="cpu",
         disclosures=learns(job.parties, train, job.evaluate, Numbers(None, rounds, widths, None, bits)),
-        section=LogisticSection(
+        section=GlmSection(
             flow=train.flow,
             rows=None,
             features={name: widths.get(name) for name in job.parties.data},

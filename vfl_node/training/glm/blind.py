@@ -1,4 +1,4 @@
-"""Scores under encryption: the coordinator flow, with the Taylor loss.
+"""Scores under encryption: the coordinator flow, with a polynomial loss, here the Taylor one.
 
 ::
 
@@ -13,7 +13,9 @@
                                   ◄── over? ──────────
 
 y ∈ {−1, 1}. The sigmoid cannot be evaluated under encryption, hence the second-order
-polynomial at 0: ℓ ≈ log2 − ½y·z + ⅛z², ∂ℓ/∂z ≈ ¼z − ½y.
+polynomial at 0: ℓ ≈ log2 − ½y·z + ⅛z², ∂ℓ/∂z ≈ ¼z − ½y. The squares of linear regression are
+a polynomial of the same degree and take the same way, ℓ = ½y² − y·z + ½z² and ∂ℓ/∂z = z − y
+(:class:`~vfl_node.training.glm.plain.Polynomial`).
 
 Source: arXiv 2004.07427 section 4.1, worked out after Hardy et al. 2017 and Yang et al. 2019.
 Deviations: u² is sent row by row, because a total would contain those of dummies; everything that the
@@ -25,8 +27,6 @@ party ciphertexts and its own gradient; to the coordinator masked values.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,13 +35,13 @@ from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
-from vfl_node.training.logistic.flow import IterationContext, Outcome
-from vfl_node.training.logistic.scales import SCORE, WEIGHT, loss_fraction, packed
-from vfl_node.training.logistic.side import Floats, in_range
+from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_encrypted, send_end
+from vfl_node.training.glm.flow import IterationContext, Outcome
+from vfl_node.training.glm.plain import LOSSES, Polynomial
+from vfl_node.training.glm.scales import SCORE, WEIGHT, loss_fraction, packed
+from vfl_node.training.glm.side import Floats, in_range
 
 SCORES, SQUARES, RESIDUALS = "scores", "squares", "residuals"
-LOG2 = math.log(2)
 
 DITHER = 40
 """Bits of noise in a residual that is formed under encryption, out of 80 fractional ones."""
@@ -52,6 +52,7 @@ class ActiveBlind:
 
     def __init__(self, context: IterationContext) -> None:
         self._context = context
+        self._polynomial = polynomial_of(context)
         one = np.frombuffer((1).to_bytes(context.public.width, "big"), np.uint8)
         self._zero = context.encryptor.blind(one[None, :], "nothing")  # an Enc(0) as large as any ciphertext
 
@@ -60,7 +61,7 @@ class ActiveBlind:
         context, positions = self._context, self._context.positions(step)
         genuine, count = context.genuine(positions)
         assert context.targets is not None
-        ours, signs = in_range(context.side.scores(positions)), 2 * context.targets[positions] - 1
+        ours, targets = in_range(context.side.scores(positions)), context.targets[positions]
         groups = len(context.scales.groups)
         context.prepare(step, lambda ahead: _labels(context, ahead, RESIDUALS))
         theirs = np.split(
@@ -69,12 +70,12 @@ class ActiveBlind:
         squares = None
         if context.train.tolerance > 0:
             squares = await receive_encrypted(context.channel, step, SQUARES, len(positions), context.public)
-        residuals = self._residuals(step, theirs, (0.25 * ours - 0.5 * signs) / count, genuine, count)
+        residuals = self._residuals(step, theirs, self._polynomial.derivative(ours, targets) / count, genuine, count)
         await send_encrypted(context.channel, step, RESIDUALS, np.concatenate(residuals))
         gradient = await context.own_gradient(step, positions, residuals, context.scales.fraction)
         loss = None
         if squares is not None:
-            loss = await self._open_loss(step, theirs[0], squares, ours[:, 0], signs[:, 0], genuine, count)
+            loss = await self._open_loss(step, theirs[0], squares, ours[:, 0], targets[:, 0], genuine, count)
         context.side.update(gradient)
         last = step + 1 == context.train.iterations or context.converged(loss)
         await send_end(context.channel, step, last=last)
@@ -85,14 +86,14 @@ class ActiveBlind:
     ) -> list[Ciphertexts]:
         """Enc(d) of every row, [group][B]; the u of a dummy is multiplied, too, and the product discarded."""
         context = self._context
-        factor = round(0.25 / count * 2**WEIGHT)
+        factor = round(self._polynomial.curvature / count * 2**WEIGHT)
         noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
         columns = [dithered(encode(column, SCORE + WEIGHT), genuine, noise) for column in own.T]
         values = packed(list(zip(*columns, strict=True)), context.scales.groups, context.scales.slot)
         residuals = []
         labels = _labels(context, step, RESIDUALS)
         for group, column in enumerate(theirs):
-            product = homomorphic.scale(context.public, column, [factor] * len(column), WEIGHT, context.workers)
+            product = homomorphic.scale(context.public, column, [factor] * len(column), WEIGHT + 1, context.workers)
             product[~genuine] = self._zero
             fresh = context.encryptor.encrypt(values[group], labels[group])
             residuals.append(homomorphic.add(context.public, product, fresh, context.workers))
@@ -104,23 +105,23 @@ class ActiveBlind:
         theirs: Ciphertexts,
         squares: Ciphertexts,
         ours: Floats,
-        signs: Floats,
+        targets: Floats,
         genuine: NDArray[np.bool_],
         count: int,
     ) -> float:
-        """The mean Taylor loss over the genuine rows; dummies take the same work, in a column that is discarded."""
+        """The mean loss over the genuine rows; dummies take the same work, in a column that is discarded."""
         context = self._context
         assert context.opening is not None
-        linear = encode((0.25 * ours - 0.5 * signs) / count, WEIGHT)
-        quadratic = [round(0.125 / count * 2**WEIGHT)] * len(linear)
+        polynomial = self._polynomial
+        linear = encode(polynomial.derivative(ours, targets) / count, WEIGHT)
+        quadratic = [round(polynomial.curvature / 2 / count * 2**WEIGHT)] * len(linear)
         coefficients = np.array([*linear, *quadratic], dtype=np.int64)
         real = np.concatenate([genuine, genuine])
         both = np.stack([coefficients * real, coefficients * ~real], axis=1)  # (2B, 2): genuine, decoy
         sums = matrix.multiply(context.public, both, np.concatenate([theirs, squares]), context.workers)
-        plain = LOG2 - 0.5 * signs * ours + 0.125 * ours**2
-        constant = sum(encode(plain * genuine / count, SCORE + WEIGHT))
+        constant = sum(encode(polynomial.value(ours, targets) * genuine / count, SCORE + WEIGHT))
         encrypted = homomorphic.add_plain(context.public, sums[:1], [constant], context.workers)
-        return await context.opening.loss(step, encrypted) / 2.0 ** loss_fraction(context.train)
+        return polynomial.reported * await context.opening.loss(step, encrypted) / 2.0 ** loss_fraction(context.train)
 
 
 class PassiveBlind:
@@ -150,6 +151,13 @@ class PassiveBlind:
     def _labels(self, step: int) -> list[str]:
         squares = [f"{step}/{SQUARES}"] if self._context.train.tolerance > 0 else []
         return _labels(self._context, step, SCORES) + squares
+
+
+def polynomial_of(context: IterationContext) -> Polynomial:
+    """The loss as it is computed under encryption."""
+    polynomial = LOSSES[context.train.objective].polynomial
+    assert polynomial is not None  # the job was checked
+    return polynomial
 
 
 def dithered(values: list[int], genuine: NDArray[np.bool_], randomness: Randomness) -> list[int]:

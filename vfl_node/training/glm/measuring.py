@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from vfl_node.metrics import ModelOutput
+from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, assess, class_shares
-from vfl_node.training.logistic import plain
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.prepared_inputs import PreparedInputs
-from vfl_node.training.logistic.side import Floats, Positions
+from vfl_node.training.glm import plain
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.prepared_inputs import PreparedInputs
+from vfl_node.training.glm.side import Floats, Positions
+from vfl_node.training.intervals import Output
 from vfl_node.training.trainer import TrainingData
 
 OF_TWO_CLASSES = ("ace", "nll")
@@ -30,16 +32,25 @@ def measure(
         testing: shared positions measured on.
         theirs: the other party's scores of them, float64[B, K].
     """
-    assert own.targets is not None
-    genuine = own.side.owned[testing]
-    joint = output_of((theirs + own.side.scores(testing))[genuine])
-    alone = output_of(_alone(session, data, own, training, testing[genuine])) if len(own.design.steps) else None
-    trained_on = labels_of(own.targets[training][own.side.owned[training]])
-    shares = class_shares(trained_on, Logistic.of(session.job).classes)
-    labels, randomness = labels_of(own.targets[testing][genuine]), session.randomness.derive("resampling")
-    undefined = OF_TWO_CLASSES if joint.scores.ndim > 1 else ()
-    constant = None if shares is None else ModelOutput.constant(shares, len(labels))
+    assert data.table.labels is not None
+    rows, genuine = data.alignment.rows, testing[own.side.owned[testing]]
+    labels, trained_on = data.table.labels[rows[genuine]], data.table.labels[rows[training[own.side.owned[training]]]]
+    joint = _said(own, (theirs + own.side.scores(testing))[own.side.owned[testing]])
+    alone = _said(own, _alone(session, data, own, training, genuine)) if len(own.design.steps) else None
+    constant: Output | None
+    if own.scale is not None:
+        constant = PredictedNumbers.constant(own.scale.mean, len(labels))
+    else:
+        shares = class_shares(trained_on, GeneralisedLinear.of(session.job).classes)
+        constant = None if shares is None else ModelOutput.constant(shares, len(labels))
+    undefined = OF_TWO_CLASSES if isinstance(joint, ModelOutput) and joint.scores.ndim > 1 else ()
+    randomness = session.randomness.derive("resampling")
     return assess(session.job.evaluate, labels, joint, alone, constant, randomness, undefined=undefined)
+
+
+def _said(own: PreparedInputs, scores: Floats) -> Output:
+    """What linear scores float64[n, K] say: numbers in the target's unit, or classes."""
+    return output_of(scores) if own.scale is None else PredictedNumbers(own.scale.original(scores[:, 0]))
 
 
 def output_of(scores: Floats) -> ModelOutput:
@@ -55,15 +66,15 @@ def labels_of(targets: Floats) -> Floats:
 
 def _alone(session: Session, data: TrainingData, own: PreparedInputs, training: Positions, testing: Positions) -> Floats:
     """Scores float64[n, K] of the active party's own model, trained alike on its own columns; ``testing`` are all its own."""
-    train = Logistic.of(session.job)
+    train = GeneralisedLinear.of(session.job)
     rows, design = data.alignment.rows, own.design
     mine = rows[training[own.side.owned[training]]]
-    assert data.table.labels is not None
+    assert own.labels is not None
     fitted = plain.fit(
         [design.integers[mine] * design.steps],
-        data.table.labels[mine],
+        own.labels[mine],
         [np.zeros((len(design.steps), train.outputs))],
-        loss=plain.LOSSES[train.loss],
+        loss=plain.LOSSES[train.objective],
         l2=train.l2,
         learning_rate=train.learning_rate,
         iterations=train.iterations,

@@ -13,8 +13,8 @@ from vfl_node.crypto.fixed_point import decode
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design
 from vfl_node.errors import DataError
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.scales import SCORE_RANGE
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.scales import SCORE_RANGE
 
 Positions = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Side:
         rows: Positions,
         design: Design,
         used: NDArray[np.bool_],
-        train: Logistic,
+        train: GeneralisedLinear,
         randomness: Randomness,
         *,
         intercept: bool,

@@ -8,11 +8,14 @@ import numpy as np
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design, LinearEncoder
+from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
-from vfl_node.training.logistic import plain
-from vfl_node.training.logistic.config import Logistic, no_column
-from vfl_node.training.logistic.side import Floats, Positions, Side, common_enough
+from vfl_node.training.glm import plain
+from vfl_node.training.glm.config import GeneralisedLinear, no_column
+from vfl_node.training.glm.scales import SCORE_RANGE
+from vfl_node.training.glm.side import Floats, Positions, Side, common_enough
+from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import TrainingData
 
 
@@ -24,7 +27,9 @@ class PreparedInputs:
         encoder: how its columns are encoded; holds its own data.
         design: its columns, all its rows.
         side: its linear model.
-        targets: float64[m, K] of 0 and 1, zeros where a shared row is not its own; None without labels.
+        targets: float64[m, K] of 0 and 1, or scaled numbers, zeros where a shared row is not its own; None without labels.
+        labels: of all its rows as targets are made of them: classes, or scaled numbers; None without labels.
+        scale: of numbers; None of classes, and without labels.
         dropped: names of the columns left out.
     """
 
@@ -32,6 +37,8 @@ class PreparedInputs:
     design: Design
     side: Side
     targets: Floats | None
+    labels: LabelColumn | None
+    scale: TargetScale | None
     dropped: tuple[str, ...]
 
 
@@ -46,7 +53,8 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
 
     Raises:
         DataError: nothing to train on (``E_EMPTY``), no columns at the passive party (``E_NO_FEATURES``), no labels
-            (``E_NO_LABEL``) or one class only (``E_ONE_CLASS``) where they belong.
+            (``E_NO_LABEL``), one class or target only (``E_ONE_CLASS``) or one too far from the others (``E_OVERFLOW``) where
+            they belong.
     """
     if len(training) == 0:
         raise DataError(
@@ -54,7 +62,7 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
             code="E_EMPTY",
             hint="use more records, or a smaller evaluate.test_fraction",
         )
-    train, active = Logistic.of(session.job), session.role == "active"
+    train, active = GeneralisedLinear.of(session.job), session.role == "active"
     labelled = session.role == train.label_holder
     encoder = LinearEncoder.fit(data.table, train.scaling)
     design = encoder.transform(data.table)
@@ -69,24 +77,45 @@ def prepare(session: Session, data: TrainingData, training: Positions, randomnes
     if active and len(own):
         side.spread(own, randomness.derive("spread"))
     dropped = (*encoder.dropped, *(name for name, stays in zip(design.shown, used, strict=True) if not stays))
-    return PreparedInputs(encoder, design, side, _targets(data, train, own) if labelled else None, dropped)
+    labels, scale = _labels(data, train, own) if labelled else (None, None)
+    targets = None if labels is None else _targets(labels, data, train)
+    return PreparedInputs(encoder, design, side, targets, labels, scale, dropped)
 
 
-def _targets(data: TrainingData, train: Logistic, own: Positions) -> Floats:
-    """Labels of all shared rows that are this party's; those trained on, ``own``, must be of two classes at least."""
+def _labels(data: TrainingData, train: GeneralisedLinear, own: Positions) -> tuple[LabelColumn, TargetScale | None]:
+    """The table's labels, or its targets in deviations from the mean of those trained on, ``own``; these must differ."""
     if data.table.labels is None:
         raise DataError("the table has no label column", code="E_NO_LABEL", hint="set data.label")
-    rows = data.alignment.rows
-    labels = data.table.labels[rows[own]]
-    if len(labels) and labels.min() == labels.max():
+    labels = data.table.labels
+    trained = labels[data.alignment.rows[own]]
+    if len(trained) == 0:
+        return labels, None
+    if not plain.LOSSES[train.objective].numbers:
+        if trained.min() == trained.max():
+            raise DataError(
+                "all records that are shared have the same label",
+                code="E_ONE_CLASS",
+                hint="a classifier needs shared records of both classes",
+                for_peer="its owner does not go on",
+                peer_code="E_STOPPED",
+            )
+        return labels, None
+    scale = TargetScale.of(trained)
+    if not (np.abs(scale.scaled(trained)) < 2.0**SCORE_RANGE).all():
         raise DataError(
-            "all records that are shared have the same label",
-            code="E_ONE_CLASS",
-            hint="a classifier needs shared records of both classes",
+            f"a target lies {2**SCORE_RANGE} or more standard deviations from the mean of those trained on",
+            code="E_OVERFLOW",
+            hint="correct or leave out such records, or predict the logarithm of the target",
             for_peer="its owner does not go on",
             peer_code="E_STOPPED",
         )
+    return scale.scaled(labels), scale
+
+
+def _targets(labels: LabelColumn, data: TrainingData, train: GeneralisedLinear) -> Floats:
+    """What scores are compared with, at all shared rows that are this party's."""
+    rows = data.alignment.rows
     targets = np.zeros((len(rows), train.outputs))
     mine = rows >= 0
-    targets[mine] = plain.one_hot(data.table.labels[rows[mine]], train.classes)
+    targets[mine] = plain.LOSSES[train.objective].targets(labels[rows[mine]], train.outputs)
     return targets

@@ -22,8 +22,8 @@ import numpy as np
 from vfl_node.crypto.paillier.keys import PublicKey
 from vfl_node.errors import PolicyError, ProtocolError
 from vfl_node.session.session import Session
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.side import Positions, Side
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.side import Positions, Side
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -55,7 +55,7 @@ async def exchange_widths(session: Session, side: Side, public: PublicKey) -> di
     Leaks: the number of the passive party's columns; if it has the labels, also the number of the active party's columns.
     """
     widths, channel = {session.name: side.width}, session.peer
-    both = Logistic.of(session.job).labels == "passive"
+    both = GeneralisedLinear.of(session.job).labels == "passive"
     if both or session.role == "passive":
         await channel.send(training_pb2.Features(columns=side.width, key=public.fingerprint()))
     if both or session.role == "active":
@@ -94,7 +94,7 @@ def check(
         PolicyError: too few rows for the columns (``E_BATCH``), the active party's columns hide nothing
             (``E_NO_COVER``), or no record is shared (``E_STOPPED``).
     """
-    train, parties = Logistic.of(session.job), session.job.parties
+    train, parties = GeneralisedLinear.of(session.job), session.job.parties
     warnings = list(_doubts(train))
     for party, width in widths.items():
         if party == parties.active and train.labels == "active":
@@ -122,7 +122,7 @@ def check(
 
 def _check_genuine(
     data: TrainingData,
-    train: Logistic,
+    train: GeneralisedLinear,
     side: Side,
     width: int,
     training: Positions,
@@ -169,7 +169,7 @@ def _check_cover(side: Side, training: Positions, passive: str, columns: int) ->
         )
 
 
-def _doubts(train: Logistic) -> Iterator[str]:
+def _doubts(train: GeneralisedLinear) -> Iterator[str]:
     """Warnings about the job itself."""
     if train.key_bits < RECOMMENDED_BITS:
         yield f"The Paillier key has {train.key_bits} bits; {RECOMMENDED_BITS} are recommended today (train.key_bits)."

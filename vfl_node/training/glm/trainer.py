@@ -1,20 +1,20 @@
-"""Logistic regression as the node runs it."""
+"""A generalised linear model as the node trains it."""
 
 from __future__ import annotations
 
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.logistic.coordinator import Decryptions
-from vfl_node.training.logistic.decryption_log import FileDecryptionLog
-from vfl_node.training.logistic.regression import regress
+from vfl_node.training.glm.coordinator import Decryptions
+from vfl_node.training.glm.decryption_log import FileDecryptionLog
+from vfl_node.training.glm.regression import regress
 from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
 
 
-class LogisticTrainer(Trainer):
-    """Genuine-with-dummy training (:mod:`~vfl_node.training.logistic.regression`), as a `Trainer`."""
+class GlmTrainer(Trainer):
+    """Genuine-with-dummy training (:mod:`~vfl_node.training.glm.regression`), as a `Trainer`."""
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
-        """As :func:`~vfl_node.training.logistic.regression.regress`."""
+        """As :func:`~vfl_node.training.glm.regression.regress`."""
         log = FileDecryptionLog(session.folder / f"decryptions-{session.peer.peer}")
         return await regress(session, data, checkpoints, log, resume_from=resume)
 

@@ -14,11 +14,11 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts, PublicKey
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import DecryptionService
-from vfl_node.training.logistic.masked_decryption import MaskedDecryption
-from vfl_node.training.logistic.scales import Scales
-from vfl_node.training.logistic.side import Floats, Positions, Side
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.decryption import DecryptionService
+from vfl_node.training.glm.masked_decryption import MaskedDecryption
+from vfl_node.training.glm.scales import Scales
+from vfl_node.training.glm.side import Floats, Positions, Side
 from vfl_node.transport.channel import Channel
 
 
@@ -60,7 +60,7 @@ class IterationContext:
 
     channel: Channel
     side: Side
-    train: Logistic
+    train: GeneralisedLinear
     scales: Scales
     public: PublicKey
     encryptor: Encryptor

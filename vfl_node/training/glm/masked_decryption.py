@@ -20,11 +20,11 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
-from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.decryption import Decryptor
-from vfl_node.training.logistic.masked_tensors import GRADIENT, LOSS, MaskedTensor
-from vfl_node.training.logistic.masks import Mask, MaskKind
-from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.decryption import Decryptor
+from vfl_node.training.glm.masked_tensors import GRADIENT, LOSS, MaskedTensor
+from vfl_node.training.glm.masks import Mask, MaskKind
+from vfl_node.training.glm.scales import Scales
 
 
 class MaskedDecryption:
@@ -46,7 +46,7 @@ class MaskedDecryption:
         self,
         decryptor: Decryptor,
         encryptor: Encryptor,
-        train: Logistic,
+        train: GeneralisedLinear,
         scales: Scales,
         randomness: Randomness,
         attempt: int,

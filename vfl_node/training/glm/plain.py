@@ -1,13 +1,16 @@
-"""Logistic regression in plaintext: what the protocol computes in clear, and the reference for the rest.
+"""Generalised linear models in plaintext: what the protocol computes in clear, and the reference for the rest.
 
-Notation: n rows, K outputs (one for two classes, else one a class, each against the rest),
-z[n, K] linear scores, y[n, K] in {0, 1}, y' = 2y − 1, d = ∂ℓ/∂z of one row. With parts
+Notation: n rows, K outputs (one for two classes and for a number, else one a class, each against the rest),
+z[n, K] linear scores, y[n, K] in {0, 1} or scaled targets, y' = 2y − 1, d = ∂ℓ/∂z of one row. With parts
 X_1, X_2, … of the features, one a party, and an intercept b that is not regularised::
 
     z = b + Σ_k X_k θ_k        g_k = (1/n) X_kᵀ d        θ_k ← θ_k − η (g_k + λ θ_k)        b ← b − η · mean(d)
 
 The Taylor loss is the second-order polynomial of the exact one at z = 0: good for |z| ≲ 2,
 with an optimum of its own. What is encrypted must equal the plaintext *of the same loss*.
+
+The squares are ℓ = ½(z − y)², a polynomial themselves, with the residual d = z − y; reported is the mean squared error, twice
+their mean. Their optimum is known: (XᵀX/n + λI) θ = Xᵀy/n for centred columns, ridge regression with a penalty of n·λ.
 
 Source: arXiv 2004.07427, Algorithm 2 and §4.1; the polynomial: Hardy et al. 2017 (arXiv 1711.10677).
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +54,46 @@ def taylor_loss(z: Floats, y: Floats) -> float:
     return _mean_of_sums(math.log(2) - (y - 0.5) * z + z**2 / 8)
 
 
+def squares_residual(z: Floats, y: Floats) -> Floats:
+    """d = z − y, [n, K]."""
+    return z - y
+
+
+def squares_loss(z: Floats, y: Floats) -> float:
+    """Mean over rows of the sum over outputs of (z − y)², twice the loss that is descended; NaN without rows."""
+    return _mean_of_sums((z - y) ** 2)
+
+
+@dataclass(frozen=True)
+class Polynomial:
+    """A loss that can be computed under encryption: ℓ(z) = constant(y) − slope(y)·z + ½·2^−shift·z², d = 2^−shift·z − slope(y).
+
+    Attributes:
+        constant: y → its part without z.
+        slope: y → minus its derivative at z = 0.
+        shift: by how many bits the second derivative is below 1.
+        reported: the loss that is reported, as a multiple of ℓ.
+    """
+
+    constant: Callable[[Floats], Floats]
+    slope: Callable[[Floats], Floats]
+    shift: int
+    reported: float = 1.0
+
+    @property
+    def curvature(self) -> float:
+        """The second derivative, 2^−shift."""
+        return 2.0**-self.shift
+
+    def value(self, z: Floats, y: Floats) -> Floats:
+        """ℓ of each row."""
+        return self.constant(y) - self.slope(y) * z + self.curvature / 2 * z**2
+
+    def derivative(self, z: Floats, y: Floats) -> Floats:
+        """d of each row."""
+        return self.curvature * z - self.slope(y)
+
+
 @dataclass(frozen=True)
 class Loss:
     """A loss and its derivative by the scores.
@@ -57,20 +101,46 @@ class Loss:
     Attributes:
         residual: z[n, K], y[n, K] → d[n, K], of each row alone (not divided by n).
         loss: z[n, K], y[n, K] → mean over rows of the sum over outputs.
+        polynomial: the same as a polynomial of z; None where it is none.
+        residual_bits: the mean of |d| over an iteration's rows is at most 2 to this power, with scores within ±2⁸.
+        loss_bits: the same of ℓ; 0 where it is no polynomial.
+        numbers: whether y are scaled targets, within ±2⁸ too, and not classes.
     """
 
     residual: Callable[[Floats, Floats], Floats]
     loss: Callable[[Floats, Floats], float]
+    polynomial: Polynomial | None = None
+    residual_bits: int = 0
+    loss_bits: int = 0
+    numbers: bool = False
+
+    def targets(self, labels: NDArray[Any], outputs: int) -> Floats:
+        """y, float64[n, ``outputs``], of labels [n]: classes, or targets that are scaled already."""
+        return labels.astype(np.float64)[:, None] if self.numbers else one_hot(labels, max(outputs, 2))
 
 
 LOSSES: dict[str, Loss] = {
     "exact": Loss(exact_residual, exact_loss),
-    "taylor": Loss(taylor_residual, taylor_loss),
+    "taylor": Loss(
+        taylor_residual,
+        taylor_loss,
+        Polynomial(lambda y: np.full_like(y, math.log(2)), lambda y: y - 0.5, shift=2),
+        residual_bits=8,
+        loss_bits=16,
+    ),
+    "squares": Loss(
+        squares_residual,
+        squares_loss,
+        Polynomial(lambda y: y**2 / 2, lambda y: y, shift=0, reported=2.0),
+        residual_bits=10,
+        loss_bits=19,
+        numbers=True,
+    ),
 }
-"""Name in the job → loss."""
+"""Name (:attr:`~vfl_node.training.glm.config.GeneralisedLinear.objective`) → loss."""
 
 
-def one_hot(labels: NDArray[np.float32], classes: int) -> Floats:
+def one_hot(labels: NDArray[Any], classes: int) -> Floats:
     """Labels 0 … ``classes`` − 1, float32[n], as y: float64[n, 1] for two classes, else float64[n, classes]."""
     if classes == 2:
         return labels.astype(np.float64)[:, None]
@@ -114,7 +184,7 @@ class Fit:
 
 def fit(
     parts: Sequence[Floats],
-    labels: NDArray[np.float32],
+    labels: NDArray[Any],
     start: Sequence[Floats],
     *,
     loss: Loss,
@@ -129,7 +199,7 @@ def fit(
 
     Args:
         parts: the features of each party, float64[n, d_k], as :attr:`vfl_node.data.design.Design.values`.
-        labels: float32[n], 0 … classes − 1.
+        labels: float32[n], 0 … classes − 1; or scaled targets, where ``loss`` is of numbers.
         start: initial weights of each part, float64[d_k, K]; K = 1 says two classes, else K classes.
         loss: one of :data:`LOSSES`.
         l2: λ.
@@ -144,7 +214,7 @@ def fit(
     Cost: two products of [n, d] and [d, K] an iteration.
     """
     outputs = start[0].shape[1]
-    y = one_hot(labels, max(outputs, 2))
+    y = loss.targets(labels, outputs)
     weights = [theta.astype(np.float64) for theta in start]
     intercepts = np.zeros(outputs) if intercepts is None else intercepts
     losses: list[float] = []

@@ -14,7 +14,8 @@ encrypted weights, which decide whether a row counts::
                                    ◄── over? ──────────
 
 Only the coordinator may hold the key: the active party could decrypt residuals, which show
-labels. y ∈ {−1, 1}; the Taylor loss, as in :mod:`vfl_node.training.logistic.blind`.
+labels. y ∈ {−1, 1}; the Taylor loss, as in :mod:`vfl_node.training.glm.blind`. By the squares of linear
+regression the residual is z − y: Enc(b_i·d_i) = Enc(b_i)^(u_s,i − y_i) · Enc(b_i·u_w,i), without the 4.
 
 Source: this product's, after arXiv 2004.07427 section 4.1; products of two ciphertexts are
 never needed.
@@ -25,23 +26,20 @@ ciphertexts and its own gradient; to the coordinator masked values.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
-from vfl_node.training.logistic.blind import dithered
-from vfl_node.training.logistic.exchange import receive_encrypted, receive_end, send_encrypted, send_end
-from vfl_node.training.logistic.flow import IterationContext, Outcome
-from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction
-from vfl_node.training.logistic.side import Floats, in_range
+from vfl_node.training.glm.blind import dithered, polynomial_of
+from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_encrypted, send_end
+from vfl_node.training.glm.flow import IterationContext, Outcome
+from vfl_node.training.glm.plain import LOSSES
+from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction
+from vfl_node.training.glm.side import Floats, in_range
 
 WEIGHTS, SCORES, SQUARES, RESIDUALS = "weights", "weighted scores", "weighted squares", "residuals"
-TIMES_FOUR = 2
-"""Bits by which an encrypted residual is larger than the residual."""
 
 
 class ActiveWithoutLabels:
@@ -63,7 +61,8 @@ class ActiveWithoutLabels:
         if context.train.tolerance > 0:
             await self._send(step, SQUARES, dithered(encode(scores**2 / count, SCORE + WEIGHT), genuine, noise))
         residuals = await receive_encrypted(context.channel, step, RESIDUALS, len(positions), context.public)
-        gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + TIMES_FOUR)
+        larger = polynomial_of(context).shift  # by so many bits than a residual
+        gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + larger)
         context.side.update(gradient)
         return Outcome(await receive_end(context.channel, step))
 
@@ -86,35 +85,37 @@ class PassiveWithLabels:
         context, positions = self._context, self._context.positions(step)
         assert context.targets is not None
         rows, public = len(positions), context.public
-        ours, signs = in_range(context.side.scores(positions))[:, 0], 2 * context.targets[positions][:, 0] - 1
+        polynomial = polynomial_of(context)
+        ours, targets = in_range(context.side.scores(positions))[:, 0], context.targets[positions][:, 0]
         weights = await receive_encrypted(context.channel, step, WEIGHTS, rows, public)
         theirs = await receive_encrypted(context.channel, step, SCORES, rows, public)
         squares = await receive_encrypted(context.channel, step, SQUARES, rows, public) if context.train.tolerance > 0 else None
-        factors = encode(ours - 2 * signs, SCORE)
-        product = homomorphic.scale(public, weights, factors, SCORE + SCORE_RANGE + 1, context.workers)
+        factors = encode(ours - polynomial.slope(targets) / polynomial.curvature, SCORE)
+        product = homomorphic.scale(public, weights, factors, SCORE + SCORE_RANGE + 2, context.workers)
         residuals = homomorphic.add(public, product, theirs, context.workers)
         fresh = context.encryptor.rerandomise(residuals, f"{step}/{RESIDUALS}")
         await send_encrypted(context.channel, step, RESIDUALS, fresh)
-        gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + TIMES_FOUR)
-        loss = None if squares is None else await self._open_loss(step, weights, theirs, squares, ours, signs)
+        gradient = await context.own_gradient(step, positions, [residuals], context.scales.fraction + polynomial.shift)
+        loss = None if squares is None else await self._open_loss(step, weights, theirs, squares, ours, targets)
         context.side.update(gradient)
         last = step + 1 == context.train.iterations or context.converged(loss)
         await send_end(context.channel, step, last=last)
         return Outcome(last, loss)
 
     async def _open_loss(
-        self, step: int, weights: Ciphertexts, theirs: Ciphertexts, squares: Ciphertexts, ours: Floats, signs: Floats
+        self, step: int, weights: Ciphertexts, theirs: Ciphertexts, squares: Ciphertexts, ours: Floats, targets: Floats
     ) -> float:
-        """The mean Taylor loss over the rows that count, which this party cannot tell from the others."""
+        """The mean loss over the rows that count, which this party cannot tell from the others."""
         context = self._context
         assert context.opening is not None
         # at SCORE more fractional bits than a residual: b has WEIGHT of them, b·u_w and b·u²_w SCORE more
-        constant = encode(math.log(2) - 0.5 * signs * ours + 0.125 * ours**2, 2 * SCORE)
-        linear = encode(0.25 * ours - 0.5 * signs, SCORE)
-        quadratic = [1 << (SCORE - 3)] * len(ours)
-        bits = 2 * (SCORE + SCORE_RANGE)  # of a constant: wider than 64
+        polynomial = polynomial_of(context)
+        constant = encode(polynomial.value(ours, targets), 2 * SCORE)
+        linear = encode(polynomial.derivative(ours, targets), SCORE)
+        quadratic = [1 << (SCORE - polynomial.shift - 1)] * len(ours)
+        bits = 2 * SCORE + LOSSES[context.train.objective].loss_bits  # of a constant: wider than 64
         alone = homomorphic.scale(context.public, weights, constant, bits, context.workers)
         products = np.array([*linear, *quadratic], dtype=np.int64)[:, None]
         paired = matrix.multiply(context.public, products, np.concatenate([theirs, squares]), context.workers)
         total = homomorphic.total(context.public, np.concatenate([alone, paired]))
-        return await context.opening.loss(step, total) / 2.0 ** loss_fraction(context.train)
+        return polynomial.reported * await context.opening.loss(step, total) / 2.0 ** loss_fraction(context.train)

@@ -3,7 +3,7 @@
 ::
 
     passive (strong)                                  active (weak, labels)
-    u_i = θ_s·x_i, all i ∈ Ĩ    ── u ──────────────►   h_i = σ(u_i + θ_w·x_i + b)
+    u_i = θ_s·x_i, all i ∈ Ĩ    ── u ──────────────►   h_i = σ(u_i + θ_w·x_i + b), of a number the score itself
                                                        d_i = (h_i − y_i)/|I| for i ∈ I, 0 for dummies
                                 ◄── Enc(d_i) ───────   every one freshly randomised, the same work for 0
     Enc(G_j) = Π Enc(d_i)^x_ij                         g_w = Σ_I d_i x_i, in clear
@@ -28,7 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from vfl_node.crypto.fixed_point import encode
-from vfl_node.training.logistic.exchange import (
+from vfl_node.training.glm.exchange import (
     receive_encrypted,
     receive_end,
     receive_scores,
@@ -36,10 +36,10 @@ from vfl_node.training.logistic.exchange import (
     send_end,
     send_scores,
 )
-from vfl_node.training.logistic.flow import IterationContext, Outcome
-from vfl_node.training.logistic.plain import LOSSES
-from vfl_node.training.logistic.scales import packed
-from vfl_node.training.logistic.side import Floats, diverged, in_range
+from vfl_node.training.glm.flow import IterationContext, Outcome
+from vfl_node.training.glm.plain import LOSSES
+from vfl_node.training.glm.scales import packed
+from vfl_node.training.glm.side import Floats, diverged, in_range
 
 RESIDUALS = "residuals"
 
@@ -49,7 +49,7 @@ class ActiveClear:
 
     def __init__(self, context: IterationContext) -> None:
         self._context = context
-        self._loss = LOSSES[context.train.loss]
+        self._loss = LOSSES[context.train.objective]
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
@@ -58,7 +58,7 @@ class ActiveClear:
         assert context.targets is not None
         context.prepare(step, self._labels)
         theirs = await receive_scores(context.channel, step, len(positions), context.train.outputs)
-        if context.train.loss == "taylor":  # check every row: a check of the genuine ones alone would reveal which they are
+        if self._loss.polynomial:  # check every row: a check of the genuine ones alone would reveal which they are
             in_range(theirs)
         scores, targets = theirs + context.side.scores(positions), context.targets[positions]
         residuals = self._loss.residual(scores, targets) * (genuine / count)[:, None]  # a dummy's is 0
@@ -76,7 +76,7 @@ class ActiveClear:
         """Encrypt the residuals, those of a few outputs in one ciphertext, and send them."""
         context = self._context
         largest = 2.0 ** (context.scales.residual - context.scales.fraction) * (1 + 1e-9)  # an allowance for rounding
-        if not (np.abs(residuals).sum(axis=0) <= largest).all():  # the Taylor loss
+        if not (np.abs(residuals).sum(axis=0) <= largest).all():  # a loss whose residuals have no bound of their own
             raise diverged()
         rows = [encode(row, context.scales.fraction) for row in residuals]
         values = packed(rows, context.scales.groups, context.scales.slot)

@@ -22,8 +22,9 @@ from itertools import pairwise
 from vfl_node.crypto.fixed_point import RangeBound, slot_bits
 from vfl_node.crypto.paillier.packing import join, slots
 from vfl_node.data.design import MOST
-from vfl_node.training.logistic import masks
-from vfl_node.training.logistic.config import Logistic
+from vfl_node.training.glm import masks
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.plain import LOSSES
 
 RESIDUAL = 40
 """Fractional bits of a residual computed in clear: an error below 2⁻⁴¹ a row."""
@@ -35,7 +36,8 @@ ROWS = 1 << 32
 """More rows than an iteration can have: by rounding, each adds less than 1 to a sum of magnitudes."""
 
 SCORE_RANGE = 8
-"""Scores lie within ±2⁸; beyond it training has diverged (the exact loss is linear and the Taylor loss useless long before)."""
+"""Scores lie within ±2⁸; beyond it training has diverged (the exact loss is linear and the Taylor loss useless long before).
+Scaled targets lie there, too: a number so many deviations from the mean would rule the sums (:mod:`.prepared_inputs`)."""
 
 
 @dataclass(frozen=True)
@@ -67,22 +69,24 @@ class Scales:
         return masks.returned_bits(self.gradient)
 
     @classmethod
-    def of(cls, train: Logistic) -> Scales:
+    def of(cls, train: GeneralisedLinear) -> Scales:
         """The widths of a job, for any number of rows below :data:`ROWS`.
 
         By the exact loss the magnitudes of an iteration's residuals add up to at most 1 (each is below 1, divided by
-        their number), by the Taylor loss to 2⁸, which is checked where they are formed; rounding adds half a last
-        bit a row. Formed under encryption, from scores within ±2⁸, each is below 129/|I|, or four times that where
-        the passive party has the labels; rounding and noise stay below 2⁴⁰ of 2⁸⁰ a row. A loss is below 33,026.
+        their number), by the Taylor loss to 2⁸ and by squares to 2¹⁰, which is checked where they are formed; rounding adds
+        half a last bit a row. Formed under encryption, from scores within ±2⁸ of both parties (and targets likewise), each is
+        below 129/|I| by the Taylor loss, or four times that where the passive party has the labels, and below 768/|I| by
+        squares; rounding and noise stay below 2⁴⁰ of 2⁸⁰ a row. A loss is below 33,026, by squares below 768²/2 = 294,912.
 
         Raises:
             UsageError: a masked value has more bits than a plaintext of this key (``E_OVERFLOW``, with the numbers).
         """
-        blind = train.flow == "coordinator"
+        blind, descended = train.flow == "coordinator", LOSSES[train.objective]
         fraction = SCORE + WEIGHT if blind else RESIDUAL
-        residual = fraction + (0 if train.loss == "exact" else SCORE_RANGE) + (2 if train.labels == "passive" else 0)
+        shift = descended.polynomial.shift if descended.polynomial and train.labels == "passive" else 0
+        residual = fraction + descended.residual_bits + shift
         gradient = RangeBound(factor=MOST, total=(1 << residual) + (-1 if blind else ROWS))
-        loss = RangeBound(factor=1, total=(1 << (loss_fraction(train) + 2 * SCORE_RANGE)) - 1)
+        loss = RangeBound(factor=1, total=(1 << (loss_fraction(train) + descended.loss_bits)) - 1)
         fit = slots(train.key_bits, gradient.slot_bits(train.key_bits))
         if blind:
             loss.slot_bits(train.key_bits)
@@ -90,7 +94,7 @@ class Scales:
         return cls(fraction, residual, gradient.bits, loss.bits if blind else 0, (*[fit] * full, *([rest] if rest else [])))
 
 
-def loss_fraction(train: Logistic) -> int:
+def loss_fraction(train: GeneralisedLinear) -> int:
     """Fractional bits of the encrypted loss: with the labels at the passive party it is a product of three."""
     return SCORE + WEIGHT + (SCORE if train.labels == "passive" else 0)
 
