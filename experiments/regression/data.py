@@ -1,9 +1,9 @@
 """Three tables of numbers, each split between a party with the target and one without, on the same rows.
 
-    motor     800 measurements of a motor: its speed and 4 columns of temperatures, beside 7 of currents and voltages (FATE)
-    student   395 pupils: their mark and 6 columns, beside 7 (FATE)
-    hdb       addresses of flats sold in Singapore in 2015 and 2016: mean price a square metre and what was sold, beside where
-              the block stands and what it is like
+motor     800 measurements of a motor: its speed and 4 columns of temperatures, beside 7 of currents and voltages (FATE)
+student   395 pupils: their mark and 6 columns, beside 7 (FATE)
+hdb       addresses of flats sold in Singapore in 2015 and 2016: mean price a square metre and what was sold, beside where
+the block stands and what it is like
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _hdb(folder: Path) -> Problem:
         "storey": np.array([storey(of) for of in each]),
         **{kind: np.array([np.mean([sale["flat_type"] == kind for sale in of]) for of in each]) for kind in kinds},
     }
-    described = ("max_floor_lvl", "year_completed", "total_dwelling_units", "2room_sold", "3room_sold", "4room_sold", "5room_sold")
+    described = ("max_floor_lvl", "year_completed", "total_dwelling_units", *(f"{rooms}room_sold" for rooms in (2, 3, 4, 5)))
     other = {
         **{axis: np.array([float(places[address][axis]) for address in addresses]) for axis in ("LATITUDE", "LONGITUDE")},
         **{column: np.array([float(blocks[address][column]) for address in addresses]) for column in described},

@@ -163,7 +163,8 @@ def page(results: Mapping[str, Any]) -> str:
         lines += [
             f"## {name}",
             "",
-            f"{of['rows']:,} rows; {of['own']} columns beside the target, {of['other']} at the other party. RMSE in {of['unit']}.",
+            f"{of['rows']:,} rows; {of['own']} columns beside the target, {of['other']} at the other party. RMSE in "
+            f"{of['unit']}.",
             "",
             "| model | RMSE | R² | RMSE, split network less this one |",
             "|---|---|---|---|",
@@ -172,7 +173,9 @@ def page(results: Mapping[str, Any]) -> str:
         for model in of["splits"][0]:
             rmse, r2 = (np.array([split[model][metric] for split in of["splits"]]) for metric in ("rmse", "r2"))
             r2_text = "0" if model == "the mean" else f"{r2.mean():.3f} ± {r2.std(ddof=1):.3f}"
-            lines.append(f"| {model} | {_figure(rmse.mean())} ± {_figure(rmse.std(ddof=1))} | {r2_text} | {_less(ours - rmse)} |")
+            lines.append(
+                f"| {model} | {_figure(rmse.mean())} ± {_figure(rmse.std(ddof=1))} | {r2_text} | {_less(ours - rmse)} |"
+            )
         lines.append("")
     return "\n".join(lines)
 

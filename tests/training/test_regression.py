@@ -23,6 +23,8 @@ from vfl_node.job import Evaluate
 from vfl_node.models import OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
+from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.settings import Protection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Known, Step, build
@@ -31,7 +33,8 @@ from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import ScaledTargets
 from vfl_node.training.targets import TargetScale
-from vfl_node.transport.generated.vfl.v1 import prediction_pb2
+from vfl_node.transport import codec
+from vfl_node.transport.generated.vfl.v1 import prediction_pb2, training_pb2
 
 ALL = Evaluate(metrics=("rmse", "mae", "r2", "mse"))
 UNIT = 1000.0
@@ -308,3 +311,25 @@ def test_scaling_comes_back() -> None:
     scale = TargetScale.of(np.array([1e6, 3e6]))
     assert ScaledTargets(scale).prediction(np.array([-1.0, 0.0, 2.0])).tolist() == [1e6, 2e6, 4e6]
     np.testing.assert_allclose(scale.original(scale.scaled(np.array([5.0, 1e9]))), [5.0, 1e9])
+
+
+@pytest.mark.parametrize(("noise", "readable"), [(0.0, True), (4.0, False)])
+def test_targets_can_be_read_from_the_first_gradients(
+    synthetic: Callable[..., Any], run: Any, noise: float, readable: bool
+) -> None:
+    """But for scale and zero: what the ledger says. A defence of the active party prevents it."""
+    parties = with_targets(synthetic(1000, (1.0, 1.0)))
+    own = Protection(defences=(NoiseParams(name="noise", sigma=noise),)) if noise else Protection()
+    both = run(train=section(epochs=1, batch_size=128), evaluate=ALL, protections=(own, Protection()))
+    both(parties)
+    schedule = both.schedule(parties)
+    batches = schedule.batches(0, 0, schedule.split(0, 0.2)[0], 128)
+    sent = [message.tensor for message in both.transcript if isinstance(message, training_pb2.Gradient)]
+    targets = parties.clinic.labels[parties.clinic_view.rows]
+    found = []
+    for positions, tensor in list(zip(batches, sent, strict=True))[:3]:
+        rows = codec.decode(tensor, dtype=torch.float32, shape=(len(positions), both.train.bottom[-1])).double().numpy()
+        *_, directions = np.linalg.svd(rows, full_matrices=False)
+        found.append(abs(np.corrcoef(rows @ directions[0], targets[positions])[0, 1]))
+    assert (np.mean(found) > 0.85) == readable
+    assert np.mean(found) > 0.85 or np.mean(found) < 0.4
