@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks import residuals, scores, start
 from vfl_node.privacy.attacks.residuals import Round
-from vfl_node.training.logistic.side import START_SCORES, common_enough
+from vfl_node.training.glm.side import START_SCORES, common_enough
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -32,7 +32,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Block, Engine, Key, Result
 from vfl_node.engines.inline import Inline
 from vfl_node.engines.processes import Processes
-from vfl_node.training.logistic.masks import Mask
+from vfl_node.training.glm.masks import Mask
 
 T = TypeVar("T")
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from vfl_node import metrics
-from vfl_node.job import Metric
+from vfl_node.job.evaluate import METRICS
 from vfl_node.weighted_metrics import EPSILON
 
-NAMES = get_args(Metric)
+NAMES = METRICS["classification"]
 
 STEADY = settings(deadline=None, derandomize=True)
 

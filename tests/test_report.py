@@ -27,8 +27,8 @@ from vfl_node.run.serving import reported
 from vfl_node.settings import Protection, role_in
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.evaluation import Rival
+from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.intervals import ConfidenceInterval
-from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.serving import Predicted, Served, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
@@ -100,7 +100,7 @@ EACH = replace(
     gains={"auc": around(0.019, "delong")},
     repeats={name: [value] for name, value in VALUES.items()},
     local_repeats={name: [value] for name, value in ALONE.items()},
-    constant_nll=0.6629,
+    constant={"nll": 0.6629},
     confusion=[[60, 3], [2, 38]],
     local_confusion=[[58, 5], [4, 36]],
 )
@@ -185,7 +185,7 @@ def regression(*, party: str = "clinic", align: dict[str, Any] = APSI, rows: int
         local_calibration_curve=RESULT.local_calibration_curve if told and not several else [],
         disclosures={name: (Disclosure("rounds", 3, f"how long {name} trained"),) for name in job.parties.all},
         warnings=("480 shared rows are fewer than 20 for each of 40 columns.",) if party == "clinic" else (),
-        section=LogisticSection(
+        section=GlmSection(
             flow=flow,
             rows=rows,
             features={"clinic": 8 if party != "lab" else None, "lab": 12},
@@ -545,7 +545,7 @@ def test_the_schema_describes_the_figures_of_each_trainer() -> None:
     parts = envelope.json_schema()["$defs"]
     for name, figures, section in (
         ("split", "SplitFigures", SplitSection),
-        ("logistic", "LogisticFigures", LogisticSection),
+        ("logistic", "LogisticFigures", GlmSection),
     ):
         keys = parts[figures]["properties"]
         assert set(keys) == {*CommonFigures.model_fields, name} == set(parts[figures]["required"])

@@ -1,15 +1,13 @@
 from __future__ import annotations
 
-from typing import get_args
-
 import numpy as np
 import pytest
 
 from vfl_node import metrics
-from vfl_node.job import Metric
+from vfl_node.job.evaluate import METRICS
 from vfl_node.weighted_metrics import compute
 
-NAMES = get_args(Metric)
+NAMES = METRICS["classification"]
 OF_SEVERAL = [name for name in NAMES if name in metrics.MULTICLASS]
 
 

@@ -39,6 +39,37 @@ class ModelOutput:
         """Of probabilities that may leave 0 … 1, as those corrected for synthetic rows do: ranked as they are, else clipped."""
         return cls(scores, np.clip(scores, 0, 1))
 
+    @classmethod
+    def constant(cls, shares: Array, rows: int) -> ModelOutput:
+        """The same probability of each class, float64[K], for each of ``rows`` rows; of class 1 alone for two classes."""
+        said = np.full(rows, shares[1]) if len(shares) == 2 else np.broadcast_to(shares, (rows, len(shares)))
+        return cls(said, said)
+
+    @property
+    def columns(self) -> int:
+        """Columns that each metric looks at, for the cost of a bootstrap."""
+        return self.probabilities.shape[1] if self.probabilities.ndim == 2 else 2
+
+    def take(self, rows: NDArray[np.int64]) -> ModelOutput:
+        """Of these rows alone."""
+        return ModelOutput(self.scores[rows], self.probabilities[rows])
+
+    def metrics(self, names: Sequence[str], labels: Array, threshold: float = 0.5) -> dict[str, float | None]:
+        """As :func:`compute`."""
+        return compute(names, labels, self.scores, self.probabilities, threshold)
+
+    def weighted(self, names: Sequence[str], labels: Array, weights: Array, threshold: float = 0.5) -> dict[str, Array]:
+        """As :func:`vfl_node.weighted_metrics.compute`."""
+        return {**weighted_metrics.compute(names, labels, self.scores, self.probabilities, weights, threshold)}
+
+    def curve(self, labels: Array) -> list[tuple[float, float, int]]:
+        """As :func:`calibration_curve`; none with more than two classes."""
+        return [] if self.scores.ndim > 1 else calibration_curve(labels, self.probabilities)
+
+    def confusion(self, labels: Array, threshold: float) -> list[list[int]]:
+        """As :func:`confusion`."""
+        return confusion(labels, self.probabilities, threshold)
+
 
 def auc(labels: Array, scores: Array) -> float | None:
     """Probability that a random positive has a higher score than a random negative; ties count ½ (Mann–Whitney)."""
@@ -204,6 +235,9 @@ UPPER = dict.fromkeys(("auc", "pr_auc", "ks", "accuracy", "f1", "ace"), 1.0) | {
     "nll": -math.log(EPSILON),
 }
 """Metric → the largest value that it can have; the smallest is 0."""
+
+OF_A_CONSTANT = ("nll",)
+"""Metrics that are reported of a constant model, too."""
 
 
 def compute(

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, final
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, model_validator
 from typing_extensions import Self
 
 from vfl_node.configuration import Frozen
@@ -28,6 +28,9 @@ HEAD_BYTES = 4 << 10
 """More than a message has beside the values of its tensor."""
 
 DataRole = Literal["active", "passive"]
+
+Task = Literal["classification", "regression"]
+"""What labels are: classes, or numbers on a scale (targets)."""
 
 DEFAULT_TRAINER = "split"
 """What ``train.algorithm`` is where a job does not say."""
@@ -91,8 +94,11 @@ class TrainerConfig(Frozen):
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
+        tasks: what its labels can be.
         algorithm: its name, that of the registry.
-        classes: how many classes labels have, 0 to classes − 1. A trainer for two classes narrows the key to ``Literal[2]``.
+        task: what the labels of this job are. A trainer for numbers alone gives the key another default.
+        classes: how many classes labels have, 0 to classes − 1; of no meaning in a regression. A trainer for two classes
+            narrows the key to ``Literal[2]``.
     """
 
     implementation: ClassVar[str]
@@ -104,9 +110,20 @@ class TrainerConfig(Frozen):
     on_device: ClassVar[bool] = True
     coordinated_by: ClassVar[str] = ""
     unit: ClassVar[str] = "epoch"
+    tasks: ClassVar[tuple[Task, ...]] = ("classification",)
 
     algorithm: str
+    task: Task = Field(default="classification", description="whether labels are classes, or numbers to predict")
     classes: int = 2
+
+    @model_validator(mode="after")
+    def _fits_its_task(self) -> Self:
+        if self.task not in self.tasks:
+            able = [name for name, config in TRAINERS.usable() if self.task in config.tasks]
+            raise ValueError(f"task: {self.task} is not for algorithm: {self.algorithm}, but for {' and '.join(able)}")
+        if self.task == "regression" and self.classes != 2:
+            raise ValueError("classes is for task: classification; a regression predicts a number: leave it out")
+        return self
 
     @classmethod
     def of(cls, job: Job) -> Self:
@@ -255,6 +272,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
     {
         "split": "vfl_node.training.split.config:Train",
         "logistic": "vfl_node.training.logistic.config:Logistic",
+        "linear": "vfl_node.training.linear.config:LinearRegression",
     },
     check=_check,
 )

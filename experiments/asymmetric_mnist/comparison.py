@@ -1,7 +1,7 @@
 """A job run through the product from known secrets, beside plaintext regression from the same start.
 
 Each party's secrets derive from its name here, so that a run can be repeated and its first
-weights are known: the ones that the product draws, not zeros (see `vfl_node/training/logistic/side.py`).
+weights are known: the ones that the product draws, not zeros (see `vfl_node/training/glm/side.py`).
 This is for experiments; a real party's come from its operating system.
 """
 

@@ -16,7 +16,7 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.settings import Data
-from vfl_node.training.logistic import plain
+from vfl_node.training.glm import plain
 
 Floats = NDArray[np.float64]
 Tables = Mapping[str, Table]

@@ -13,9 +13,9 @@ from experiments.asymmetric_mnist.halves import Floats, Model, Tables, shared_ro
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Job
-from vfl_node.training.logistic import plain
+from vfl_node.training.glm import plain
+from vfl_node.training.glm.side import Side
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.side import Side
 
 
 def secrets(job: Job) -> dict[str, Randomness]:

@@ -43,7 +43,7 @@ from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.run.run import Run, set_up
 from vfl_node.run.simulation import side_by_side
 from vfl_node.settings import Data, Limits, Settings
-from vfl_node.training.logistic import coordinator
+from vfl_node.training.glm import coordinator
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import (
     alignment_pb2,

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from vfl_node.privacy.attacks import start
-from vfl_node.training.logistic.side import START_SCORES
+from vfl_node.training.glm.side import START_SCORES
 
 BITS, ROWS, SIZE, SEEDS = 40, 1000, 411, 8
 KINDS = ("standardised", "pixels", "binary", "rare")

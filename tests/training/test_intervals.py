@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import Metric
+from vfl_node.job.evaluate import METRICS
 from vfl_node.metrics import UPPER, ModelOutput, auc, compute
 from vfl_node.training import intervals
 from vfl_node.training.intervals import influence, over_repeats, over_rows, student_t
 
-NAMES = get_args(Metric)
+NAMES = METRICS["classification"]
 SEED = b"the clinic's private randomness!"
 
 

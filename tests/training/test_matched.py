@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, StateError
-from vfl_node.job import Metric
+from vfl_node.job.evaluate import METRICS
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.evaluation import measure
 from vfl_node.training.split import matched
@@ -44,7 +44,7 @@ from vfl_node.transport.generated.vfl.v1 import decryption_pb2, matched_pb2, ses
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Recorder
 
-NAMES = get_args(Metric)
+NAMES = METRICS["classification"]
 CLINIC, LAB = b"clinic's private randomness, 32b", b"the lab's private randomness, 32"
 ROWS, CELLS = 400, 2 * BINS
 

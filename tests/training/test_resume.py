@@ -61,7 +61,7 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
         "gains",
         "repeats",
         "local_repeats",
-        "constant_nll",
+        "constant",
         "confusion",
         "local_confusion",
         "local_rows",

@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
-from vfl_node.job import Evaluate, Metric
+from vfl_node.job import Evaluate
+from vfl_node.job.evaluate import METRICS
 from vfl_node.metrics import auc
 from vfl_node.training.split import active, loop
 from vfl_node.training.split.missing.section import Missing
@@ -277,23 +278,24 @@ def test_repeats_start_from_new_weights_and_give_intervals(synthetic: Make, run:
 
 def test_every_metric_at_a_threshold_beside_the_constant(synthetic: Make, run: Any) -> None:
     parties = synthetic()
-    told = Evaluate(metrics=get_args(Metric), threshold=0.3, share_with_passive=True)
+    told = Evaluate(metrics=METRICS["classification"], threshold=0.3, share_with_passive=True)
     both = run(evaluate=told)
     active, passive = both(parties)
     view, table = parties.clinic_view, parties.clinic
     training, testing = (rows[view.owned[rows]] for rows in both.schedule(parties).split(0, 0.2))
     labels, rate = table.labels[view.rows[testing]], table.labels[view.rows[training]].mean()
     constant = -np.where(labels == 1, np.log(rate), np.log1p(-rate)).mean()
-    assert active.constant_nll == pytest.approx(constant)
+    assert active.constant["nll"] == pytest.approx(constant)
     for values, counts in ((active.metrics, active.confusion), (active.local_metrics, active.local_confusion)):
         (right, false_alarms), (missed, hits) = counts
         assert [right + false_alarms, missed + hits] == [np.count_nonzero(labels == label) for label in (0, 1)]
         assert values["accuracy"] == pytest.approx((right + hits) / len(labels))
         assert values["f1"] == pytest.approx(2 * hits / (2 * hits + false_alarms + missed))
     assert active.confusion != run(evaluate=told.model_copy(update={"threshold": 0.5}))(parties)[0].confusion
-    assert set(active.intervals) == set(get_args(Metric))
+    assert set(active.intervals) == set(METRICS["classification"])
     assert passive.metrics == {name: round(value, 3) for name, value in active.metrics.items()}
-    assert passive.confusion is passive.repeats is passive.constant_nll is None
+    assert passive.confusion is passive.repeats is passive.local_repeats is None
+    assert passive.constant == {}
     assert passive.intervals == {}
 
 
@@ -307,7 +309,7 @@ def test_metrics_of_several_classes(synthetic: Make, run: Any) -> None:
     assert np.shape(active.confusion) == (3, 3)
     assert active.metrics["accuracy"] == pytest.approx(np.trace(active.confusion) / np.sum(active.confusion))
     assert set(active.intervals) == set(names)
-    assert 0 < active.constant_nll < np.log(3)
+    assert 0 < active.constant["nll"] < np.log(3)
 
 
 def test_without_a_test_fraction_the_training_rows_are_evaluated(synthetic: Make, run: Any) -> None:

@@ -22,6 +22,7 @@ from vfl_node.settings import Data, Peer, Role, Settings, load_settings, role_in
 
 if TYPE_CHECKING:
     from vfl_node.data.profile import ColumnProfile, IdProfile, LabelProfile
+    from vfl_node.data.targets import TargetProfile
     from vfl_node.node.check import JobUse, TableCheck
 
 FILE_ALONE = "table"
@@ -143,9 +144,17 @@ def _note(column: ColumnProfile, rows: int) -> str:
     return ", ".join(said)
 
 
-def _label_lines(label: LabelProfile | None) -> Iterator[str]:
+def _label_lines(label: LabelProfile | TargetProfile | None) -> Iterator[str]:
+    from vfl_node.data.targets import TargetProfile  # loads numpy
+
     if label is None:
         yield "labels: none"
+        return
+    if isinstance(label, TargetProfile):
+        spread = "" if label.mean is None else f"{label.lowest:g} to {label.highest:g}"
+        centre = "" if label.mean is None else f"mean {label.mean:g} ± {label.deviation:g}"
+        other = f"something else: {label.other:,}" if label.other else ""
+        yield f"targets in {label.column}: {'; '.join(filter(None, (f'{label.rows:,} numbers', spread, centre, other)))}"
         return
     names = label.classes or range(max(label.counts, default=0) + 1)
     counts = ", ".join(f"{names[value]}: {rows:,}" for value, rows in label.counts.items())
@@ -177,11 +186,12 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
     forms = use.id_form if isinstance(use.id_form, str) else ", ".join(use.id_form)
     yield f"job {use.job}, here the {use.role} party: aligns {use.records:,} records by {use.protocol}, ids as {forms}"
     yield f"  the fewest that this node allows: {use.min_set_size:,} (limits.min_set_size)"
-    if use.classes is None:
+    if use.task is None:
         yield "  it does not train, so it reads no other column"
     else:
         yield f"  trains on {len(use.features):,} columns: {', '.join(use.features) or 'none'}"
-        yield f"  labels: {use.label or 'of another party'}, {use.classes} classes"
+        what = "numbers" if use.classes is None else f"{use.classes} classes"
+        yield f"  labels: {use.label or 'of another party'}, {what}"
     for column in use.columns:
         yield f"  {column.name}: {column}"
 
@@ -199,7 +209,7 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
         "warnings": checked.warnings,
     }
     if table:
-        label = table.label and {**vars(table.label), "rate": table.label.rate}
+        label = table.label and {**vars(table.label), "rate": getattr(table.label, "rate", None)}
         ids = {**vars(table.ids), "forms": {form: vars(profile) for form, profile in table.ids.forms.items()}}
         columns = [{**vars(column), "error": column.error and described(column.error)} for column in table.columns]
         document["table"] = {"rows": table.rows, "whole": table.whole, "columns": columns, "label": label, "ids": ids}

@@ -26,7 +26,7 @@ RESTART_S = 60.0
 def predict(
     job_id: Annotated[str, typer.Argument(metavar="JOB", help="The job that trained the model, with `serve`.")],
     data: Annotated[Path, typer.Option(help="CSV file with the ids of the records; with --align also their columns.")],
-    target: Annotated[Path, typer.Option("--out", help="CSV file to write: ids and probabilities.")],
+    target: Annotated[Path, typer.Option("--out", help="CSV file to write: ids and probabilities, or numbers.")],
     config: Annotated[Path, typer.Option(help="The node's configuration file.")],
     align: Annotated[
         bool,

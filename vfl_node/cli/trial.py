@@ -18,8 +18,9 @@ from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
+from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.logs import configure_logs
-from vfl_node.report.words import SEEDED
+from vfl_node.report.words import SEEDED, quantity
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
 
@@ -209,7 +210,11 @@ def _summarise(path: Path, seconds: float) -> None:
             if metrics.get(name) is None:
                 continue
             spread = (metrics.get("intervals") or {}).get(name)
-            shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
+            value, *ends = (
+                quantity(number) if name in WITH_UNIT else f"{number:.{places}f}"
+                for number, places in ((metrics[name], 4), *((spread[end], 3) for end in ("low", "high") if spread))
+            )
+            shown.append(f"{name} {value}" + (f" [{', '.join(ends)}]" if ends else ""))
         rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
     for warning in (*alignment["warnings"], *(report["training"] or {"warnings": ()})["warnings"]):

@@ -1,8 +1,9 @@
-"""What the text of one cell says, the same for every column and every format."""
+"""Cells that hold a number, or nothing."""
 
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 MISSING = frozenset({"", "NA", "N/A", "nan", "NaN", "null", "None", "?"})
 """Cells without a value."""
@@ -17,3 +18,11 @@ def number(cell: str) -> float:
     except ValueError:
         return math.inf
     return value if math.isfinite(value) and "_" not in cell else math.inf  # Python reads 2024_01 as 202401
+
+
+def wrong_number(cell: str) -> Literal["text", "an infinite number"]:
+    """What a cell is of which :func:`number` makes infinity."""
+    try:
+        return "an infinite number" if math.isinf(float(cell)) else "text"
+    except ValueError:
+        return "text"

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vfl_node.data.cells import MISSING, number
+from vfl_node.data.tables import LabelColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.label_source import LabelSource
@@ -53,12 +53,12 @@ class ReadLabels:
     """The labels of n records.
 
     Attributes:
-        values: float32[n], 0 to K − 1.
+        values: float32[n], 0 to K − 1; in a regression the targets, float64[n].
         names: as :attr:`Reading.names`.
         positive_assumed: likewise.
     """
 
-    values: NDArray[np.float32] = field(repr=False)
+    values: LabelColumn = field(repr=False)
     names: tuple[str, ...] = field(repr=False)
     positive_assumed: bool = False
 

@@ -18,15 +18,17 @@ import numpy as np
 
 from vfl_node.data.cells import MISSING, number
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
-from vfl_node.data.labels import MOST_CLASSES, Reading, code_of, read_labels, reading_of
+from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, read_labels, reading_of
 from vfl_node.data.levels import near_unique
 from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, table_with
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, Table, check_enough, values_of
+from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
 from vfl_node.job import IdForm
 from vfl_node.label_source import LabelSource
 from vfl_node.settings import Data
+from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
@@ -133,7 +135,7 @@ class TableProfile:
         whole: whether these are all rows.
         columns: in the order of the input.
         ids: its identifiers.
-        label: its labels; None if the table has no such column.
+        label: its labels, or its targets; None if the table has no such column.
         errors: what reading the table would raise, in its order; the first one is raised.
         table: what a job would read; None if there are errors.
     """
@@ -142,7 +144,7 @@ class TableProfile:
     whole: bool
     columns: tuple[ColumnProfile, ...]
     ids: IdProfile
-    label: LabelProfile | None
+    label: LabelProfile | TargetProfile | None
     errors: tuple[VflError, ...]
     table: Table | None
 
@@ -159,6 +161,7 @@ def profile(
     id_form: IdForm | tuple[IdForm, ...],
     needs_label: bool,
     party: str,
+    task: Task | None = None,
     classes: int | None = None,
     at_least: int = 0,
     whole: bool = True,
@@ -167,6 +170,7 @@ def profile(
 
     Args:
         text: as there, like ``data``, ``id_form``, ``needs_label``, ``party`` and ``at_least``.
+        task: of the job; None: regression if the labels are numbers, and not all of them classes.
         classes: of the job; None: as many as the labels suggest.
         whole: whether ``text`` has all rows of the input. If it has not, a set that is too small and labels that are
             all the same are no errors.
@@ -178,16 +182,20 @@ def profile(
     id_columns = id_columns_of(data, id_form, party)
     set_apart = columns_set_apart(text, data, id_columns, needs_label=needs_label)
     forms: tuple[IdForm, ...] = id_form if isinstance(id_form, tuple) else (id_form,)
-    label = _labels(text, data.labels, classes) if data.labels.column in text.names else None
+    label = _labels(text, data.labels, task, classes) if data.labels.column in text.names else None
     errors: list[VflError] = []
-    ids, labels = Identifiers.of(()), None
+    ids = Identifiers.of(())
+    labels: ReadLabels | None = None
     with _collecting(errors):
         ids = ids_of(text, id_columns, forms)
     with _collecting(errors):
         check_enough(len(text), at_least if whole else 0, party)
     if needs_label and label:
         with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
-            labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
+            if isinstance(label, TargetProfile):
+                labels = read_targets(text, label.column)
+            else:
+                labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
     features: dict[str, Column] = {}
     columns: list[ColumnProfile] = []
     for name in text.names:
@@ -244,11 +252,15 @@ def _numbers(column: CategoricalColumn) -> int:
     return int(counts[finite].sum())
 
 
-def _labels(text: TextColumns, of: LabelSource, classes: int | None) -> LabelProfile:
+def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:
+    if task == "regression":
+        return TargetProfile.of(text, of.column)
     cells = Counter(text.cells(of.column))
     present = cells.keys() - MISSING
     reading = _reading(present, classes, of.positive)
     if reading is None:
+        if task is None and (target := TargetProfile.of(text, of.column)).other == 0:
+            return target
         numbers = {cell: code for cell in present if (code := code_of(cell, MOST_CLASSES)) is not None}
         reading = Reading(numbers, names=())
     counts = Counter[int]()

@@ -16,16 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data import dates
-from vfl_node.data.cells import MISSING, number
+from vfl_node.data.cells import MISSING, number, wrong_number
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, scaling_of
 from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.data.labels import ReadLabels, read_labels
 from vfl_node.data.scaling import Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table, check_enough
+from vfl_node.data.targets import read_targets
 from vfl_node.data.text_columns import TextColumns, read_columns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 from vfl_node.settings import Data
+from vfl_node.trainers import Task
 
 NUMERIC_SHARE = 0.95
 """A column that is not declared is numeric if at least this share of its values are finite numbers."""
@@ -42,6 +44,7 @@ def read_table(
     id_form: IdForm | tuple[IdForm, ...],
     needs_label: bool,
     party: str,
+    task: Task = "classification",
     classes: int = 2,
     at_least: int = 0,
 ) -> Table:
@@ -54,7 +57,8 @@ def read_table(
         needs_label: whether labels are read, from ``data.label`` or else ``label``. If they
             are not, a column named by ``data.label`` is left out; it is not a feature either.
         party: this party's name, for errors.
-        classes: labels are 0 to ``classes`` − 1; at least two of them must occur.
+        task: what labels are.
+        classes: of a classification: labels are 0 to ``classes`` − 1; at least two of them must occur.
         at_least: fewer records are refused before their labels and columns are read.
 
     Cost: 5 s and 131 MB at the peak for a million rows of five columns (33 MB). 1 s of this is for ordering
@@ -67,7 +71,9 @@ def read_table(
     """
     id_columns_of(data, id_form, party)  # a mistake in the settings is found before a long file is read
     text = read_columns(data.path, party=party, format=data.format)
-    return table_of(text, data, id_form=id_form, needs_label=needs_label, party=party, classes=classes, at_least=at_least)
+    return table_of(
+        text, data, id_form=id_form, needs_label=needs_label, party=party, task=task, classes=classes, at_least=at_least
+    )
 
 
 def table_of(
@@ -77,6 +83,7 @@ def table_of(
     id_form: IdForm | tuple[IdForm, ...],
     needs_label: bool,
     party: str,
+    task: Task = "classification",
     classes: int = 2,
     at_least: int = 0,
 ) -> Table:
@@ -88,7 +95,9 @@ def table_of(
     check_enough(len(ids), at_least, party)
     as_text: tuple[IdForm, ...] = tuple("text" for _ in forms)
     plain = None if forms == as_text else _joined(text, id_columns, as_text)
-    labels = read_labels(text, data.labels, classes) if needs_label else None
+    labels: ReadLabels | None = None
+    if needs_label:
+        labels = read_targets(text, data.labels.column) if task == "regression" else read_labels(text, data.labels, classes)
     kinds = {name: data.columns.get(name) for name in text.names if name not in set_apart}
     columns = {name: column_of(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
     return table_with(labels, ids, columns, plain)
@@ -218,7 +227,7 @@ def column_of(text: TextColumns, name: str, declared: Declared | None) -> Column
         found = dates.dates_in(column)
         return column if found is None else _dates(text, name, found, kind, scaling)
     if len(wrong):
-        what = _wrong_number(text.cell(name, int(wrong[0])))
+        what = wrong_number(text.cell(name, int(wrong[0])))
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({_cells(len(wrong), len(values))})",
             code="E_NUMERIC",
@@ -256,13 +265,6 @@ def _numbers(cells: list[str]) -> NDArray[np.float64]:
     if 2 * len(distinct) < len(cells):  # each is looked at once, which is slow for text
         return np.fromiter(map({cell: number(cell) for cell in distinct}.__getitem__, cells), np.float64, len(cells))
     return np.fromiter(map(number, cells), np.float64, len(cells))
-
-
-def _wrong_number(cell: str) -> Literal["text", "an infinite number"]:
-    try:
-        return "an infinite number" if math.isinf(float(cell)) else "text"
-    except ValueError:
-        return "text"
 
 
 def _each(one_or_several: T | tuple[T, ...]) -> tuple[T, ...]:

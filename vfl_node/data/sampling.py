@@ -30,7 +30,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         key: a secret of this node for the partner, the same in every job.
 
     Raises:
-        DataError: all labels of the part are of one class (``E_ONE_CLASS``).
+        DataError: all labels of the part are the same (``E_ONE_CLASS``).
 
     Cost: n HMAC-SHA-256 and a sort, about 2 s for a million records (one core of a small server).
 
@@ -45,7 +45,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         raise DataError(
             f"all labels are the same among the {most} records that take part (align.at_most)",
             code="E_ONE_CLASS",
-            hint="a classifier needs records of two classes at least: agree on a larger align.at_most",
+            hint="training needs records whose labels differ: agree on a larger align.at_most",
         )
     parts = np.array_split(rows, -(-most // _BATCH))
     return Table(

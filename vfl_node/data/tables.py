@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,9 @@ class CategoricalColumn:
 
 Column = NumericColumn | DateColumn | CategoricalColumn
 
+LabelColumn = NDArray[Any]
+"""Labels float32[n], or the targets of a regression float64[n]."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
@@ -62,7 +66,8 @@ class Table:
         ids: canonical identifiers (:func:`~vfl_node.data.identifiers.canonical`, or
             :func:`~vfl_node.data.identifiers.composite` of several columns), distinct.
         columns: name → column, in the order of the file.
-        labels: float32[n] of 0 and 1, or of 0 to classes − 1; None where they are not needed.
+        labels: float32[n] of 0 and 1, or of 0 to classes − 1; in a regression the targets, float64[n], in their own unit.
+            None where they are not needed.
         plain: the same identifiers in the form ``text``, whatever form the job names; None if ``ids`` already are.
         classes: names of the classes, in their order; empty without labels, and where the table has their numbers.
         positive_assumed: whether there are two such names, and the settings do not say which is positive.
@@ -70,7 +75,7 @@ class Table:
 
     ids: Identifiers
     columns: Mapping[str, Column]
-    labels: NDArray[np.float32] | None = None
+    labels: LabelColumn | None = None
     plain: Identifiers | None = None
     classes: tuple[str, ...] = ()
     positive_assumed: bool = False
@@ -119,7 +124,7 @@ class Table:
                 levels = [level.encode() for level in column.levels]
                 add(np.fromiter(map(len, levels), "<i8", len(levels)).tobytes())
                 add(b"".join(levels))
-        add(b"" if self.labels is None else self.labels.astype("<f4").tobytes())
+        add(b"" if self.labels is None else self.labels.astype(self.labels.dtype.newbyteorder("<")).tobytes())
         if self.classes:  # where they have no names, the digest is that of versions without names
             add(b"".join(hashlib.sha256(name.encode()).digest() for name in self.classes))
         return state.digest()

@@ -10,16 +10,16 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, text_like, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName
-from vfl_node.job.evaluate import EARLY_STOPPING, Evaluate, Metric
+from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.prediction import JobId, Predict, Serve
-from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, TrainerConfig
+from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, Task, TrainerConfig
 
 Name = Annotated[
     str,
@@ -112,7 +112,11 @@ class Job(Frozen):
         name = train.get("algorithm", DEFAULT_TRAINER)
         if name not in TRAINERS:
             return value
-        return {**value, "train": TRAINERS[name].completed(train, value)}
+        config, evaluate = TRAINERS[name], value.get("evaluate", {})
+        task = train.get("task", config.model_fields["task"].default)
+        if isinstance(evaluate, Mapping) and isinstance(task, str) and task in DEFAULT_METRICS:
+            evaluate = {"metrics": DEFAULT_METRICS[cast("Task", task)], **evaluate}
+        return {**value, "train": config.completed(train, value), "evaluate": evaluate}
 
     @model_validator(mode="after")
     def _possible(self) -> Job:
@@ -131,7 +135,7 @@ class Job(Frozen):
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
             self.train.check(self)
-            self.evaluate.check_classes(self.train.classes)
+            self.evaluate.check_task(self.train.task, self.train.classes)
             if "passive" in spec.intersection_hidden_from and self.evaluate.share_with_passive:
                 raise ValueError(
                     f"evaluate.share_with_passive must be false with {protocol}: metrics are counted over shared records, "
@@ -166,8 +170,13 @@ class Job(Frozen):
         return self.train.label_holder if self.train else None
 
     @property
+    def task(self) -> Task:
+        """What the labels are."""
+        return self.train.task if self.train else "classification"
+
+    @property
     def classes(self) -> int:
-        """How many classes the labels have."""
+        """How many classes the labels have; of no meaning in a regression."""
         return self.train.classes if self.train else 2
 
     @property

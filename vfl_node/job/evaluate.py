@@ -8,8 +8,24 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from vfl_node.configuration import Frozen
+from vfl_node.trainers import Task
 
-Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift"]
+Metric = Literal["auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift", "rmse", "mae", "r2", "mse"]
+
+METRICS: Mapping[Task, tuple[Metric, ...]] = {
+    "classification": ("auc", "ace", "nll", "accuracy", "pr_auc", "f1", "ks", "lift"),
+    "regression": ("rmse", "mae", "r2", "mse"),
+}
+"""Task → its metrics."""
+
+DEFAULT_METRICS: Mapping[Task, tuple[Metric, ...]] = {
+    "classification": ("auc", "ace", "nll", "accuracy"),
+    "regression": ("rmse", "mae", "r2", "mse"),
+}
+"""Task → what ``evaluate.metrics`` is where a job does not say."""
+
+WITH_UNIT: tuple[Metric, ...] = ("rmse", "mae", "mse")
+"""Metrics in the target's unit, or its square: of any size."""
 
 MOST_APART = 0.9
 """Largest share of the shared rows that is not trained on."""
@@ -50,7 +66,9 @@ class Evaluate(Frozen):
         "early (train.patience)",
     )
     repeats: int = Field(default=1, ge=1, le=1000, description="independent splits, each trained from new weights")
-    metrics: tuple[Metric, ...] = Field(default=("auc", "ace", "nll", "accuracy"), min_length=1)
+    metrics: tuple[Metric, ...] = Field(
+        default=DEFAULT_METRICS["classification"], min_length=1, description="of the task; a regression has rmse, mae, r2, mse"
+    )
     threshold: float = Field(
         default=0.5,
         gt=0,
@@ -79,8 +97,28 @@ class Evaluate(Frozen):
             )
         return self
 
-    def check_classes(self, classes: int) -> None:
-        """Refuse what is not defined for so many classes. Raises ValueError."""
+    def check_task(self, task: Task, classes: int) -> None:
+        """Refuse what is not defined for the task, or for so many classes. Raises ValueError."""
+        if others := [name for name in self.metrics if name not in METRICS[task]]:
+            raise ValueError(
+                f"evaluate.metrics: {' and '.join(others)} {'are' if len(others) > 1 else 'is'} not for train.task: {task}; "
+                f"choose among {', '.join(METRICS[task])}"
+            )
+        if task == "regression":
+            self._check_numbers()
+        else:
+            self._check_classes(classes)
+
+    def _check_numbers(self) -> None:
+        if self.threshold != 0.5:
+            raise ValueError("evaluate.threshold is for classes: a regression predicts a number. Leave it out")
+        if self.matched:
+            raise ValueError(
+                "evaluate.matched is for two classes: it counts rows of each class in groups of like scores, and a regression "
+                "has no classes to count. Leave it out"
+            )
+
+    def _check_classes(self, classes: int) -> None:
         binary = [name for name in self.metrics if name in OF_TWO_CLASSES]
         if classes > 2 and binary:
             raise ValueError(f"evaluate.metrics: {' and '.join(binary)} {'are' if len(binary) > 1 else 'is'} for two classes")

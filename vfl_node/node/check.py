@@ -14,7 +14,7 @@ import structlog
 
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.levels import check_categories
-from vfl_node.data.profile import TableProfile, profile
+from vfl_node.data.profile import LabelProfile, TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.tables import check_enough
@@ -24,6 +24,7 @@ from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.machine import now
 from vfl_node.run import cautions
 from vfl_node.settings import Data, Settings
+from vfl_node.trainers import Task
 
 log = structlog.get_logger()
 
@@ -41,7 +42,8 @@ class JobUse:
         protocol: of the alignment.
         id_form: how identifiers are compared.
         label: the column that is read as labels; None if this party's labels are not needed.
-        classes: how many the job has; None if it does not train.
+        task: what the labels are; None if it does not train.
+        classes: how many the job has; None if it does not train, or has none.
         features: the columns that training reads; none if the job does not train.
         columns: what training would do with each of them, as all rows suggest; none if there are errors, or the trainer does
             not say.
@@ -54,6 +56,7 @@ class JobUse:
     protocol: str
     id_form: IdForm | tuple[IdForm, ...]
     label: str | None
+    task: Task | None
     classes: int | None
     features: tuple[str, ...]
     records: int
@@ -117,6 +120,7 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
             id_form=job.align.id_form if job else "text",
             needs_label=needs_label,
             party=settings.name,
+            task=job.task if job else None,
             classes=job.classes if job else None,
             at_least=settings.limits.min_set_size,
             whole=whole,
@@ -135,7 +139,7 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
 def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
     """What would make a result doubtful, as far as this table tells it."""
     table, label = seen.table, seen.label
-    if table is None or table.labels is None or label is None or (job and job.train is None):
+    if table is None or table.labels is None or not isinstance(label, LabelProfile) or (job and job.train is None):
         return ()
     classes = job.classes if job else max(2, *(k + 1 for k in label.counts))
     said = cautions.of_labels(table, classes)
@@ -165,7 +169,8 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         protocol=job.align.protocol,
         id_form=job.align.id_form,
         label=data.labels.column if needs_label else None,
-        classes=job.classes if job.train else None,
+        task=job.task if job.train else None,
+        classes=job.classes if job.train and job.task == "classification" else None,
         features=tuple(column.name for column in seen.features) if job.train else (),
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
         min_set_size=settings.limits.min_set_size,

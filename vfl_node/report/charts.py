@@ -9,7 +9,7 @@ attributes are escaped by construction.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
@@ -152,9 +152,17 @@ def curves_chart(
     return _written(svg)
 
 
-def dot_chart(name: str, title: str, marks: Sequence[Mark], *, most: float = math.inf) -> Markup:
-    """Values with their intervals on one axis, a line each; ``most`` is the largest value that has a meaning."""
-    parts = [f"{m.label} {m.value:.3f}" + (f" (interval {m.low:.3f} to {m.high:.3f})" if m.low < m.high else "") for m in marks]
+def dot_chart(
+    name: str, title: str, marks: Sequence[Mark], *, most: float = math.inf, figure: Callable[[float], str] = "{:.3f}".format
+) -> Markup:
+    """Values with their intervals on one axis, a line each; ``most`` is the largest value that has a meaning.
+
+    ``figure`` writes a value.
+    """
+    parts = [
+        f"{m.label} {figure(m.value)}" + (f" (interval {figure(m.low)} to {figure(m.high)})" if m.low < m.high else "")
+        for m in marks
+    ]
     height = 26 * len(marks) + 34
     svg = _drawing(name, title, "; ".join(parts) + ".", height)
     low, high = min(m.low for m in marks), max(m.high for m in marks)
@@ -172,35 +180,66 @@ def dot_chart(name: str, title: str, marks: Sequence[Mark], *, most: float = mat
             _add(svg, "line", class_=f"whisker {mark.style}", x1=x(mark.low), x2=x(mark.high), y1=y, y2=y)
         dot = _add(svg, "circle", class_=f"dot {mark.style}", cx=x(mark.value), cy=y, r=5.0)
         _add(dot, "title", parts[index])
-        _text(svg, WIDTH - 40, y + 4, f"{mark.value:.3f}", "value")
+        _text(svg, WIDTH - 40, y + 4, figure(mark.value), "value")
     return _written(svg)
 
 
 def calibration_chart(name: str, title: str, curves: Sequence[CalibrationChart]) -> Markup:
     """Observed frequency against mean predicted probability, a curve each; a point's area grows with its rows."""
-    largest = max(count for curve in curves for *_, count in curve.points)
     parts = [
         f"{curve.label}: {len(curve.points)} groups of rows, the largest gap between prediction and frequency is "
         f"{max(abs(confidence - frequency) for confidence, frequency, _ in curve.points):.2f}"
         for curve in curves
     ]
     svg = _drawing(name, title, "; ".join(parts) + ".", 360)
-    x, y = AxisScale(0, 1, 48, WIDTH - 20), AxisScale(0, 1, 318, 30)
-    _horizontal_grid(svg, [0, 0.2, 0.4, 0.6, 0.8, 1], y, x.start, x.end)
-    for tick in (0, 0.2, 0.4, 0.6, 0.8, 1):
+    words = "predicted probability", "share of positives among them"
+    _against_each_other(svg, curves, [0, 0.2, 0.4, 0.6, 0.8, 1], words, ("predicted", "observed"), "{:.3f}".format)
+    return _written(svg)
+
+
+def agreement_chart(name: str, title: str, curves: Sequence[CalibrationChart], *, figure: Callable[[float], str]) -> Markup:
+    """Mean actual number against mean predicted one, a curve each; a point's area grows with its rows.
+
+    ``figure`` writes a number.
+    """
+    parts = [
+        f"{curve.label}: {len(curve.points)} groups of rows, predicted from {figure(curve.points[0][0])} to "
+        f"{figure(curve.points[-1][0])}, actual from {figure(curve.points[0][1])} to {figure(curve.points[-1][1])}"
+        for curve in curves
+    ]
+    svg = _drawing(name, title, "; ".join(parts) + ".", 360)
+    values = [value for curve in curves for a, b, _ in curve.points for value in (a, b)]
+    _against_each_other(
+        svg, curves, ticks(min(values), max(values)), ("predicted", "actual mean"), ("predicted", "actual"), figure
+    )
+    return _written(svg)
+
+
+def _against_each_other(
+    svg: ET.Element,
+    curves: Sequence[CalibrationChart],
+    levels: Sequence[float],
+    axes: tuple[str, str],
+    words: tuple[str, str],
+    figure: Callable[[float], str],
+) -> None:
+    """Points of ``curves`` on two axes of the same ``levels``, named by ``axes``, and the diagonal."""
+    largest = max(count for curve in curves for *_, count in curve.points)
+    x, y = AxisScale(levels[0], levels[-1], 48, WIDTH - 20), AxisScale(levels[0], levels[-1], 318, 30)
+    _horizontal_grid(svg, levels, y, x.start, x.end)
+    for tick in levels:
         _text(svg, x(tick), 337, f"{tick:g}", "tick middle")
-    _text(svg, 0, 14, "share of positives among them", "axis")
-    _text(svg, (x.start + x.end) / 2, 356, "predicted probability", "axis middle")
-    _add(svg, "line", class_="ideal", x1=x(0), y1=y(0), x2=x(1), y2=y(1))
+    _text(svg, 0, 14, axes[1], "axis")
+    _text(svg, (x.start + x.end) / 2, 356, axes[0], "axis middle")
+    _add(svg, "line", class_="ideal", x1=x.start, y1=y.start, x2=x.end, y2=y.end)
     for curve in curves:
         if len(curve.points) > 1:
             line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b, _ in curve.points)
             _add(svg, "polyline", class_=f"curve thin {curve.style}", points=line)
-        for confidence, frequency, count in curve.points:
+        for said, actual, count in curve.points:
             radius = 2.5 + 4 * math.sqrt(count / largest)
-            dot = _add(svg, "circle", class_=f"dot {curve.style}", cx=x(confidence), cy=y(frequency), r=radius)
-            _add(dot, "title", f"{curve.label}, {count} rows: predicted {confidence:.3f}, observed {frequency:.3f}")
-    return _written(svg)
+            dot = _add(svg, "circle", class_=f"dot {curve.style}", cx=x(said), cy=y(actual), r=radius)
+            _add(dot, "title", f"{curve.label}, {count} rows: {words[0]} {figure(said)}, {words[1]} {figure(actual)}")
 
 
 def bar_chart(name: str, title: str, rows: Sequence[Row], *, guides: Sequence[float] = ()) -> Markup:

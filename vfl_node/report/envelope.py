@@ -21,11 +21,11 @@ from vfl_node.files import private_folder, write_whole
 from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.report import page
+from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
 from vfl_node.report.sections import (
     AlignmentSizes,
     ColumnFigures,
     CommonFigures,
-    ConfusionMatrix,
     EpochFigures,
     Interval,
     JobRun,
@@ -39,8 +39,6 @@ from vfl_node.report.sections import (
 )
 from vfl_node.settings import Protection, Role, role_in
 from vfl_node.trainers import TRAINERS
-from vfl_node.training.evaluation import Confusion
-from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
@@ -162,11 +160,11 @@ def build(
         seeded=seeded,
         alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
         training=_training(job, training, protection, classes) if training else None,
-        metrics=_metrics(job, training, local=False) if training else None,
-        local_metrics=_metrics(job, training, local=True) if training else None,
-        gains=_intervals(job, training.gains) if training else None,
-        boosted_tree_metrics=_rival_metrics(job, training) if training else None,
-        boosted_tree_gains=_intervals(job, training.rival.gains) if training and training.rival else None,
+        metrics=metrics_of(job, training, local=False) if training else None,
+        local_metrics=metrics_of(job, training, local=True) if training else None,
+        gains=intervals_of(job, training.gains) if training else None,
+        boosted_tree_metrics=rival_metrics(job, training) if training else None,
+        boosted_tree_gains=intervals_of(job, training.rival.gains) if training and training.rival else None,
         boosted_tree_note=(training.rival_note or None) if training else None,
         predictions=_predictions(job, role, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
@@ -248,64 +246,6 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         warnings=trained.warnings,
         **{job.train.algorithm: trained.section},
     )
-
-
-def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
-    values, intervals, repeats, curve, confusion = (
-        (
-            result.local_metrics,
-            result.local_intervals,
-            result.local_repeats,
-            result.local_calibration_curve,
-            result.local_confusion,
-        )
-        if local
-        else (result.metrics, result.intervals, result.repeats, result.calibration_curve, result.confusion)
-    )
-    if values is None:
-        return None
-    about = result.population or {}
-    return Metrics(
-        **values,
-        model=(result.local_kind or None) if local else None,
-        trained_rows=result.local_rows if local else None,
-        constant_nll=result.constant_nll,
-        repeats={name: tuple(of) for name, of in repeats.items()} if repeats else None,
-        confusion=_confusion(job, confusion) if confusion else None,
-        rows=about.get("rows"),
-        population=about.get("population"),
-        real_share=about.get("real_share"),
-        held_out=job.evaluate.test_fraction > 0,
-        intervals=_intervals(job, intervals),
-        calibration=tuple(curve),
-    )
-
-
-def _rival_metrics(job: Job, result: Trained) -> Metrics | None:
-    of, federated = result.rival, _metrics(job, result, local=False)
-    if of is None or federated is None:
-        return None
-    return federated.model_copy(
-        update={
-            **of.metrics,
-            "model": of.kind,
-            "trained_rows": of.trained_rows,
-            "repeats": {name: tuple(values) for name, values in of.repeats.items()},
-            "confusion": _confusion(job, of.confusion),
-            "intervals": _intervals(job, of.intervals),
-            "calibration": tuple(of.curve),
-        }
-    )
-
-
-def _confusion(job: Job, counts: Confusion) -> ConfusionMatrix:
-    threshold = job.evaluate.threshold if job.classes == 2 else None
-    return ConfusionMatrix(threshold=threshold, counts=tuple(tuple(row) for row in counts))
-
-
-def _intervals(job: Job, intervals: Mapping[str, ConfidenceInterval]) -> dict[str, Interval] | None:
-    by_metric = {metric: Interval(repeats=job.evaluate.repeats, **of) for metric, of in intervals.items()}
-    return by_metric or None
 
 
 def _predictions(job: Job, role: Role, predictions: ReportedPredictions, protection: Protection) -> Predictions:

@@ -20,7 +20,7 @@ from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import charts, results
 from vfl_node.report.charts import Bar, LineChart, Row
-from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, signed
+from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time
 from vfl_node.trainers import TRAINERS, TrainerConfig
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
@@ -58,7 +58,8 @@ def render(report: Report) -> str:
         comparisons=results.comparisons(data),
         methods=results.methods(data, readings),
         confusions=results.confusions(data),
-        calibration=results.calibration(data),
+        agreement=results.agreement(data),
+        constant=results.CONSTANTS[train.task] if train else "",
         aligned=_alignment_words(report.alignment.protocol, aligned) if report.alignment and aligned else None,
         shares_metrics=not report.alignment or "passive" not in ALIGNMENTS[report.alignment.protocol].intersection_hidden_from,
         sizes=_sizes(data, aligned) if aligned else [],
@@ -119,7 +120,8 @@ def _environment() -> tuple[Environment, str]:
         "bytes": human_bytes,
         "count": human_count,
         "duration": human_seconds,
-        "signed": signed,
+        "difference": results.written_difference,
+        "metric": results.written,
         "time": human_time,
     }
     return environment, environment.get_template("style.css.j2").render()

@@ -6,13 +6,16 @@ Each function takes a report as its JSON holds it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
 from vfl_node.job import Evaluate
+from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.report import charts
 from vfl_node.report.charts import CalibrationChart, Mark
+from vfl_node.report.words import quantity, signed
 
 Reading = tuple[str, str, float]
 """Of a metric: title, how to read it, largest value that has a meaning."""
@@ -26,6 +29,10 @@ METRICS = {
     "f1": ("F1", "precision and recall at threshold {threshold:g}; higher is better", 1.0),
     "ace": ("ACE", "adaptive calibration error; lower is better", 1.0),
     "nll": ("NLL", "negative log-likelihood; lower is better", float("inf")),
+    "rmse": ("RMSE", "root of the mean squared error, in the target's unit; lower is better", float("inf")),
+    "mae": ("MAE", "mean absolute error, in the target's unit; lower is better", float("inf")),
+    "r2": ("R²", "share of the target's variance that is explained; 1 is perfect, 0 as good as these rows' own mean", 1.0),
+    "mse": ("MSE", "mean squared error, in the square of the target's unit; lower is better", float("inf")),
 }
 """Metric → its reading, in the order of the page."""
 
@@ -59,6 +66,23 @@ def models(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
         (TREE, "first", report["boosted_tree_metrics"]),
     )
     return [(title, style, of) for title, style, of in known if of]
+
+
+CONSTANTS = {
+    "classification": "The constant is a model that always says how frequent each class is among the labels trained on.",
+    "regression": "The constant is a model that always says the mean of the targets trained on.",
+}
+"""Task → what the constant model is, with which some metrics are compared."""
+
+
+def written(value: float, name: str) -> str:
+    """The value of metric ``name``: to three places, or to four digits where it has a unit."""
+    return quantity(value) if name in WITH_UNIT else f"{value:.3f}"
+
+
+def written_difference(value: float, name: str) -> str:
+    """A difference of two values of metric ``name``, with its sign."""
+    return signed(value, written(abs(value), name))
 
 
 def readings(report: dict[str, Any], classes: int) -> dict[str, Reading]:
@@ -117,7 +141,7 @@ def comparisons(report: dict[str, Any]) -> dict[str, Markup]:
     for name, (title, _, most) in METRICS.items():
         marks = [_mark(label, of, name, style) for label, style, of in models(report) if of[name] is not None]
         if len(marks) > 1 or any(mark.low < mark.high for mark in marks):
-            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most)
+            drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most, figure=partial(written, name=name))
     return drawn
 
 
@@ -126,7 +150,22 @@ def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
     return Mark(label, value, interval["low"] if interval else value, interval["high"] if interval else value, style)
 
 
-def calibration(report: dict[str, Any]) -> Markup | None:
-    """Calibration of each model; None where there is none to draw."""
-    curves = [CalibrationChart(title, of["calibration"], style) for title, style, of in titled(report) if of["calibration"]]
-    return charts.calibration_chart("calibration", "Calibration", curves) if curves else None
+def agreement(report: dict[str, Any]) -> dict[str, Any] | None:
+    """How predictions of each model agree with what was true: title, how to read it, drawing; None where nothing is drawn.
+
+    Probabilities against the share of positives (calibration), or predicted numbers against actual ones.
+    """
+    numbers = any(of["predicted_actual"] for _, _, of in models(report))
+    points = "predicted_actual" if numbers else "calibration"
+    curves = [CalibrationChart(title, of[points], style) for title, style, of in titled(report) if of[points]]
+    if not curves:
+        return None
+    if numbers:
+        drawing = charts.agreement_chart("agreement", "Predicted and actual", curves, figure=quantity)
+        return {
+            "title": "Predicted and actual",
+            "reading": "On the diagonal predictions are right on average.",
+            "drawing": drawing,
+        }
+    drawing = charts.calibration_chart("calibration", "Calibration", curves)
+    return {"title": "Calibration", "reading": "On the diagonal predictions mean what they say.", "drawing": drawing}

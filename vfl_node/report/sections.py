@@ -53,7 +53,8 @@ class EpochFigures(Section):
 
     loss: float | None = Field(
         description="mean over the epoch's rows, with synthetic labels taken as true (for a logistic regression over those "
-        "rows that the active party owns); null if not known to this party"
+        "rows that the active party owns); in a regression the squared error of the target in standard deviations; null if not "
+        "known to this party"
     )
     auc: float | None = Field(
         description="of the federated model on the training rows that the active party owns, each scored when it was trained "
@@ -181,9 +182,15 @@ class Metrics(MetricValues):
         description="own labelled rows that a model of the active party alone learnt from, first repeat; null for another",
     )
     constant_nll: float | None = Field(
+        default=None,
         description="NLL on the same rows of a model that always says how frequent each class is among the active party's "
-        "labels trained on; mean over repeats; null if nll is, or not known to this party"
+        "labels trained on; mean over repeats; null if nll is, or not known to this party",
     )
+    constant_rmse: float | None = Field(
+        default=None,
+        description="RMSE on the same rows of a model that always says the mean of the targets trained on; likewise",
+    )
+    constant_mse: float | None = Field(default=None, description="its MSE; likewise")
     repeats: dict[str, tuple[float | None, ...]] | None = Field(
         description="metric → its value in each repeat; null at a party that is told the means only"
     )
@@ -197,6 +204,11 @@ class Metrics(MetricValues):
     intervals: dict[str, Interval] | None = Field(description="by metric; null if there are none, or not known to this party")
     calibration: tuple[tuple[Share, Share, Count], ...] = Field(
         description="(mean prediction, share of positives, rows) for groups of equal size, first repeat"
+    )
+    predicted_actual: tuple[tuple[float, float, Count], ...] = Field(
+        default=(),
+        description="in a regression (mean prediction, mean target, rows) for groups of equal size, first repeat, in the "
+        "target's unit; else empty",
     )
 
 

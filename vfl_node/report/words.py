@@ -5,6 +5,7 @@ The terminal shows a job within a fraction of a second, so nothing here imports 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -61,6 +62,13 @@ def human_time(moment: str) -> str:
     return f"{datetime.fromisoformat(moment):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def signed(value: float) -> str:
-    """A difference to three places, with its sign."""
-    return f"{value:+.3f}".replace("-", "−")
+def quantity(value: float) -> str:
+    """A number of any size, to four digits."""
+    if value == 0 or not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.4g}"
+    return f"{value:,.{max(0, 3 - math.floor(math.log10(abs(value))))}f}"
+
+
+def signed(value: float, written: str) -> str:
+    """A difference of two metrics with its sign; ``written`` is its size, in words for people."""
+    return f"{'−' if value < 0 else '+'}{written}"

@@ -42,6 +42,7 @@ def read_input(settings: Settings, job: Job) -> Table:
         id_form=job.align.id_form,
         needs_label=settings.role == job.label_holder,
         party=settings.name,
+        task=job.task,
         classes=job.classes,
         at_least=settings.limits.min_set_size,
     )
@@ -115,4 +116,4 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
     columns: dict[str, Declared] = {**present, **kinds} if all_columns else {**present}
     as_read = Data(path=path, id=data.id, columns=columns)
     table = table_of(text, as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
-    return Records(table, text, ids)
+    return Records(table, text, ids, task=trained.task)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.trainers import Task
 from vfl_node.weighted_metrics import predicted
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Records:
         ids: its id columns.
         classes: names of the model's classes; empty where they have none, or are not this party's.
         threshold: of two classes, the probability from which on the second is predicted.
+        task: of the model: what is predicted.
     """
 
     table: Table
@@ -41,6 +43,7 @@ class Records:
     ids: tuple[str, ...]
     classes: tuple[str, ...] = ()
     threshold: float = 0.5
+    task: Task = "classification"
 
     def of_shared(self, predictions: Predicted) -> bytes:
         """As :meth:`csv`; records that are not shared have no prediction."""
@@ -49,7 +52,7 @@ class Records:
         return self.csv(everything)
 
     def csv(self, probabilities: NDArray[np.float64]) -> bytes:
-        """The answer as CSV: ids as they were written, and for each record its probability, or one a class.
+        """The answer as CSV: ids as they were written, and for each record its probability, or one a class; or its number.
 
         If the classes have names, the predicted class stands in a last column, ``class``.
 
@@ -58,7 +61,8 @@ class Records:
         """
         columns = probabilities.reshape(len(self.table), -1)
         several = columns.shape[1] > 1
-        names = [f"probability_{k}" for k in self.classes or range(columns.shape[1])] if several else ["probability"]
+        name = "prediction" if self.task == "regression" else "probability"
+        names = [f"probability_{k}" for k in self.classes or range(columns.shape[1])] if several else [name]
         file = io.StringIO(newline="")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow([*self.ids, *names, *(["class"] if self.classes else [])])

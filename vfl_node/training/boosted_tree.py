@@ -21,8 +21,10 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.dates import parts_of
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.metrics import ModelOutput
+from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import RivalOutput
+from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.trainer import TrainingData
 
@@ -39,7 +41,9 @@ HIDDEN_SIZES = (
     "No boosted tree was trained for comparison: the other party waits for it, and this job hides from it numbers of records "
     "of which the time would tell something (compare.boosted_tree: true trains it even so)."
 )
-NOTHING_TO_LEARN = "No boosted tree was trained for comparison: it has no column, or labels of one class only, to learn from."
+NOTHING_TO_LEARN = (
+    "No boosted tree was trained for comparison: it has no column, or labels that are all the same, to learn from."
+)
 
 
 def train(session: Session, data: TrainingData, own: OwnRows, randomness: Randomness) -> RivalOutput:
@@ -73,13 +77,16 @@ def train(session: Session, data: TrainingData, own: OwnRows, randomness: Random
 
     state = int.from_bytes(randomness.bytes(4), "big")
     with threadpool_limits(torch.get_num_threads()):
-        name, output = _classified(cells[rows], labels.astype(np.int64), cells[own.tested], classes, categorical, state)
+        if session.job.task == "regression":
+            name, output = _regressed(cells[rows], labels, cells[own.tested], categorical, state)
+        else:
+            name, output = _classified(cells[rows], labels.astype(np.int64), cells[own.tested], classes, categorical, state)
     return RivalOutput(output, f"a boosted tree ({name} of scikit-learn {sklearn.__version__})", len(rows))
 
 
 def _classified(
     cells: Cells, labels: NDArray[np.int64], asked: Cells, classes: int, categorical: list[bool], state: int
-) -> tuple[str, ModelOutput]:
+) -> tuple[str, Output]:
     """The library's name for the tree, and what it says of the rows ``asked`` once it has learnt from ``cells``."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -91,6 +98,17 @@ def _classified(
     if len(asked):
         said[:, model.classes_] = model.predict_proba(asked)
     return type(model).__name__, ModelOutput.clipped(said[:, 1] if classes == 2 else said)
+
+
+def _regressed(
+    cells: Cells, targets: NDArray[np.float64], asked: Cells, categorical: list[bool], state: int
+) -> tuple[str, Output]:
+    """As :func:`_classified`, of numbers in the target's unit."""
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    model = HistGradientBoostingRegressor(categorical_features=categorical, random_state=state)
+    model.fit(cells, targets)
+    return type(model).__name__, PredictedNumbers(model.predict(asked) if len(asked) else np.zeros(0))
 
 
 def design(table: Table, rows: NDArray[np.int64]) -> tuple[Cells, list[bool]]:

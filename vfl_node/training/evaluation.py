@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import metrics
+from vfl_node import metrics, regression_metrics
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Evaluate
-from vfl_node.metrics import UPPER, ModelOutput
-from vfl_node.training.intervals import Intervals, difference, over_repeats, over_rows
+from vfl_node.metrics import ModelOutput
+from vfl_node.training.intervals import Intervals, Output, bounds, difference, over_repeats, over_rows
 
 Values = dict[str, float | None]
 """Metric → value; None where it is not defined (no rows, or one class only)."""
@@ -33,13 +33,15 @@ Curve = list[tuple[float, float, int]]
 Confusion = list[list[int]]
 """Number of rows of each class (first index) that were predicted to be of each (second index)."""
 
+OF_A_CONSTANT = metrics.OF_A_CONSTANT + regression_metrics.OF_A_CONSTANT
+
 
 @dataclass(frozen=True)
 class Figures:
     """What one epoch shows while it trains; None where it is not known, not asked for or not defined.
 
     Attributes:
-        loss: mean over its rows, with the synthetic labels taken as true.
+        loss: mean over its rows, with the synthetic labels taken as true; of numbers the squared error of scaled ones.
         auc: of the federated model on the training rows that the active party owns, each
             scored as it was met, by the weights of that moment.
         validation_loss: of the federated model after the epoch, NLL on the validation rows that the active party owns;
@@ -64,7 +66,7 @@ class RivalOutput:
         note: why there is none, a whole sentence for this party's owner; empty where there is one.
     """
 
-    output: ModelOutput | None
+    output: Output | None
     kind: str = ""
     rows: int = 0
     note: str = ""
@@ -92,7 +94,7 @@ class Rival:
     intervals: Intervals
     gains: Intervals
     curve: Curve
-    confusion: Confusion
+    confusion: Confusion | None
 
 
 @dataclass(frozen=True)
@@ -104,12 +106,12 @@ class Evaluation:
         local_metrics: of the active party's own model on the same rows; None if it has no features.
         rows: number of test rows it owns.
         curve: points of the federated model's calibration plot: (confidence, frequency, rows) of each range;
-            empty with more than two classes.
+            empty with more than two classes. In a regression (mean prediction, mean target, rows).
         local_curve: the same of its own model; empty if it has no features.
-        confusion: of the federated model.
+        confusion: of the federated model; None in a regression.
         local_confusion: of its own model; None if it has no features.
-        constant_nll: of a model that always says how frequent each class is among its training labels; None where the job
-            does not ask for the NLL, or there is none.
+        constant: metrics of a model that always says how frequent each class is among its training labels, or their mean:
+            those of :data:`OF_A_CONSTANT` that the job asks for.
         intervals: of ``metrics``, over the rows of this split; empty where the job has several repeats, which give better ones.
         local_intervals: of ``local_metrics``; likewise.
         gains: of the difference federated − local; likewise.
@@ -125,9 +127,9 @@ class Evaluation:
     rows: int
     curve: Curve
     local_curve: Curve
-    confusion: Confusion
+    confusion: Confusion | None
     local_confusion: Confusion | None = None
-    constant_nll: float | None = None
+    constant: Values = field(default_factory=dict)
     intervals: Intervals = field(default_factory=dict)
     local_intervals: Intervals = field(default_factory=dict)
     gains: Intervals = field(default_factory=dict)
@@ -148,9 +150,9 @@ class Evaluation:
 def assess(
     asked: Evaluate,
     labels: NDArray[Any],
-    joint: ModelOutput,
-    alone: ModelOutput | None,
-    class_shares: NDArray[np.float64] | None,
+    joint: Output,
+    alone: Output | None,
+    constant: Output | None,
     randomness: Randomness,
     *,
     rival: RivalOutput | None = None,
@@ -160,11 +162,10 @@ def assess(
 
     Args:
         asked: the job's section.
-        labels: of these rows, [N].
+        labels: of these rows, [N]; in a regression targets.
         joint: what the federated model says of them.
         alone: what its own model says of them; None if it has no features.
-        class_shares: float64[K], how frequent each class is among the labels trained on: all that a constant model knows;
-            None without such labels.
+        constant: what a model says that knows nothing but the labels trained on; None without such labels.
         randomness: its own for this.
         rival: another model of its own.
         undefined: metrics that this model has none of, and which are None.
@@ -173,14 +174,10 @@ def assess(
     other = rival.output if rival else None
     models = [model for model in (joint, alone, other) if model is not None]
 
-    def values(of: ModelOutput) -> Values:
-        measured = metrics.compute(names, labels, of.scores, of.probabilities, asked.threshold)
+    def values(of: Output) -> Values:
+        measured = of.metrics(names, labels, asked.threshold)
         return {name: measured.get(name) for name in asked.metrics}
 
-    constant_nll = None
-    if "nll" in names and class_shares is not None:
-        said = np.broadcast_to(class_shares[1] if joint.scores.ndim == 1 else class_shares, joint.scores.shape)
-        constant_nll = metrics.compute(["nll"], labels, said, said)["nll"]
     own: list[Intervals] = [{} for _ in models]
     gains: list[Intervals] = [{} for _ in models[1:]]
     if asked.repeats == 1:
@@ -189,11 +186,11 @@ def assess(
         metrics=values(joint),
         local_metrics=None if alone is None else values(alone),
         rows=len(labels),
-        curve=_curve(labels, joint),
-        local_curve=[] if alone is None else _curve(labels, alone),
-        confusion=metrics.confusion(labels, joint.probabilities, asked.threshold),
-        local_confusion=None if alone is None else metrics.confusion(labels, alone.probabilities, asked.threshold),
-        constant_nll=constant_nll,
+        curve=joint.curve(labels),
+        local_curve=[] if alone is None else alone.curve(labels),
+        confusion=joint.confusion(labels, asked.threshold),
+        local_confusion=None if alone is None else alone.confusion(labels, asked.threshold),
+        constant={} if constant is None else constant.metrics([name for name in names if name in OF_A_CONSTANT], labels),
         intervals=own[0],
         local_intervals={} if alone is None else own[1],
         gains={} if alone is None else gains[0],
@@ -207,7 +204,7 @@ def _rival(
 ) -> Rival | None:
     if of.output is None:
         return None
-    curve, confusion = _curve(labels, of.output), metrics.confusion(labels, of.output.probabilities, threshold)
+    curve, confusion = of.output.curve(labels), of.output.confusion(labels, threshold)
     return Rival(of.kind, of.rows, values, _by_metric([values]), intervals, gains, curve, confusion)
 
 
@@ -222,11 +219,6 @@ def class_shares(labels: NDArray[Any], classes: int) -> NDArray[np.float64] | No
     return np.bincount(labels.astype(np.int64), minlength=classes) / len(labels) if len(labels) else None
 
 
-def _curve(labels: NDArray[Any], output: ModelOutput) -> Curve:
-    """Points of the calibration plot; none with more than two classes."""
-    return [] if output.scores.ndim > 1 else metrics.calibration_curve(labels, output.probabilities)
-
-
 @dataclass(frozen=True)
 class Summary:
     """All repeats together: the mean of each metric, and intervals.
@@ -239,7 +231,7 @@ class Summary:
         gains: the same for the difference federated − local, repeat by repeat.
         repeats: metric → its value in each repeat, federated model.
         local_repeats: the same for the local model; None if there is none.
-        constant_nll: mean over repeats of :attr:`Evaluation.constant_nll`.
+        constant: mean over repeats of :attr:`Evaluation.constant`.
         rival: another model of the active party alone; None where there is none, or not in every repeat.
         rival_note: why there is none; empty where there is one.
     """
@@ -251,7 +243,7 @@ class Summary:
     gains: Intervals
     repeats: Repeats
     local_repeats: Repeats | None
-    constant_nll: float | None
+    constant: Values
     rival: Rival | None
     rival_note: str
 
@@ -274,11 +266,12 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
         pairs = zip(ours, others, strict=False)
         return [{name: difference(value, other[name]) for name, value in joint.items()} for joint, other in pairs]
 
-    def intervals(values: Sequence[Values], *, lowest: int) -> Intervals:
-        """Of metrics from 0, or of differences of metrics, from ``lowest`` times the largest value on."""
+    def intervals(values: Sequence[Values], *, signed: bool = False) -> Intervals:
+        """Of metrics, or of differences of metrics (``signed``)."""
         by_metric = {name: _defined(values, name) for name in (values[0] if values else ())}
+        ranges = {name: bounds(name, signed=signed) for name in by_metric}
         return {
-            name: over_repeats(of, train_rows, test_rows, lowest=lowest * UPPER[name], highest=UPPER[name])
+            name: over_repeats(of, train_rows, test_rows, lowest=ranges[name][0], highest=ranges[name][1])
             for name, of in by_metric.items()
             if len(of) > 1
         }
@@ -292,18 +285,18 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
             rival,
             metrics=_mean(values),
             repeats=_by_metric(values),
-            intervals=intervals(values, lowest=0),
-            gains=intervals(gains(values), lowest=-1),
+            intervals=intervals(values),
+            gains=intervals(gains(values), signed=True),
         )
     return Summary(
         metrics=_mean(ours),
         local_metrics=_mean(alone) if alone else None,
-        intervals=intervals(ours, lowest=0) if several else first.intervals,
-        local_intervals=intervals(alone, lowest=0) if several else first.local_intervals,
-        gains=intervals(gains(alone), lowest=-1) if several else first.gains,
+        intervals=intervals(ours) if several else first.intervals,
+        local_intervals=intervals(alone) if several else first.local_intervals,
+        gains=intervals(gains(alone), signed=True) if several else first.gains,
         repeats=_by_metric(ours),
         local_repeats=_by_metric(alone) if alone else None,
-        constant_nll=_mean([{"nll": evaluation.constant_nll} for evaluation in evaluations])["nll"],
+        constant=_mean([evaluation.constant for evaluation in evaluations]),
         rival=rival,
         rival_note="" if rival else next((evaluation.rival_note for evaluation in evaluations if evaluation.rival_note), ""),
     )

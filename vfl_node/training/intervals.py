@@ -24,9 +24,10 @@ from typing import Any, Literal, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node import weighted_metrics
+from vfl_node import regression_metrics
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import UPPER, ModelOutput, compute
+from vfl_node.metrics import UPPER, ModelOutput
+from vfl_node.regression_metrics import PredictedNumbers
 
 DRAWS = 400
 """Resamples of a bootstrap; its standard deviation then errs by 1/√800 = 3.5 %."""
@@ -43,6 +44,12 @@ MOST_CELLS = 1 << 20
 """Rows times resamples computed at a time, so times 8 bytes for each of a few arrays."""
 
 Floats = NDArray[np.float64]
+
+Output = ModelOutput | PredictedNumbers
+"""What a model says of rows: of their classes, or numbers."""
+
+RANGE = {name: (0.0, highest) for name, highest in UPPER.items()} | regression_metrics.RANGE
+"""Metric → the smallest and the largest value that it can have."""
 
 NORMAL = NormalDist().inv_cdf(0.975)
 
@@ -88,7 +95,7 @@ def over_repeats(
 
 
 def over_rows(
-    names: Sequence[str], labels: NDArray[Any], models: Sequence[ModelOutput], threshold: float, randomness: Randomness
+    names: Sequence[str], labels: NDArray[Any], models: Sequence[Output], threshold: float, randomness: Randomness
 ) -> tuple[list[Intervals], list[Intervals]]:
     """Intervals of one split, from the rows held out.
 
@@ -97,7 +104,7 @@ def over_rows(
 
     Args:
         names: of metrics.
-        labels: of N rows.
+        labels: of N rows, or targets.
         models: one or more, on the same rows.
         threshold: see :func:`vfl_node.metrics.compute`.
         randomness: which rows are drawn; the same gives the same intervals.
@@ -107,12 +114,12 @@ def over_rows(
 
     Cost: at most two seconds a model (two classes, all metrics) and 30 MB on one core, see :data:`MOST_ROWS`.
     """
-    values = [compute(names, labels, model.scores, model.probabilities, threshold) for model in models]
+    values = [model.metrics(names, labels, threshold) for model in models]
     used = _part(len(labels), models[0], randomness)
     shrink = math.sqrt(len(used) / len(labels)) if len(labels) else 1.0
     defined = [name for name in names if values[0][name] is not None]
-    parts = [influence(labels, model.scores) if "auc" in defined else None for model in models]
-    resampled = [ModelOutput(model.scores[used], model.probabilities[used]) for model in models]
+    parts = [influence(labels, of.scores) if isinstance(of, ModelOutput) and "auc" in defined else None for of in models]
+    resampled = [model.take(used) for model in models]
     drawn = _bootstrap([name for name in defined if name != "auc"], labels[used], resampled, threshold, randomness)
     spreads = [({} if part is None else {"auc": part}) | of for part, of in zip(parts, drawn, strict=True)]
 
@@ -164,7 +171,7 @@ def influence(labels: NDArray[Any], scores: Floats) -> Floats | None:
 
 
 def _bootstrap(
-    names: Sequence[str], labels: NDArray[Any], models: Sequence[ModelOutput], threshold: float, randomness: Randomness
+    names: Sequence[str], labels: NDArray[Any], models: Sequence[Output], threshold: float, randomness: Randomness
 ) -> list[dict[str, Floats]]:
     """Each model's metric → float64[DRAWS], its value on each resample, NaN where it is not defined; all on the same ones."""
     if not names:
@@ -172,14 +179,13 @@ def _bootstrap(
     drawn: list[list[dict[str, Floats]]] = [[] for _ in models]
     for counts in _resamples(len(labels), randomness):
         for model, of in zip(models, drawn, strict=True):
-            of.append(weighted_metrics.compute(names, labels, model.scores, model.probabilities, counts, threshold))
+            of.append(model.weighted(names, labels, counts, threshold))
     return [{name: np.concatenate([chunk[name] for chunk in of]) for name in names} for of in drawn]
 
 
-def _part(rows: int, model: ModelOutput, randomness: Randomness) -> NDArray[np.int64]:
+def _part(rows: int, model: Output, randomness: Randomness) -> NDArray[np.int64]:
     """The rows that are resampled: all, or a random part of very many."""
-    classes = model.probabilities.shape[1] if model.probabilities.ndim == 2 else 2
-    most = max(min(MANY_ROWS, MOST_ROWS), 2 * MOST_ROWS // classes)
+    most = max(min(MANY_ROWS, MOST_ROWS), 2 * MOST_ROWS // model.columns)
     return np.sort(randomness.permutation(rows)[:most]) if rows > most else np.arange(rows)
 
 
@@ -201,16 +207,24 @@ def _deviation(name: str, deviations: Floats, shrink: float) -> float | None:
         if len(defined) <= DRAWS / 2:
             return None
         sd = float(np.std(defined, ddof=1)) * shrink
-    return sd if sd > 1e-12 else None
+    least = 1e-12 if math.isfinite(RANGE[name][1]) else 0.0  # a metric with a unit may be as small as its unit makes it
+    return sd if sd > least else None
+
+
+def bounds(name: str, *, signed: bool) -> tuple[float, float]:
+    """The range of a metric, or of a difference of two (``signed``)."""
+    lowest, highest = RANGE[name]
+    return (lowest - highest, highest - lowest) if signed else (lowest, highest)
 
 
 def _normal(name: str, value: float, sd: float, *, signed: bool) -> ConfidenceInterval:
     """``value`` ± 1.96 standard errors, within the range of the metric, or of a difference of two (``signed``)."""
-    half, highest = NORMAL * sd, UPPER[name]
+    half = NORMAL * sd
     if name == "auc" and not signed and 0 < value < 1:
         low, high = _on_logit_scale(value, half)
     else:
-        low, high = max(-highest if signed else 0.0, value - half), min(highest, value + half)
+        lowest, highest = bounds(name, signed=signed)
+        low, high = max(lowest, value - half), min(highest, value + half)
     return {"mean": value, "sd": sd, "low": low, "high": high, "method": "delong" if name == "auc" else "bootstrap"}
 
 

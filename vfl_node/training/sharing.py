@@ -8,15 +8,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from vfl_node.errors import ProtocolError
+from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.training.evaluation import Figures, Values
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 DECIMALS = 3
 
+DIGITS = 4
+"""Of a metric with a unit."""
+
 
 async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Values, *, validated: bool = False) -> None:
-    """Tell the figures of each epoch and the metrics of the federated model, to three decimals.
+    """Tell the figures of each epoch and the metrics of the federated model, to three decimals, or four digits with a unit.
 
     Args:
         channel: to the passive party.
@@ -24,7 +28,8 @@ async def send_figures(channel: Channel, epochs: Sequence[Figures], metrics: Val
         metrics: of the federated model.
         validated: whether there are figures of validation rows.
 
-    Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted.
+    Leaks: these figures. All digits of an accuracy or AUC, a quotient of counts, would tell how many rows were counted. RMSE
+    and R² together tell how far the targets spread.
     """
     told = [_rounded({name: getattr(figures, name) for name in _told(validated)}) for figures in epochs]
     figures = {"epochs": told, "metrics": _rounded(metrics)}
@@ -57,7 +62,10 @@ def _told(validated: bool) -> tuple[str, ...]:
 
 
 def _rounded(values: Values) -> Values:
-    return {name: None if value is None else round(value, DECIMALS) for name, value in values.items()}
+    def told(name: str, value: float) -> float:
+        return float(f"{value:.{DIGITS}g}") if name in WITH_UNIT else round(value, DECIMALS)
+
+    return {name: None if value is None else told(name, value) for name, value in values.items()}
 
 
 def _number(value: Any) -> float | None:

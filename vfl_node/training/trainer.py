@@ -107,10 +107,11 @@ class Trained:
         gains: the same of the difference federated − local, repeat by repeat.
         repeats: metric → its value in each repeat; None at a party that knows the means only.
         local_repeats: the same of ``local_metrics``.
-        constant_nll: as :attr:`vfl_node.training.evaluation.Evaluation.constant_nll`, the mean over repeats.
+        constant: as :attr:`vfl_node.training.evaluation.Evaluation.constant`, the mean over repeats.
         population: which rows the metrics are about: ``population``, ``rows`` (of the first
             repeat), ``real_share`` (share with real passive features, a ratio of counts).
-        calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party.
+        calibration_curve: (confidence, frequency, rows) of each range, first repeat; empty at the passive party. In a
+            regression (mean prediction, mean target, rows).
         local_calibration_curve: the same of the active party alone; empty without own features.
         confusion: number of rows of each class that were predicted to be of each, first repeat; None at the passive party.
         local_confusion: the same of the active party alone; None without own features.
@@ -141,7 +142,7 @@ class Trained:
     gains: Mapping[str, ConfidenceInterval] = field(default_factory=dict)
     repeats: Repeats | None = None
     local_repeats: Repeats | None = None
-    constant_nll: float | None = None
+    constant: Values = field(default_factory=dict)
     population: Mapping[str, Any] | None = None
     calibration_curve: Curve = field(default_factory=list)
     local_calibration_curve: Curve = field(default_factory=list)

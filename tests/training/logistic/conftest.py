@@ -28,13 +28,15 @@ from vfl_node.progress import Silent
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints, MemoryCheckpoints
-from vfl_node.training.logistic import plain
+from vfl_node.training.glm import plain
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.coordinator import coordinate
+from vfl_node.training.glm.decryption_log import DecryptionLog, MemoryDecryptionLog
+from vfl_node.training.glm.regression import regress
+from vfl_node.training.glm.side import Side
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption_log import DecryptionLog, MemoryDecryptionLog
-from vfl_node.training.logistic.regression import regress
-from vfl_node.training.logistic.side import Side
 from vfl_node.training.schedule import Schedule
+from vfl_node.training.targets import TargetScale
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
@@ -184,7 +186,7 @@ class State:
 class Attempt:
     """One attempt of all parties in memory; what may be varied, with small defaults."""
 
-    train: Logistic = field(default_factory=logistic)
+    train: GeneralisedLinear = field(default_factory=logistic)
     evaluate: Evaluate = NO_TEST
     number: int = 1
     state: State = field(default_factory=State)
@@ -310,11 +312,14 @@ class Attempt:
             values[view.owned] = columns[view.rows[view.owned]]
             parts.append(values)
             starts.append(side.weights)
+        loss, labels = plain.LOSSES[train.objective], over.labels if labels is None else labels
+        if loss.numbers:
+            labels = TargetScale.of(labels[own if train.labels == "active" else training]).scaled(labels)
         return plain.fit(
             parts,
-            over.labels if labels is None else labels,
+            labels,
             [starts[0][:-1], starts[1]],
-            loss=plain.LOSSES[train.loss],
+            loss=loss,
             l2=train.l2,
             learning_rate=train.learning_rate,
             iterations=train.iterations,

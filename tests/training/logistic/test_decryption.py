@@ -16,12 +16,12 @@ from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, StateError, VflError
 from vfl_node.progress import Silent
 from vfl_node.session.pins import MemoryPins
-from vfl_node.training.logistic import decryption
-from vfl_node.training.logistic.coordinator import coordinate
-from vfl_node.training.logistic.decryption import DecryptionService, Decryptor
-from vfl_node.training.logistic.decryption_log import DecryptionCount, FileDecryptionLog, MemoryDecryptionLog
-from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes
-from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.glm import decryption
+from vfl_node.training.glm.coordinator import coordinate
+from vfl_node.training.glm.decryption import DecryptionService, Decryptor
+from vfl_node.training.glm.decryption_log import DecryptionCount, FileDecryptionLog, MemoryDecryptionLog
+from vfl_node.training.glm.masked_tensors import MaskedTensor, shapes
+from vfl_node.training.glm.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 from vfl_node.transport.memory import memory_channels, run_together

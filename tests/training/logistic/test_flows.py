@@ -14,9 +14,9 @@ from sklearn.metrics import confusion_matrix
 from vfl_node.data.design import LinearEncoder
 from vfl_node.engines.processes import Processes
 from vfl_node.job import Evaluate
+from vfl_node.training.glm.flow import IterationContext
+from vfl_node.training.glm.plain import logits, probabilities
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.flow import IterationContext
-from vfl_node.training.logistic.plain import logits, probabilities
 
 NAMES = ("flow", "labels", "loss", "mask", "classes")
 
@@ -155,8 +155,9 @@ def test_what_is_held_out_is_measured_and_not_trained_on(
     assert clinic.repeats == {name: [value] for name, value in clinic.metrics.items()}
     assert set(clinic.intervals) == {name for name, value in clinic.metrics.items() if value is not None}
     assert set(clinic.metrics) - set(clinic.intervals) == ({"ace", "nll"} if classes > 2 else set())
-    assert (clinic.constant_nll is None) == (classes > 2)
-    assert lab.confusion is lab.repeats is lab.constant_nll is None
+    assert ("nll" not in clinic.constant) == (classes > 2)
+    assert lab.confusion is lab.repeats is None
+    assert lab.constant == {}
     assert clinic.population == {"population": "owned", "rows": len(own), "real_share": 1.0}
     assert clinic.rows == lab.rows == (42, 18)
     assert clinic.local_metrics["accuracy"] is not None

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from vfl_node.job import Align, Evaluate, Job, ObfuscatedSet
-from vfl_node.training.logistic.coordinator import result
-from vfl_node.training.logistic.decryption_log import DecryptionCount
-from vfl_node.training.logistic.disclosures import Numbers, learns
+from vfl_node.training.glm.coordinator import result
+from vfl_node.training.glm.decryption_log import DecryptionCount
+from vfl_node.training.glm.disclosures import Numbers, learns
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from vfl_node.crypto.paillier import packing
-from vfl_node.training.logistic.masked_tensors import MaskedTensor, tensors_of
+from vfl_node.training.glm.masked_tensors import MaskedTensor, tensors_of
 
 
 def test_what_each_role_may_have_decrypted(logistic: Any) -> None:

@@ -16,10 +16,10 @@ from sympy import divisors
 
 from vfl_node.crypto.fixed_point import MASK_BITS, slot_bits
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.training.logistic import decryption, masks
-from vfl_node.training.logistic.masked_tensors import MaskedTensor
-from vfl_node.training.logistic.masks import LEAST_FACTOR, Mask, masked_range, returned_bits
-from vfl_node.training.logistic.scales import Scales
+from vfl_node.training.glm import decryption, masks
+from vfl_node.training.glm.masked_tensors import MaskedTensor
+from vfl_node.training.glm.masks import LEAST_FACTOR, Mask, masked_range, returned_bits
+from vfl_node.training.glm.scales import Scales
 
 BOUND = 70
 KINDS = ("additive", "multiplicative")

@@ -19,11 +19,11 @@ from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.inline import Inline
 from vfl_node.session.pins import MemoryPins
-from vfl_node.training.logistic import masks
-from vfl_node.training.logistic.decryption import DecryptionService
-from vfl_node.training.logistic.decryption_log import MemoryDecryptionLog
-from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes
-from vfl_node.training.logistic.scales import RESIDUAL, Scales
+from vfl_node.training.glm import masks
+from vfl_node.training.glm.decryption import DecryptionService
+from vfl_node.training.glm.decryption_log import MemoryDecryptionLog
+from vfl_node.training.glm.masked_tensors import MaskedTensor, shapes
+from vfl_node.training.glm.scales import RESIDUAL, Scales
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 from vfl_node.transport.memory import memory_channels, run_together
 

@@ -14,7 +14,7 @@ import torch
 from vfl_node.errors import StateError
 from vfl_node.job import Evaluate
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
-from vfl_node.training.logistic.decryption_log import FileDecryptionLog
+from vfl_node.training.glm.decryption_log import FileDecryptionLog
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor"}

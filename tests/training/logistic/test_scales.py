@@ -13,11 +13,11 @@ from vfl_node.crypto.fixed_point import MASK_BITS, SPARE_BITS, encode, slot_bits
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import MOST
 from vfl_node.errors import UsageError
-from vfl_node.training.logistic.blind import DITHER
+from vfl_node.training.glm.blind import DITHER
+from vfl_node.training.glm.masked_tensors import shapes
+from vfl_node.training.glm.masks import Mask
+from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
 from vfl_node.training.logistic.config import Logistic
-from vfl_node.training.logistic.masked_tensors import shapes
-from vfl_node.training.logistic.masks import Mask
-from vfl_node.training.logistic.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 
 JOBS = [

@@ -11,8 +11,8 @@ import torch
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.design import Design
 from vfl_node.errors import DataError
-from vfl_node.training.logistic import side as module
-from vfl_node.training.logistic.side import START_SCORES, START_WEIGHTS, Side, check_finite, common_enough
+from vfl_node.training.glm import side as module
+from vfl_node.training.glm.side import START_SCORES, START_WEIGHTS, Side, check_finite, common_enough
 
 ROWS = np.array([3, -1, 0, 7, -1, -1, 5], dtype=np.int64)
 OWNED = [0, 2, 3, 6]

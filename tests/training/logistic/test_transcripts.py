@@ -15,9 +15,9 @@ from vfl_node.data.design import LinearEncoder
 from vfl_node.job import Evaluate
 from vfl_node.metrics import auc
 from vfl_node.privacy.attacks.residuals import Round, scores
-from vfl_node.training.logistic import agreement, blind, strong_labels
-from vfl_node.training.logistic.flow import IterationContext
-from vfl_node.training.logistic.scales import WEIGHT, Scales
+from vfl_node.training.glm import agreement, blind, strong_labels
+from vfl_node.training.glm.flow import IterationContext
+from vfl_node.training.glm.scales import WEIGHT, Scales
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
 
 TAYLOR = {"flow": "coordinator", "loss": "taylor"}

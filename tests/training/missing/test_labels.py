@@ -16,7 +16,7 @@ from vfl_node.training.split.missing.labels.contract import Known, Labels, Step,
 from vfl_node.training.split.missing.labels.neighbors import labels as neighbors
 from vfl_node.training.split.missing.strategies import LABELS
 
-MADE = [name for name in LABELS if LABELS[name].fills]
+MADE = [name for name in LABELS if LABELS[name].fills and "classification" in LABELS[name].tasks]
 SEED = b"the label holder's own randomness"[:32]
 
 

@@ -1,1 +1,1 @@
-"""Asymmetric logistic regression: genuine-with-dummy training under Paillier encryption."""
+"""Logistic regression under encryption: the generalised linear model of classes."""

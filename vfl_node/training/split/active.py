@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
-from vfl_node.metrics import ModelOutput
 from vfl_node.models import architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
@@ -24,23 +23,20 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
-from vfl_node.training.class_weight import weight_of_classes
-from vfl_node.training.evaluation import Evaluation, Figures, assess, class_shares, measure, real_share
+from vfl_node.training.evaluation import Evaluation, Figures, assess, measure, real_share
+from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.alone import logits_alone
-from vfl_node.training.split.class_weight import WeightedIdentity, cross_entropies
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
-from vfl_node.training.split.missing.calibration import Composition, calibration
-from vfl_node.training.split.missing.labels.contract import Known, Labels, Step, build
+from vfl_node.training.split.missing.calibration import Composition
+from vfl_node.training.split.missing.labels.contract import Labels, Step, build
+from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
-
-LOCAL_RATE_MARGIN = 1e-3
-"""The local model's probability is kept this far from 0 and 1 where calibration uses it."""
 
 
 class ActiveHalf:
@@ -86,33 +82,28 @@ class ActiveHalf:
                 hint="use more records, or a larger evaluate.validation_fraction",
             )
         self._validation = validation
-        self._targets = _as_targets(self._labels, train).to(session.device)
+        self._task = task_of(train, self._labels[labelled])
+        self._targets = self._task.targets(self._labels).to(session.device)
         self._real = torch.from_numpy(self._owned).to(session.device)
         self._synthetic: Labels | None = None
         if data.alignment.missing:  # from all labels, not those trained on: a label must not change between repeats
             own = draws.derive("labels")
-            known = Known(self._labels[self._owned], len(self._owned), train.classes, own)
+            known = self._task.known(self._labels[self._owned], len(self._owned), own)
             self._synthetic = build(train.missing.label_strategy, known)
         missing = train.missing
-        self._calibration = calibration(
+        self._calibration = self._task.calibration(
             missing.calibration,
             None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibrate),
             self._synthetic.rate if self._synthetic else 0.0,
         )
-        self._class_shares = class_shares(self._labels[labelled], train.classes)
-        self._losses, self._largest_weight = cross_entropies, 1.0
-        if train.class_weight is not None and self._class_shares is not None:
-            weighted = WeightedIdentity(weight_of_classes(train.class_weight, self._class_shares))
-            self._calibration, self._losses, self._largest_weight = weighted, weighted.losses, weighted.largest
         self.encoder, self._inputs = encode(session, data, draws, training)
         self._cut = cut_width(train)
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, [self._cut])
         self.learner = learner(self._model, session, randomness, repeat)
-        self._positive_rate = float((self._labels[labelled] == 1).mean())
-        if missing.calibration == "train" and 0 < self._positive_rate < 1:
+        if missing.calibration == "train" and self._task.start is not None:
             # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
-            self._model.start_at(self._positive_rate)
+            self._model.start_at(self._task.start)
         self.audit = audit(session, data, training, randomness, repeat)
         self.exit = way_out(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         if saved is not None:
@@ -120,7 +111,7 @@ class ActiveHalf:
             self.audit.restore(under("audit", saved))
             self.exit.restore(under("defences", saved))
 
-        self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=session.device)
+        self._base_rate = torch.full((len(self._owned),), self._task.rate, device=session.device)
         self._local: Classifier | None = None
         if missing.calibration != "none" and not self._inputs.schema.empty:
             self._local = build_classifier(self._architecture, train, self._inputs.schema, []).to(session.device)
@@ -151,7 +142,7 @@ class ActiveHalf:
         gradient = check_finite(received.grad)
         failpoints.reach("backward")
         message = training_pb2.Gradient(step=number)
-        leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions) / self._largest_weight)
+        leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions) / self._task.largest_weight)
         codec.encode(self.exit.step(gradient, leaving), message.tensor)
         await self._channel.send(message)
         self.learner.step()
@@ -177,9 +168,9 @@ class ActiveHalf:
         scores = np.concatenate([self._calibration.expectation(*batch) for batch in await self._logits(rows)])
         positions = np.concatenate(rows.batches)
         owned = self._owned[positions]
-        names = ("nll", "auc") if self._ranks else ("nll",)
-        values = measure(names, self._labels[positions][owned], scores[owned])
-        return Figures(validation_loss=values["nll"], validation_auc=values.get("auc"))
+        labels, scores = self._labels[positions][owned], scores[owned]
+        auc = measure(("auc",), labels, scores)["auc"] if self._ranks else None
+        return Figures(validation_loss=self._task.mean_loss(labels, scores), validation_auc=auc)
 
     async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> Evaluation:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
@@ -191,9 +182,10 @@ class ActiveHalf:
         held_out, scores = np.concatenate(rows.batches), np.concatenate(expected)
         owned = self._owned[held_out]
         labels = self._labels[held_out]
-        joint, own = ModelOutput.clipped(scores[owned]), self._own_rows(held_out)
-        alone, tree = self._alone(own), boosted_tree.train(self._session, self._data, own, self._private.derive("tree"))
-        evaluation = assess(self._evaluate, labels[owned], joint, alone, self._class_shares, self._resampling, rival=tree)
+        alone, own = self._alone(held_out)
+        joint, constant = self._task.output(scores[owned]), self._task.constant(int(np.count_nonzero(owned)))
+        tree = boosted_tree.train(self._session, self._data, own, self._private.derive("tree"))
+        evaluation = assess(self._evaluate, labels[owned], joint, alone, constant, self._resampling, rival=tree)
         if alone is not None:
             evaluation = dataclasses.replace(evaluation, local_rows=len(own.training))
         if self._randomness is None:
@@ -225,19 +217,15 @@ class ActiveHalf:
         self.learner.go_back(weights)
 
     def scoring(self) -> dict[str, Any]:
-        """As :meth:`Half.scoring`: calibration, and the rate of positives among its labels."""
-        return {"calibration": self._calibration.to_json(), "positive_rate": self._positive_rate}
+        """As :meth:`Half.scoring`: calibration, and what the task knows of its labels."""
+        return {"calibration": self._calibration.to_json(), **self._task.to_json()}
 
-    def _own_rows(self, testing: Positions) -> OwnRows:
+    def _alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
+        """What a network of this party alone says of the rows measured on, None if it has no columns; and its rows."""
         held_out, table = self._evaluate.test_fraction > 0, self._data.table
-        return OwnRows.of(self._alignment, testing, held_out=held_out, records=len(table), validation=self._validation)
-
-    def _alone(self, own: OwnRows) -> ModelOutput | None:
-        """What a network of this party alone says of the rows measured on; None if it has no columns."""
-        assert self._data.table.labels is not None
-        targets = _as_targets(self._data.table.labels, self._train).to(self._session.device)
-        logits = logits_alone(self._session, self._data, own, targets, self._private.derive("network"), self._losses)
-        return None if logits is None else ModelOutput.clipped(probabilities(logits))
+        own = OwnRows.of(self._alignment, testing, held_out=held_out, records=len(table), validation=self._validation)
+        logits = logits_alone(self._session, self._data, own, self._task, self._private.derive("network"))
+        return None if logits is None else self._task.output(self._task.alone(logits)), own
 
     def _judge(self) -> dict[str, Tensor]:
         if self._local is None:
@@ -266,12 +254,13 @@ class ActiveHalf:
                 own,
                 self._session.progress,
                 counted=counted,
+                losses=self._task.losses,
                 validation=self._validation,
             )
             return model
 
         def rates(model: Classifier) -> Tensor:
-            return local_rate(local_logits(model, self._inputs, np.arange(len(self._owned))))
+            return self._task.base_rate(local_logits(model, self._inputs, np.arange(len(self._owned))))
 
         assert self._local is not None
         trained(self._local, private, self._real)
@@ -317,27 +306,10 @@ class ActiveHalf:
         return embedding.to(self._session.device)
 
 
-def local_rate(logits: Tensor) -> Tensor:
-    """q of rows with these logits of the active party's own model, float32[B]."""
-    return torch.sigmoid(logits).clamp(LOCAL_RATE_MARGIN, 1 - LOCAL_RATE_MARGIN)
-
-
-def probabilities(logits: Tensor) -> NDArray[np.float64]:
-    """What logits float32[B] or float32[B, K] say, float64 of the same shape."""
-    exact = logits.double()
-    likelihood = torch.sigmoid(exact) if logits.dim() == 1 else torch.softmax(exact, dim=1)
-    return np.asarray(likelihood.cpu().numpy())
-
-
-def _labels(data: TrainingData) -> NDArray[np.float32]:
-    """The label at each shared position, float32[m]; 0 where there is none."""
+def _labels(data: TrainingData) -> LabelColumn:
+    """The label at each shared position, [m], as the table has it; 0 where there is none."""
     if data.table.labels is None:
         raise DataError("the active party's table has no label column", code="E_NO_LABEL", hint="set data.label")
     view = data.alignment
-    return np.where(view.owned, data.table.labels[view.rows], np.float32(0)).astype(np.float32)
-
-
-def _as_targets(labels: NDArray[np.float32], train: Train) -> Tensor:
-    """float32[m], or float32[m, K] with a 1 in each row."""
-    values = torch.from_numpy(labels)
-    return values if train.classes == 2 else one_hot(values.long(), train.classes).float()
+    labels = data.table.labels
+    return np.where(view.owned, labels[view.rows], 0).astype(labels.dtype)

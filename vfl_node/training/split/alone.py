@@ -11,7 +11,6 @@ are computed once more and do not count.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +29,7 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.local import local_logits, train_local
 from vfl_node.training.split.positioned_input import PositionedInput
+from vfl_node.training.split.tasks import SplitTask
 from vfl_node.training.trainer import TrainingData
 
 KIND = "a network of the same kind"
@@ -61,9 +61,8 @@ def logits_alone(
     session: Session,
     data: TrainingData,
     own: OwnRows,
-    targets: Tensor,
+    task: SplitTask,
     randomness: Randomness,
-    losses: Callable[[Tensor, Tensor], Tensor],
 ) -> Tensor | None:
     """Train the network of the active party alone, and ask it about the rows measured on; nothing is sent.
 
@@ -71,9 +70,8 @@ def logits_alone(
         session: the attempt at the job.
         data: its table and the alignment.
         own: the rows it learns from and those it is measured on.
-        targets: float32[n] or float32[n, K] on the device, of all rows of the table, as the joint training has them.
+        task: what the labels are, as the joint training has them.
         randomness: its own for this model: initial weights, the order of the rows, masks of dropout.
-        losses: logits and targets of B rows → loss of each, float32[B].
 
     Returns:
         Logits float32[k] or float32[k, K] of ``own.tested``; None without a column or a row to learn from.
@@ -84,7 +82,8 @@ def logits_alone(
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
     train = Train.of(session.job)
-    if not data.table.columns or len(own.training) == 0:
+    labels = data.table.labels
+    if not data.table.columns or labels is None or len(own.training) == 0:
         return None
     width = max(len(data.alignment), announced(len(data.table), session.job.align, "active"))
     places = Places.of(own.training, width)
@@ -100,13 +99,13 @@ def logits_alone(
         model,
         train,
         PositionedInput.of(features, places.source, session.device),
-        targets[torch.from_numpy(places.source)],
+        task.targets(labels[places.source]).to(session.device),
         np.arange(width),
         randomness,
         session.progress,
         counted=torch.from_numpy(places.counted).to(session.device),
         validation=np.arange(width, len(places.source)),
-        losses=losses,
+        losses=task.losses,
     )
     asked = np.resize(own.tested if len(own.tested) else own.training, own.positions)
     return local_logits(model, rows, asked)[: len(own.tested)]

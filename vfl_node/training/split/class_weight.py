@@ -47,8 +47,3 @@ class WeightedIdentity(Identity):
     def seen(self, logits: Tensor, base_rate: Tensor) -> Tensor:
         """As :meth:`Calibration.seen`: without the weights."""
         return super().seen(logits - self._shift.to(logits.device), base_rate)
-
-
-def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
-    """The loss of each row, float32[B], where all rows count alike; shapes as for :meth:`WeightedIdentity.losses`."""
-    return (binary_cross_entropy_with_logits if logits.dim() == 1 else cross_entropy)(logits, targets, reduction="none")

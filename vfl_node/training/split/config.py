@@ -13,10 +13,11 @@ from vfl_node.errors import DataError
 from vfl_node.job.evaluate import EARLY_STOPPING
 from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.names import ModelName
-from vfl_node.trainers import DataRole, TableShape, TrainerConfig, TrainingCost
+from vfl_node.trainers import DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
+from vfl_node.training.split.missing.strategies import LABELS
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
@@ -33,6 +34,11 @@ another strategy than training did: a row that changes where real ones stay is t
 """
 
 
+REGRESSION_LABELS = "sampling"
+"""``train.missing.labels`` of a regression that says nothing of it. By a label that is the same for all synthetic rows, and for
+hardly any real one, the passive party could tell them (docs/training.md)."""
+
+
 class Train(TrainerConfig):
     """A split network and how it is trained. Sizes are layer widths; the last bottom width is the cut layer."""
 
@@ -41,6 +47,7 @@ class Train(TrainerConfig):
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
+    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "learning_rate": ("lr", "eta", "step_size"),
@@ -57,7 +64,7 @@ class Train(TrainerConfig):
 
     algorithm: Literal["split"] = "split"
     model: ModelName = Field(default="mlp", description="mlp, wide_deep, or a model that every data party's node has declared")
-    classes: int = Field(default=2, ge=2, le=64, description="labels are 0 to classes - 1")
+    classes: int = Field(default=2, ge=2, le=64, description="classification: labels are 0 to classes - 1")
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
     top: Sizes = (128, 128)
@@ -108,7 +115,7 @@ class Train(TrainerConfig):
 
     @property
     def outputs(self) -> int:
-        """Logits a row: one for two classes, else one a class."""
+        """Logits a row: one for two classes and for a number, else one a class."""
         return 1 if self.classes == 2 else self.classes
 
     @model_validator(mode="after")
@@ -133,6 +140,18 @@ class Train(TrainerConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _labels_of_its_task(self) -> Train:
+        strategy = self.missing.label_strategy
+        if self.task not in strategy.tasks:
+            others = [name for name, other in LABELS.usable() if self.task in other.tasks and other.fills]
+            makes, task = ("classes", "a regression") if self.task == "regression" else ("numbers", "a classification")
+            raise ValueError(
+                f"missing.labels: {self.missing.labels} makes up {makes}, and this is {task}: choose {', '.join(others[:-1])} "
+                f"or {others[-1]}"
+            )
+        return self
+
     @property
     def has_synthetic_rows(self) -> bool:
         """Rows that a party does not own have columns or a label that it makes up."""
@@ -150,11 +169,15 @@ class Train(TrainerConfig):
 
     @classmethod
     def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise."""
-        missing = section.get("missing", {})
-        if not job.get("serve") or not isinstance(missing, Mapping) or "features" in missing:
+        """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise, a regression such labels."""
+        missing, defaults = section.get("missing", {}), {}
+        if not isinstance(missing, Mapping):
             return section
-        return {**section, "missing": {**missing, "features": SERVED_FEATURES}}
+        if section.get("task") == "regression":
+            defaults["labels"] = REGRESSION_LABELS
+        if job.get("serve"):
+            defaults["features"] = SERVED_FEATURES
+        return {**section, "missing": {**defaults, **missing}} if defaults else section
 
     def check(self, job: Job) -> None:
         """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""

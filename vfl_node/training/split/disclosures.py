@@ -8,6 +8,7 @@ from typing import NamedTuple
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.trainers import Task
 from vfl_node.training.class_weight import BALANCED
 from vfl_node.training.split import matched
 from vfl_node.training.split.config import Train
@@ -96,14 +97,14 @@ def passive_learns(
     gradients = Disclosure(
         "gradients",
         epochs * rows.trained,
-        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences)} (see docs/privacy.md)"
-        f"{_weighted(train, peer)}{_defended(defences, 'gradients')}",
+        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences, train.task)} (see "
+        f"docs/privacy.md){_weighted(train, peer)}{_defended(defences, 'gradients')}",
     )
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
         each = ("loss", "AUC") if "auc" in evaluate.metrics else ("loss",)
         where, sets = (", on training and validation rows,", 2) if stopped else ("", 1)
-        shared = f"{' and '.join(each)} of each epoch{where} and the metrics at the end, as the job says"
+        shared = f"{' and '.join(each)} of each epoch{where} and the metrics at the end, as the job says{_spread(train.task)}"
         reported = stopped[0][1] if stopped else train.epochs
         figures = Disclosure("figures", reported * sets * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
@@ -138,8 +139,19 @@ def _best(stopped: Stopped) -> str:
     return f"that {each[0]}" if len(each) == 1 else f"that in the repeats {'; '.join(each)}"
 
 
-def _readable(labels: str, peer: str, defences: Sequence[DefenceParams]) -> str:
+def _spread(task: Task) -> str:
+    """What metrics of numbers tell besides."""
+    return "; from R² and an error in the target's unit follows how far the targets spread" if task == "regression" else ""
+
+
+def _readable(labels: str, peer: str, defences: Sequence[DefenceParams], task: Task) -> str:
     """How well labels can be read from gradients of ``peer``."""
+    if task == "regression":
+        unless = f"how well depends on {peer}'s defences" if defences else f"unless {peer} has a defence, almost surely"
+        return (
+            f"the residual {labels} can be read from them, the prediction minus the target, but for a scale, {unless}; from "
+            "residuals over the epochs the order of the targets and their distances follow roughly, and neither mean nor unit"
+        )
     if defences:
         return f"how well the label {labels} can be read from them depends on {peer}'s defences"
     return f"unless {peer} has a defence, the label {labels} can be read from the gradients almost surely"

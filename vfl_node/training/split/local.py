@@ -18,7 +18,6 @@ from vfl_node.errors import DataError
 from vfl_node.models.classifier import Classifier
 from vfl_node.progress import LocalEpochTrained, Progress
 from vfl_node.training.schedule import cut
-from vfl_node.training.split.class_weight import cross_entropies
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.positioned_input import PositionedInput
@@ -38,8 +37,8 @@ def train_local(
     progress: Progress,
     *,
     counted: Tensor,
+    losses: Callable[[Tensor, Tensor], Tensor],
     validation: NDArray[np.int64] | None = None,
-    losses: Callable[[Tensor, Tensor], Tensor] = cross_entropies,
 ) -> None:
     """Train ``model`` on the rows at ``positions``; nothing is sent.
 
@@ -47,7 +46,7 @@ def train_local(
         model: with its initial weights, on the device.
         train: how the federated model is trained.
         inputs: the active party's columns.
-        targets: float32[m] on the device: labels 0 and 1; float32[m, K] of more classes: one a row is 1.
+        targets: float32[m] on the device: labels 0 and 1, or scaled targets; float32[m, K] of more classes: one a row is 1.
         positions: shared positions to train on.
         randomness: gives the order of the rows, and masks of dropout.
         progress: each epoch is emitted there.

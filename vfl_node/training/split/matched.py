@@ -42,7 +42,7 @@ another request in a later attempt is refused. Cells are so few that all their b
 (:func:`bins_of`); with 60 cells, as there once were, an active party read all flags of 170 rows. And both owners must
 allow the whole (``limits.allow_matched``).
 
-Source: Paillier 1999 for the sums; the masks as in :mod:`vfl_node.training.logistic.masks`, but uniform.
+Source: Paillier 1999 for the sums; the masks as in :mod:`vfl_node.training.glm.masks`, but uniform.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def _overfitting(session: Session, data: TrainingData, journal: Journal, summary
     shifted = data.alignment.missing and Train.of(session.job).missing.calibration == "none"
     if shifted or not session.job.evaluate.test_fraction:
         return ()
-    return without_validation(journal.epochs, summary.metrics.get("nll"), summary.constant_nll)
+    return without_validation(journal.epochs, summary.metrics.get("nll"), summary.constant.get("nll"))
 
 
 def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strategies:

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -160,15 +161,15 @@ class Calibration(ABC):
         """Plain JSON, exact to the last bit."""
 
     @staticmethod
-    def from_json(text: str) -> Calibration:
-        """What :meth:`to_json` wrote.
+    def from_json(text: str, build: Callable[[str, Composition | None, Rate], Calibration] | None = None) -> Calibration:
+        """What :meth:`to_json` wrote; ``build`` is :func:`calibration`, or its twin for numbers.
 
         Raises:
             StateError: it is not a calibration (``E_STATE_CORRUPT``).
         """
         try:
             stored = _StoredCalibration.model_validate_json(text)
-            return calibration(stored.name, stored.composition, stored.rate)
+            return (build or calibration)(stored.name, stored.composition, stored.rate)
         except (ValidationError, UsageError):
             raise StateError("the stored calibration is damaged or of another version", code="E_STATE_CORRUPT") from None
 

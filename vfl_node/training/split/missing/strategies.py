@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry
+from vfl_node.trainers import Task
 
 
 class Strategy(Frozen, validate_default=True):
@@ -40,10 +41,12 @@ class LabelStrategy(Strategy):
             :class:`~vfl_node.training.split.missing.labels.contract.Known`; gives
             :class:`~vfl_node.training.split.missing.labels.contract.Labels`.
         redrawn: whether another training over the same records draws other labels.
+        tasks: what it can make up: classes, or numbers.
     """
 
     implementation: ClassVar[str]
     redrawn: ClassVar[bool] = True
+    tasks: ClassVar[tuple[Task, ...]] = ("classification",)
 
     def learnt(self, peer: str) -> str:
         """What the passive party learns from gradients about which rows the active party, ``peer``, lacks, for the ledger."""
@@ -94,6 +97,8 @@ LABELS: Registry[type[LabelStrategy]] = Registry(
         "random-pos": "vfl_node.training.split.missing.labels.random_pos.spec:RandomPos",
         "random-pred": "vfl_node.training.split.missing.labels.random_pred.spec:RandomPred",
         "neighbors": "vfl_node.training.split.missing.labels.neighbors.spec:Neighbors",
+        "sampling": "vfl_node.training.split.missing.labels.sampling.spec:SampledLabels",
+        "mean": "vfl_node.training.split.missing.labels.mean.spec:MeanLabel",
         "none": "vfl_node.training.split.missing.labels.none.spec:NoLabels",
     },
     check=_check(LabelStrategy),

@@ -53,7 +53,8 @@ def learnt(predict: Predict, *, active: str, passive: str, exchanged: Served | P
     probabilities = Disclosure(
         "predictions",
         rows,
-        f"from {active} the model's probability for {which}{'' if of_both else ', its own or not'}: from enough of them a copy "
-        f"of the model can be trained, and something of {active}'s labels and columns inferred (see docs/privacy.md)",
+        f"from {active} the model's probability, or number in the target's unit, for {which}"
+        f"{'' if of_both else ', its own or not'}: from enough of them a copy of the model can be trained, and something of "
+        f"{active}'s labels and columns inferred (see docs/privacy.md)",
     )
     return {active: (embeddings, *asked), passive: (probabilities,)}

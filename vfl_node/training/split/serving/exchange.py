@@ -64,6 +64,7 @@ class Exchange:
         self._channel, self._side, self._guard = channel, side, guard
         self._to_passive = predict.to == "passive"
         self.asks = isinstance(side, Embedder) == self._to_passive
+        self._numbers = side.served_model.train.task == "regression"
         self._classes = () if side.served_model.train.classes == 2 else (side.served_model.train.classes,)
         self._step = 0
 
@@ -115,7 +116,9 @@ class Exchange:
         if len(message.values) != _EXACT.itemsize * math.prod(shape):
             raise ProtocolError(f"{self._channel.peer} sent {len(message.values)} bytes of probabilities", code="E_SHAPE")
         values = np.frombuffer(message.values, dtype=_EXACT).astype(np.float64).reshape(shape)
-        if not ((values >= 0) & (values <= 1)).all():
+        if self._numbers and not np.isfinite(values).all():
+            raise ProtocolError(f"{self._channel.peer} sent predictions that are not finite", code="E_NAN")
+        if not self._numbers and not ((values >= 0) & (values <= 1)).all():
             raise ProtocolError(f"{self._channel.peer} sent probabilities that are not within 0 and 1", code="E_NAN")
         return values
 

@@ -16,6 +16,8 @@ from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version
 from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.config import Train
+from vfl_node.training.split.tasks import SplitTask, stored_task
+from vfl_node.training.targets import TargetScale
 from vfl_node.versions import Steps, damaged, parsed
 
 VERSION = 3
@@ -81,12 +83,13 @@ class ServedModel:
         return self._serving.epoch
 
     @property
-    def scoring(self) -> tuple[str, float]:
-        """At the active party: JSON of the calibration, and the rate of positive labels. Raises StateError if missing."""
+    def scoring(self) -> tuple[str, SplitTask]:
+        """At the active party: JSON of the calibration, and what its labels are. Raises StateError if missing."""
         stored = self._serving
-        if stored.calibration is None or stored.positive_rate is None:
+        regression = self.train.task == "regression"
+        if stored.calibration is None or stored.positive_rate is None or regression != (stored.target is not None):
             raise damaged(_WHAT, _HINT)
-        return stored.calibration, stored.positive_rate
+        return stored.calibration, stored_task(self.train, stored.positive_rate, stored.target)
 
     @cached_property
     def _serving(self) -> _StoredModel:
@@ -109,6 +112,7 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
     calibration: str | None = None
     positive_rate: float | None = None
     epoch: int = 0
+    target: TargetScale | None = None
 
 
 def column_kinds(encoder: str) -> dict[str, Kind]:

@@ -27,7 +27,6 @@ from vfl_node.models.storage import under
 from vfl_node.privacy.defences.defence import Leaving, Sender, build, names_of_positions
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.privacy.outgoing import Exit
-from vfl_node.training.split.active import local_rate
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.half import defence_draws
 from vfl_node.training.split.local import local_logits
@@ -256,8 +255,8 @@ class Scorer(ServingSide):
         self.unnamed = self.inputs.schema.empty
         joint = build_classifier(self.architecture, train, self.inputs.schema, [self.cut_width])
         self._model = _loaded(joint, "", served_model, device)
-        calibration, self._positive_rate = served_model.scoring
-        self._calibration = Calibration.from_json(calibration)
+        calibration, self._task = served_model.scoring
+        self._calibration = Calibration.from_json(calibration, self._task.calibration)
         shifted = train.missing.calibration != "none" and not self.unnamed
         self._local: Classifier | None = None
         if shifted:
@@ -266,18 +265,21 @@ class Scorer(ServingSide):
             )
 
     def expected(self, positions: Positions, embedding: Tensor) -> Probabilities:
-        """Probabilities for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
+        """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
+
+        They are probabilities; in a regression numbers in the target's unit.
 
         Unless all rows are shared, this party does not know whether the peer's columns of a row are real. The share of rows in
         which they are is taken from training.
         """
         logits, base_rate = self._logits(positions, embedding), self._rates(positions)
         predicted = self._calibration.probability if self.alignment.every_row_is_shared else self._calibration.expectation
-        return np.clip(predicted(logits, base_rate), 0, 1)
+        return self._task.prediction(predicted(logits, base_rate))
 
     def probability(self, positions: Positions, embedding: Tensor) -> Probabilities:
         """As :meth:`expected`, for the passive party, which knows in which rows its columns are real."""
-        return np.clip(self._calibration.probability(self._logits(positions, embedding), self._rates(positions)), 0, 1)
+        logits, base_rate = self._logits(positions, embedding), self._rates(positions)
+        return self._task.prediction(self._calibration.probability(logits, base_rate))
 
     def probability_unnamed(self, embedding: Tensor) -> Probabilities:
         """As :meth:`probability`, for rows that are not named; possible only if this party has no columns."""
@@ -290,8 +292,8 @@ class Scorer(ServingSide):
     def _rates(self, positions: Positions) -> Tensor:
         """q of each row, float32[B]."""
         if self._local is None:
-            return torch.full((len(positions),), self._positive_rate, device=self.device)
-        return local_rate(local_logits(self._local, self.inputs, positions))
+            return torch.full((len(positions),), self._task.rate, device=self.device)
+        return self._task.base_rate(local_logits(self._local, self.inputs, positions))
 
 
 def _loaded(module: Module, prefix: str, served_model: ServedModel, device: torch.device) -> Module:

@@ -12,7 +12,11 @@ majority     the most frequent class                  never
 minority     the least frequent class                 never
 random-pos   a class as frequent as it is             never: one draw a shared position
 random-pred  as the model predicts                    in every step
-neighbors    vote of the 3 nearest rows of the batch  as the embeddings and batches change
+neighbors    vote of the 3 nearest rows of the batch, as the embeddings and batches change
+             or mean of their targets
+sampling     a target drawn from the distribution     never: one draw a shared position
+             of the real ones (regression)
+mean         the mean target (regression)             never
 none         (no row may lack one)
 ============ ======================================== ==================================================
 

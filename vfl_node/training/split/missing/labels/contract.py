@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from vfl_node.errors import DataError, UsageError
 from vfl_node.registry import load
 from vfl_node.training.split.missing.calibration import Rate
 from vfl_node.training.split.missing.strategies import LabelStrategy
+from vfl_node.training.targets import TargetScale
 
 
 @dataclass(frozen=True)
@@ -22,19 +23,22 @@ class Known:
     """What a strategy may know: the same in every repeat, so that what it fixes is the same, too.
 
     Attributes:
-        labels: float32[k], all real labels of shared rows, held out or not, 0 … classes−1.
+        labels: float32[k], all real labels of shared rows, held out or not, 0 … classes−1; of a regression scaled targets,
+            float64[k].
         shared: number of shared positions, m.
-        classes: number of classes K.
+        classes: number of classes K; of no meaning in a regression.
         randomness: this party's own for this job; the same gives the same labels.
+        scale: of the targets of a regression, which differs between repeats; None for classes.
 
     Raises:
         DataError: there is no real label (``E_EMPTY``).
     """
 
-    labels: NDArray[np.float32]
+    labels: NDArray[Any]
     shared: int
     classes: int
     randomness: Randomness
+    scale: TargetScale | None = None
 
     def __post_init__(self) -> None:
         if len(self.labels) == 0:
@@ -63,9 +67,9 @@ class Step:
         number: of the step, which names what is drawn in it.
         positions: int64[B], the shared positions.
         real: bool[B], which rows have a real label.
-        targets: float32[B], or [B, K] for K above 2; right for real rows, meaningless elsewhere.
+        targets: float32[B], or [B, K] for K above 2; right for real rows, meaningless elsewhere. Of a regression scaled.
         seen: the same shape, detached: the probability P' of each class as the training data, synthetic labels included, show
-            it.
+            it; of a regression the mean target that they show.
         embedding: float32[B, d], detached, as received from the passive party.
     """
 
@@ -82,7 +86,7 @@ class Labels(Protocol):
 
     @property
     def rate(self) -> Rate:
-        """How often its labels are positive, for the calibration of two classes."""
+        """How often its labels are positive, for the calibration of two classes; of a regression their mean, scaled."""
 
     def targets(self, step: Step) -> Tensor:
         """Synthetic targets of every row of the batch; the caller takes those it lacks. As :attr:`Step.targets`."""

@@ -15,9 +15,9 @@ class Fixed:
     """One label a shared position.
 
     Args:
-        labels: float32[m], 0 … classes−1.
-        classes: number of classes K.
-        rate: share of class 1 among them.
+        labels: float32[m], 0 … classes−1; scaled targets of a regression.
+        classes: number of classes K; 0 in a regression.
+        rate: share of class 1 among them; the mean of targets.
     """
 
     def __init__(self, labels: NDArray[np.float32], classes: int, rate: float) -> None:
@@ -28,7 +28,7 @@ class Fixed:
     def targets(self, step: Step) -> Tensor:
         """As :meth:`Labels.targets`."""
         labels = torch.from_numpy(self.labels[step.positions]).to(step.real.device)  # (B,)
-        return labels if self._classes == 2 else one_hot(labels.long(), self._classes).float()  # or (B, K)
+        return labels if self._classes <= 2 else one_hot(labels.long(), self._classes).float()  # or (B, K)
 
 
 def constant(known: Known, label: int) -> Fixed:

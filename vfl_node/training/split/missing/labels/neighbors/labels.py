@@ -1,4 +1,4 @@
-"""``neighbors``: a vote of the nearest rows of the batch whose label is real."""
+"""``neighbors``: a vote of the nearest rows of the batch whose label is real, or the mean of their targets."""
 
 from __future__ import annotations
 
@@ -43,16 +43,42 @@ class VotedLabels:
         binary = step.targets.ndim == 1
         classes = torch.stack([1 - step.targets, step.targets], dim=1) if binary else step.targets  # (B, K)
         classes = torch.where(step.real[:, None], classes, 0.0)  # what is not real has no vote
-        directions = normalize(step.embedding.detach())  # (B, d)
-        votes = torch.cat([self._votes(step, classes, directions, start) for start in range(0, len(classes), BLOCK)])
+        votes = nearest_sums(step, classes)
         winner = (votes + self._preference.to(votes.device)).argmax(dim=1)  # (B,)
         return winner.float() if binary else one_hot(winner, self._classes).float()
 
-    def _votes(self, step: Step, classes: Tensor, directions: Tensor, start: int) -> Tensor:
-        """Votes for each class, float32[BLOCK, K], of the rows from ``start`` on."""
-        rows = torch.arange(start, min(start + BLOCK, len(directions)), device=directions.device)
-        cosine = directions[rows] @ directions.T  # (BLOCK, B)
-        cosine.masked_fill_(~step.real, -torch.inf)
-        cosine[rows - start, rows] = -torch.inf  # a row is not its own neighbour
-        near = cosine.topk(min(NEIGHBORS, len(directions)))  # (BLOCK, 3)
-        return (classes[near.indices] * near.values.isfinite()[..., None]).sum(dim=1)
+
+class MeanOfNeighbors:
+    """The mean target of the three nearest rows, by cosine of the embeddings received; 0, the mean of all, where there is none.
+
+    As :class:`VotedLabels`, for numbers.
+    """
+
+    rate: Literal["model"] = "model"
+
+    def targets(self, step: Step) -> Tensor:
+        """As :meth:`Labels.targets`; costs as :meth:`VotedLabels.targets`."""
+        each = torch.stack([step.targets, torch.ones_like(step.targets)], dim=1)  # (B, 2)
+        total, count = nearest_sums(step, torch.where(step.real[:, None], each, 0.0)).unbind(dim=1)
+        return total / count.clamp_min(1)
+
+
+def neighbors(strategy: LabelStrategy, known: Known) -> VotedLabels | MeanOfNeighbors:
+    """The strategy for classes, or for numbers."""
+    return VotedLabels(strategy, known) if known.scale is None else MeanOfNeighbors()
+
+
+def nearest_sums(step: Step, values: Tensor) -> Tensor:
+    """Sums of ``values``, float32[B, K], over the nearest real rows of each row, float32[B, K]."""
+    directions = normalize(step.embedding.detach())  # (B, d)
+    return torch.cat([_sums(step, values, directions, start) for start in range(0, len(values), BLOCK)])
+
+
+def _sums(step: Step, values: Tensor, directions: Tensor, start: int) -> Tensor:
+    """Those of the rows from ``start`` on, float32[BLOCK, K]."""
+    rows = torch.arange(start, min(start + BLOCK, len(directions)), device=directions.device)
+    cosine = directions[rows] @ directions.T  # (BLOCK, B)
+    cosine.masked_fill_(~step.real, -torch.inf)
+    cosine[rows - start, rows] = -torch.inf  # a row is not its own neighbour
+    near = cosine.topk(min(NEIGHBORS, len(directions)))  # (BLOCK, 3)
+    return (values[near.indices] * near.values.isfinite()[..., None]).sum(dim=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from vfl_node.trainers import Task
 from vfl_node.training.split.missing.strategies import LabelStrategy
 
 
@@ -11,6 +12,7 @@ class NoLabels(LabelStrategy):
     """No synthetic labels: for an alignment whose rows the active party owns."""
 
     fills: ClassVar[bool] = False
+    tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     def words(self) -> str:
         """As the base."""

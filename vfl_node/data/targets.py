@@ -1,0 +1,78 @@
+"""The column of numbers that a regression predicts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vfl_node.data.cells import number, wrong_number
+from vfl_node.data.labels import ReadLabels
+from vfl_node.data.text_columns import TextColumns
+from vfl_node.errors import DataError
+
+LARGEST = 1e100
+"""Targets lie within plus and minus this number, so that their squares can be added up."""
+
+
+def read_targets(text: TextColumns, name: str) -> ReadLabels:
+    """The target of every row, float64[n], instead of labels.
+
+    Raises:
+        DataError: a cell has no number or too large a one (``E_LABEL``), or all are the same (``E_ONE_CLASS``).
+    """
+    values = np.fromiter(map(number, text.cells(name)), np.float64, len(text))
+    wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
+    if len(wrong):
+        row, such = int(wrong[0]), f"{len(wrong)} such {'cell' if len(wrong) == 1 else 'cells'} of {len(values)}"
+        raise DataError(
+            f"{text.where(name, row)}: the target {_what(values[row], text.cell(name, row))} ({such})",
+            code="E_LABEL",
+            hint="write every target as a number with a decimal point; leave out rows without one. For classes say "
+            "train.task: classification",
+        )
+    if len(values) and values.min() == values.max():
+        raise DataError(
+            f"{text.source}: all targets in column {name!r} are the same",
+            code="E_ONE_CLASS",
+            hint="a regression needs records whose targets differ",
+        )
+    return ReadLabels(values, ())
+
+
+@dataclass(frozen=True)
+class TargetProfile:
+    """A column of targets for its owner, who is shown three digits of each figure.
+
+    Attributes:
+        column: its name.
+        rows: that have a number.
+        other: rows with something else, a missing target included.
+        lowest: of the numbers; None if there are none, like the others.
+        highest: of the numbers.
+        mean: of the numbers.
+        deviation: standard deviation of the numbers.
+    """
+
+    column: str
+    rows: int
+    other: int
+    lowest: float | None
+    highest: float | None
+    mean: float | None
+    deviation: float | None
+
+    @classmethod
+    def of(cls, text: TextColumns, name: str) -> TargetProfile:
+        """Of column ``name``."""
+        values = np.fromiter(map(number, text.cells(name)), np.float64, len(text))
+        usable = values[np.abs(values) <= LARGEST]
+        figures = [usable.min(), usable.max(), usable.mean(), usable.std()] if len(usable) else []
+        lowest, highest, mean, deviation = (float(f"{figure:.3g}") for figure in figures) if figures else (None,) * 4
+        return cls(name, len(usable), len(values) - len(usable), lowest, highest, mean, deviation)
+
+
+def _what(value: float, cell: str) -> str:
+    if np.isnan(value):
+        return "is missing"
+    return f"is {wrong_number(cell)}" if np.isinf(value) else f"is beyond ±{LARGEST:g}"

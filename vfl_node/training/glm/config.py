@@ -1,0 +1,175 @@
+"""What generalised linear models under encryption have in common in a job's ``train`` section (see docs/logistic.md)."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from typing_extensions import Self
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.data.scaling import LinearScaling
+from vfl_node.errors import DataError
+from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainerConfig, TrainingCost
+
+if TYPE_CHECKING:
+    from vfl_node.data.encoded import EncodedColumn
+    from vfl_node.data.tables import Table
+    from vfl_node.job import Evaluate, Job
+
+Flow = Literal["two-party", "coordinator", "coordinator-clear"]
+
+
+class GeneralisedLinear(TrainerConfig):
+    """A generalised linear model under encryption, with dummies (see docs/logistic.md).
+
+    Attributes:
+        title: what it is called in sentences.
+    """
+
+    implementation: ClassVar[str] = "vfl_node.training.glm.trainer:GlmTrainer"
+    report_section: ClassVar[str] = "vfl_node.training.glm.section:GlmSection"
+    joined: ClassVar[str] = "vfl_node.training.glm.joined:predict"
+    title: ClassVar[str]
+
+    on_device: ClassVar[bool] = False
+    coordinated_by: ClassVar[str] = "flow: coordinator or coordinator-clear"
+    unit: ClassVar[str] = "iteration"
+
+    flow: Flow = Field(
+        default="two-party",
+        description="who decrypts, and whether the active party sees scores. two-party: the active party, and yes; "
+        "coordinator-clear: a coordinator, and yes; coordinator: a coordinator, and no",
+    )
+    labels: Literal["active", "passive"] = Field(default="active", description="which party has the label column")
+    mask: Literal["additive", "multiplicative"] = Field(
+        default="additive", description="how a gradient is hidden from the party that decrypts it"
+    )
+    scaling: LinearScaling = Field(default="standard", description="how each party scales its columns, over its whole table")
+    l2: float = Field(default=0.0, ge=0, le=1e3, allow_inf_nan=False, description="weight decay; the intercept has none")
+    learning_rate: float = Field(default=0.5, gt=0, le=1e3, allow_inf_nan=False)
+    iterations: int = Field(default=30, ge=1, le=10_000)
+    tolerance: float = Field(
+        default=0.0, ge=0, lt=1, allow_inf_nan=False, description="end when the loss changes by no more than this; 0: never"
+    )
+    batch_size: int | None = Field(default=None, ge=1, le=100_000_000, description="shared rows per iteration; null: all")
+    least_rows: int = Field(
+        default=20,
+        ge=0,
+        description="a column in which fewer shared rows differ from the rest is left out, because its gradient would reveal "
+        "their residuals; 0: all columns stay",
+    )
+    key_bits: Literal[2048, 3072, 4096] = Field(default=3072, description="size of the Paillier key")
+    short_exponents: bool = Field(
+        default=False, description="faster encryption that relies on one more assumption (see docs/logistic.md)"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
+
+    @property
+    def outputs(self) -> int:
+        """Models trained side by side: one for two classes and for a number, else one a class."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def objective(self) -> str:
+        """The loss that is descended: a name in :data:`vfl_node.training.glm.plain.LOSSES`."""
+        raise NotImplementedError
+
+    @property
+    def weights(self) -> str | tuple[float, ...] | None:
+        """How much each class counts in the loss (:mod:`vfl_node.training.class_weight`); None: all alike."""
+        return None
+
+    @model_validator(mode="after")
+    def _labels_with_a_coordinator(self) -> Self:
+        if self.labels == "passive" and self.flow != "coordinator":
+            raise ValueError(
+                "labels: passive needs flow: coordinator: whoever else held the key could decrypt residuals, which are labels"
+            )
+        return self
+
+    @property
+    def label_holder(self) -> DataRole:
+        """As the job says."""
+        return self.labels
+
+    @property
+    def coordinated(self) -> bool:
+        """In every flow in which a third party holds the key."""
+        return self.flow != "two-party"
+
+    def check(self, job: Job) -> None:
+        """As the base: no union, one repeat, and no rows held out where labels are at the passive party."""
+        spec = job.align.spec
+        if "passive" in spec.synthetic_rows_at:
+            raise ValueError(
+                f"{self.title} does not train on {spec.shared_rows}: for rows that only the active party owns the "
+                "passive one has no score u_s to contribute. Say align.protocol: apsi, or psi"
+            )
+        if job.evaluate.repeats > 1:
+            raise ValueError(
+                f"evaluate.repeats must be 1 with {self.algorithm}: every repeat would show the passive party gradients over "
+                "other rows, and their differences more of the residuals"
+            )
+        if job.evaluate.validation_fraction:
+            raise ValueError(
+                f"evaluate.validation_fraction must be 0 with {self.algorithm}, whose few weights hardly overfit: say train.l2 "
+                "against overfitting, and train.tolerance to end where the loss changes no more"
+            )
+        if self.labels == "passive" and job.evaluate.test_fraction > 0:
+            raise ValueError(
+                "evaluate.test_fraction must be 0 with labels: passive: to measure on held-out rows the passive party would "
+                "have to know which of them the active party owns"
+            )
+        if job.evaluate.share_with_passive and self.labels == "passive":
+            raise ValueError("evaluate.share_with_passive has nothing to share with labels: passive")
+
+    def steps(self, evaluate: Evaluate, rows: int) -> int:
+        """Iterations, however many rows there are."""
+        return self.iterations
+
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+        """Ciphertexts and scores of the rows; the masked gradients, which depend on columns, are not counted."""
+        if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
+            return None
+        from vfl_node.training.glm import costs  # numbers and gmpy2, which a job alone does not need
+
+        return costs.cost(self, evaluate, rows)
+
+    def check_table(self, role: DataRole, table: Table) -> None:
+        """As the base: numbers must suit ``scaling`` (``E_OVERFLOW``), and the passive party needs a column that varies."""
+        from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
+
+        if not LinearEncoder.fit(table, self.scaling).columns and role == "passive":
+            raise no_column()
+
+    def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
+        """As the base; ``least_rows`` of the shared rows may leave more of them out."""
+        from vfl_node.data.design import LinearEncoder  # numbers, which a job alone does not need
+        from vfl_node.data.encoded import encoded_columns
+
+        return encoded_columns(table, LinearEncoder.fit(table, self.scaling).columns)
+
+    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+        """Ciphertexts of an iteration."""
+        rows = table.rows if self.batch_size is None else min(self.batch_size, table.rows)
+        return 4 * rows * (1 + self.outputs) * self.key_bits // 4  # a ciphertext has twice the bits of the key
+
+    def reported_epochs(self, evaluate: Evaluate) -> int:
+        """Iterations."""
+        return self.iterations
+
+    def message_bytes(self, evaluate: Evaluate) -> int:
+        """The scores of an iteration; ciphertexts travel in chunks."""
+        rows = sys.maxsize if self.batch_size is None else self.batch_size
+        return 8 * self.outputs * rows + HEAD_BYTES
+
+
+def no_column() -> DataError:
+    """The error of a passive party that has nothing to train on (``E_NO_FEATURES``)."""
+    return DataError(
+        "the passive party's table has no column to train on",
+        code="E_NO_FEATURES",
+        hint="add columns that vary, or declare ignored ones in data.columns; train.least_rows leaves rare ones out",
+    )

@@ -1,0 +1,60 @@
+"""How much logistic regression exchanges: counted before it runs, from the job and the number of rows alone."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from vfl_node.trainers import TrainingCost
+from vfl_node.training.glm.scales import Scales
+
+if TYPE_CHECKING:
+    from vfl_node.job import Evaluate
+    from vfl_node.training.glm.config import GeneralisedLinear
+
+SCORE_BYTES = 8
+"""A score in clear: a float64."""
+
+ROUND_TRIPS = 2
+"""Of an iteration: scores for residuals, and a masked gradient for its decryption."""
+
+
+def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int) -> TrainingCost:
+    """What training over ``m`` shared rows takes: what the two data parties send each other for every row.
+
+    Not counted are the masked gradients, about one ciphertext for every 24 columns and output of a key of 3072 bits, nor a
+    coordinator's conversations, in which there is nothing else. With ``tolerance`` training may end before the last
+    iteration, and this is the most that it takes.
+
+    Args:
+        train: the job's section.
+        evaluate: the job's section.
+        m: length of the shared order.
+
+    Raises:
+        UsageError: values that do not fit the key (``E_OVERFLOW``).
+    """
+    held_out = math.ceil(m * evaluate.test_fraction)
+    trained, tested = m - held_out, held_out or m
+    rows = min(train.batch_size or trained, trained)
+    active, passive = _bytes_a_row(train)
+    measuring = tested * SCORE_BYTES * train.outputs if train.labels == "active" else 0
+    return TrainingCost(
+        rows=rows,
+        batches=1 if rows else 0,
+        steps=ROUND_TRIPS * train.iterations,
+        active_bytes=train.iterations * rows * active,
+        passive_bytes=train.iterations * rows * passive + measuring,
+    )
+
+
+def _bytes_a_row(train: GeneralisedLinear) -> tuple[int, int]:
+    """What the active and the passive party send for a row in an iteration (see the flows' modules)."""
+    ciphertext = 2 * train.key_bits // 8
+    groups = len(Scales.of(train).groups) * ciphertext
+    squares = ciphertext if train.tolerance > 0 else 0  # for the loss
+    if train.flow != "coordinator":
+        return groups, SCORE_BYTES * train.outputs
+    if train.labels == "active":
+        return groups, groups + squares
+    return 2 * ciphertext + squares, ciphertext

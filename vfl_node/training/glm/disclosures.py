@@ -1,0 +1,192 @@
+"""What each party learns from a regression under encryption, with a job's numbers, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from vfl_node.job import Evaluate, Parties
+from vfl_node.ledger import Disclosure
+from vfl_node.training.class_weight import BALANCED
+from vfl_node.training.glm.config import GeneralisedLinear
+from vfl_node.training.glm.scales import Scales
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """How much was exchanged.
+
+    Attributes:
+        rows: shared rows of an iteration, dummies included; None at a coordinator, which does not know.
+        rounds: iterations.
+        features: party → columns of its side, where known.
+        held_out: shared rows of the evaluation; None at a coordinator.
+        returned_bits: sender → bits of its decrypted values that it got back, repeated answers included; only for senders for
+            which this party counted them.
+    """
+
+    rows: int | None
+    rounds: int
+    features: dict[str, int]
+    held_out: int | None
+    returned_bits: Mapping[str, int] = field(default_factory=dict)
+
+
+def learns(
+    parties: Parties, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
+) -> dict[str, tuple[Disclosure, ...]]:
+    """Party → what it learnt, as far as a party with these ``numbers`` can know."""
+    active, passive = parties.pair.values()
+    disclosures = {
+        active: _active(active, passive, train, numbers),
+        passive: _passive(active, passive, train, evaluate, numbers),
+    }
+    if parties.coordinator:
+        disclosures[parties.coordinator] = _coordinator(active, passive, train, numbers)
+    return disclosures
+
+
+def _active(active: str, passive: str, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
+    disclosures = [_rounds(numbers)]
+    if train.flow != "coordinator":
+        width = numbers.features.get(passive)
+        enough = f"{width} of them" if width else "as many of them as there are columns"
+        disclosures.append(
+            Disclosure(
+                "scores",
+                _times(numbers),
+                f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
+                f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and "
+                "columns of 0 and 1 without any (see docs/privacy.md)",
+            )
+        )
+    elif train.labels == "active":
+        squares = " and their squares" if train.tolerance > 0 else ""
+        disclosures.append(
+            Disclosure("encrypted scores", _times(numbers), f"from {passive} its scores{squares} under the coordinator's key")
+        )
+    if train.flow == "two-party":
+        disclosures.append(_masked(passive, train, numbers))
+    if train.labels == "passive":
+        disclosures.append(
+            Disclosure(
+                "residuals",
+                _times(numbers),
+                f"from {passive} the residuals of the shared rows under the coordinator's key",
+            )
+        )
+    else:
+        disclosures.append(
+            Disclosure("held-out scores", numbers.held_out, f"from {passive} its score of each row measured on, once, in clear")
+        )
+    if train.flow == "coordinator":
+        labels = "targets" if train.task == "regression" else "labels"
+        what = labels if train.labels == "passive" else "scores"
+        disclosures.append(
+            Disclosure(
+                "gradient",
+                _entries(active, train, numbers),
+                f"its own gradient in each iteration, in clear: sums over its records in which {passive}'s {what} stand",
+            )
+        )
+    if train.labels == "active" and (train.flow != "coordinator" or train.tolerance > 0):
+        disclosures.append(Disclosure("loss", numbers.rounds, "the loss of each iteration, over its own records"))
+    if width := numbers.features.get(passive):
+        disclosures.append(Disclosure("features", width, f"how many columns {passive} has"))
+    return tuple(disclosures)
+
+
+def _passive(
+    active: str, passive: str, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
+) -> tuple[Disclosure, ...]:
+    disclosures = [_rounds(numbers)]
+    if train.labels == "active":
+        key = "its key" if train.flow == "two-party" else "the coordinator's key"
+        disclosures.append(
+            Disclosure("residuals", _times(numbers), f"from {active} a residual of each shared row under {key}, 0 for a dummy")
+        )
+    else:
+        squares = " and its square" if train.tolerance > 0 else ""
+        disclosures.append(
+            Disclosure(
+                "encrypted weights",
+                _times(numbers),
+                f"from {active} whether each shared row counts, and its score{squares}, under the coordinator's key",
+            )
+        )
+    width = numbers.features.get(passive)
+    few = width is not None and numbers.rows is not None and numbers.rows < 20 * width
+    warned = "; there are fewer than 20 shared rows a column, and it tells more (see docs/privacy.md)" if few else ""
+    disclosures.append(
+        Disclosure(
+            "gradient",
+            _entries(passive, train, numbers),
+            f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals. Which rows are dummies "
+            f"shows in it a little{warned}; how many are genuine, roughly{_weighted(train)}",
+        )
+    )
+    if train.labels == "passive" and train.tolerance > 0:
+        disclosures.append(Disclosure("loss", numbers.rounds, f"the loss of each iteration over {active}'s genuine rows"))
+    if train.labels == "passive" and (theirs := numbers.features.get(active)):
+        disclosures.append(Disclosure("features", theirs, f"how many columns {active} has"))
+    if evaluate.share_with_passive:
+        spread = "; from R² and an error in the target's unit follows how far the targets spread"
+        text = f"from {active} the loss of each iteration and the metrics, as the job says"
+        disclosures.append(Disclosure("figures", numbers.rounds, text + (spread if train.task == "regression" else "")))
+    return tuple(disclosures)
+
+
+def _weighted(train: GeneralisedLinear) -> str:
+    """What class weights tell."""
+    if train.weights is None:
+        return ""
+    how = ", by how frequent it is among the labels," if train.weights == BALANCED else ""
+    return f". Residuals are weighted by class{how} (train.weights)"
+
+
+def _coordinator(active: str, passive: str, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
+    disclosures = [_rounds(numbers), _masked(passive, train, numbers)]
+    if train.flow == "coordinator":
+        disclosures.append(_masked(active, train, numbers))
+        if train.tolerance > 0:
+            disclosures.append(
+                Disclosure("masked loss", numbers.rounds, f"from {_labelled(active, passive, train)} the loss, masked: noise")
+            )
+    return tuple(disclosures)
+
+
+def _labelled(active: str, passive: str, train: GeneralisedLinear) -> str:
+    """The party with the labels."""
+    return active if train.labels == "active" else passive
+
+
+def _masked(sender: str, train: GeneralisedLinear, numbers: Numbers) -> Disclosure:
+    how = (
+        "masked by noise 64 bits wider than they are"
+        if train.mask == "additive"
+        else "each times a secret factor: an entry that is 0 shows, and factoring a product leaves few values for another"
+    )
+    entries, bits = _entries(sender, train, numbers), Scales.of(train).returned_bits
+    total = numbers.returned_bits.get(sender, bits * (entries or 0))
+    amount = f"{bits} bits an entry" + (f", {total} in all" if total else "")
+    return Disclosure(
+        "masked gradient",
+        entries,
+        f"from {sender} the entries of its gradients, {how}. It cannot tell them from other values that {sender} might have "
+        f"had decrypted instead, such as residuals; of those it would have told {sender} {amount}",
+    )
+
+
+def _rounds(numbers: Numbers) -> Disclosure:
+    rows = "" if numbers.rows is None else f" over {numbers.rows} shared rows, dummies included"
+    return Disclosure("rounds", numbers.rounds, f"that training took {numbers.rounds} iterations{rows}")
+
+
+def _entries(party: str, train: GeneralisedLinear, numbers: Numbers) -> int | None:
+    """Gradient entries of ``party`` in all iterations."""
+    width = numbers.features.get(party)
+    return None if width is None else width * train.outputs * numbers.rounds
+
+
+def _times(numbers: Numbers) -> int | None:
+    return None if numbers.rows is None else numbers.rows * numbers.rounds

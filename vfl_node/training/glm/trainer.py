@@ -1,0 +1,23 @@
+"""A generalised linear model as the node trains it."""
+
+from __future__ import annotations
+
+from vfl_node.session.session import Session
+from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.glm.coordinator import Decryptions
+from vfl_node.training.glm.decryption_log import FileDecryptionLog
+from vfl_node.training.glm.regression import regress
+from vfl_node.training.trainer import Coordination, Trained, Trainer, TrainingData
+
+
+class GlmTrainer(Trainer):
+    """Genuine-with-dummy training (:mod:`~vfl_node.training.glm.regression`), as a `Trainer`."""
+
+    async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
+        """As :func:`~vfl_node.training.glm.regression.regress`."""
+        log = FileDecryptionLog(session.folder / f"decryptions-{session.peer.peer}")
+        return await regress(session, data, checkpoints, log, resume_from=resume)
+
+    def coordination(self, session: Session) -> Coordination:
+        """The coordinator decrypts for both data parties."""
+        return Decryptions(session)

@@ -1,0 +1,1 @@
+"""Linear regression under encryption: the generalised linear model of numbers."""

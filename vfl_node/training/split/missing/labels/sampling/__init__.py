@@ -1,0 +1,1 @@
+"""A target drawn from the distribution of the real ones."""
