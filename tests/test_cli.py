@@ -310,6 +310,33 @@ def test_check_for_a_job(table: Path, job: Path, tmp_path: Path) -> None:
     assert "here the passive party" in command("check", unlabelled, "--job", job).stdout
 
 
+def test_check_of_labels_by_name(table: Path) -> None:
+    rows = [f"r{row},{row % 7},{'malignant' if row % 3 else 'benign'},code-{row % 3}\n" for row in range(300)]
+    table.write_text("id,age,diagnosis,billing\n" + "".join(rows))
+    seen = command("check", table, "--label-column", "diagnosis")
+    assert (seen.returncode, seen.stderr) == (0, "")
+    for line in (
+        "labels in diagnosis: benign: 100, malignant: 200; rate of malignant: 0.6667",
+        "  2 classes by name; positive is the last in order, set data.label.positive to choose",
+        "warning: The labels are 2 classes by name, and the positive one is the last in their order. To choose the other one "
+        "set data.label.positive.",
+    ):
+        assert line in seen.stdout.splitlines()
+    assert (
+        "warning: Column 'billing' alone predicts the label almost perfectly (AUC 1.0000 on 300 of your records)" in seen.stdout
+    )
+    chosen = command("check", table, "--label-column", "diagnosis=benign", "--json")
+    told = json.loads(chosen.stdout)
+    assert told["table"]["label"]["classes"] == ["malignant", "benign"]
+    assert (told["table"]["label"]["counts"], told["table"]["label"]["positive_assumed"]) == ({"0": 200, "1": 100}, False)
+    (leak, rare) = told["warnings"]
+    assert "'billing'" in leak
+    assert "About 20 of 60 rows measured on are positive" in rare
+    other = command("check", table, "--label-column", "diagnosis=healthy")
+    refused(other, 1, "no label in column 'diagnosis' is the positive one that the settings name", "[E_LABEL]")
+    refused(command("check", table, "--label-column", "diagnosis="), 2, "neither COLUMN nor COLUMN=POSITIVE")
+
+
 def test_check_of_a_configured_table(table: Path, job: Path, tmp_path: Path) -> None:
     assert command("init", "clinic", "--role", "active", tmp_path / "clinic").returncode == 0
     config = tmp_path / "clinic" / "node.yaml"

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from vfl_node.configuration import parse
+from vfl_node.data import labels as labels_module
+from vfl_node.data.readers import csv as csv_reader
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
@@ -179,6 +181,19 @@ def test_labels_that_cannot_be_read_are_counted_and_not_shown(read: Read, fault:
     assert error.message.startswith("clinic: ")
     assert error.message.endswith(f"table.csv{message}")
     assert not any(word in str(error) + error.hint + str(error.for_peer) for word in ("canary", "bird", "dog"))
+
+
+def test_a_long_column_of_numbers_is_not_counted_to_its_end(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels_module, "MOST_VALUES", 5)
+    monkeypatch.setattr(csv_reader, "BATCH_ROWS", 4)
+    with pytest.raises(DataError, match="column 'diagnosis' has more than 5 different labels, and the job is for 2 classes"):
+        read(*(str(row) for row in range(100)))
+    assert read(*["canary", "bird"] * 50).classes == ("bird", "canary")
+
+
+def test_long_numbers_keep_their_digits(read: Read) -> None:
+    long = tuple(f"1234567890123456{digit}" for digit in range(5))
+    assert read(*reversed(long), classes=5).classes == long
 
 
 def test_a_digest_notices_another_order_or_name_of_classes(read: Read) -> None:

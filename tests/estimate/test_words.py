@@ -10,6 +10,7 @@ import pytest
 from tests.estimate.plans import estimate, job, plan, training
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.estimate.words import _between, _duration, after_alignment, before_start, table
+from vfl_node.job import Evaluate
 
 
 def test_the_table_has_lines_of_training_where_there_is_one() -> None:
@@ -35,6 +36,13 @@ def test_two_lines_before_the_start() -> None:
         "the intersection would take 24",
     ]
     assert before_start(job(), {"active": 100, "passive": 1000}, (30, 30)) == []
+
+
+def test_a_training_that_may_stop_early_takes_so_much_at_most() -> None:
+    validated = training().model_copy(update={"evaluate": Evaluate(validation_fraction=0.2)})
+    own, _ = before_start(validated, {"active": 100, "passive": 1000}, (30, 30))
+    assert own.startswith("this job trains on the union: 642 rows an epoch, 13 batches, at most ")
+    assert "at most" not in before_start(validated, {"active": 100})[0]  # how many rows at least, and so no most
 
 
 def test_a_node_that_knows_its_own_records_only() -> None:

@@ -50,6 +50,10 @@ JOBS = {
     "split-dummies": f"align: {{dummies: 10}}\n{SPLIT}, missing: {{labels: random-pred, draws: 2, features: gaussian}}}}",
     "split-classes": f"{SPLIT}, classes: 3, missing: {{features: naive, labels: minority}}}}",
     "split-matched": f"evaluate: {{matched: true, test_fraction: 0.9}}\n{SPLIT}, missing: {{labels: random-pos}}}}",
+    "split-validation": (
+        f"evaluate: {{validation_fraction: 0.2, repeats: 2}}\n{SPLIT.replace('epochs: 2', 'epochs: 9')}, patience: 1, "
+        "learning_rate: 0.05, learning_rate_schedule: cosine}"
+    ),
     "logistic-two-party": f"{INTERSECTION}{LOGISTIC}}}",
     "logistic-coordinator-clear": f"{INTERSECTION}{LOGISTIC}, flow: coordinator-clear, batch_size: 30}}",
     "logistic-coordinator": f"{ASYMMETRIC}{LOGISTIC}, flow: coordinator, loss: taylor, mask: multiplicative}}",

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
@@ -48,6 +49,12 @@ BATCH = 16
 TRAIN = """\
 train: {bottom: [8], active_bottom: [4], top: [8], epochs: 2, batch_size: 64, learning_rate: 0.01}
 evaluate: {test_fraction: 0.3}
+"""
+STOPPED = """\
+align: {protocol: psi}
+train: {bottom: [16], active_bottom: [8], top: [16], epochs: 60, patience: 2, batch_size: 1, learning_rate: 0.03}
+evaluate: {test_fraction: 0.3, validation_fraction: 0.2}
+serve: {to: both, batch_size: 16}
 """
 SERVE = f"serve: {{to: both, batch_size: {BATCH}}}\n"
 OTHER = {"clinic": "lab", "lab": "clinic"}
@@ -610,8 +617,7 @@ def test_only_what_training_provided_for_is_served(served: Served) -> None:
 
 def test_both_nodes_stop_training_at_the_same_epoch_and_serve_the_best_ones_weights(served: Served) -> None:
     """The rows that chose it met these weights too: the peer has been told about them."""
-    train = "train: {bottom: [16], active_bottom: [8], top: [16], epochs: 60, patience: 2, batch_size: 32, learning_rate: 0.1}"
-    model = served.train(f"{train}\nevaluate: {{test_fraction: 0.3, validation_fraction: 0.2}}\n{SERVE}")
+    model = served.train(STOPPED)
     folders = {name: served.federation.job_folder(name, model) for name in OTHER}
     trained = [json.loads((folder / "artefacts/report.json").read_text())["training"] for folder in folders.values()]
     ends = [of["split"]["early_stopping"] for of in trained]
@@ -621,7 +627,26 @@ def test_both_nodes_stop_training_at_the_same_epoch_and_serve_the_best_ones_weig
     assert [len(of["epochs"]) for of in trained] == [last, last]
     rows = trained[0]["rows"]
     assert len(FileShown(folders["lab"] / "shown", 1).rows()) == rows["test"] + rows["validation"]
-    assert len(served.ask("clinic", asks(served.ids("clinic")), model).splitlines()) == 1 + len(OWN["clinic"])
+    known = served.ids("clinic")[-2:]
+    assert len(served.ask("clinic", asks(known), model).splitlines()) == 1 + len(known)
+
+
+def test_nodes_killed_while_training_stops_end_with_the_same_weights(served: Served) -> None:
+    def weights(job_id: str) -> list[dict[str, torch.Tensor]]:
+        paths = (served.federation.job_folder(name, job_id) / "artefacts/model.safetensors" for name in OTHER)
+        return [load_file(path) for path in paths]
+
+    undisturbed = weights(served.train(STOPPED))
+    for victim, place in (("clinic", "EpochEnd"), ("lab", "checkpoint r000-e000002"), ("lab", "PhaseEnd train")):
+        (served.deaths(victim) / "death").write_text(place)
+        job_id = served.federation.submit(STOPPED)
+        served.federation.wait_until(lambda victim=victim: served.federation.processes[victim].poll() is not None)
+        served.up()
+        for name in OTHER:
+            assert served.federation.end(name, job_id)["state"] == "done"
+        for ours, theirs in zip(weights(job_id), undisturbed, strict=True):
+            assert ours.keys() == theirs.keys()
+            assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
 def test_an_absent_peer_is_waited_for_and_then_named(federations: Any, forked: Any, tmp_path: Path) -> None:

@@ -20,6 +20,24 @@ def test_without_a_test_fraction_training_rows_are_tested() -> None:
     assert list(training) == list(testing) == list(range(10))
 
 
+@pytest.mark.parametrize(
+    ("test", "validation", "sizes"), [(0.2, 0.1, (70, 10, 20)), (0.0, 0.3, (70, 30, 0)), (0.2, 0.0, (80, 0, 20))]
+)
+def test_validation_rows_are_neither_trained_nor_tested_on(test: float, validation: float, sizes: tuple[int, int, int]) -> None:
+    schedule = Schedule(b"s" * 32, 100, 0)
+    training, testing, apart = schedule.parts(0, test, validation)
+    held_out = testing if test else np.empty(0)
+    assert tuple(map(len, (training, apart, held_out))) == sizes
+    assert sorted([*training, *apart, *held_out]) == list(range(100))
+    assert list(testing) == (list(schedule.split(0, test)[1]) if test else list(training))
+    assert all((np.diff(of) > 0).all() for of in (training, testing, apart))
+
+
+def test_rows_are_too_few_for_all_parts() -> None:
+    training, testing, validation = Schedule(b"s" * 32, 1, 0).parts(0, 0.2, 0.2)
+    assert (len(training), len(testing), len(validation)) == (0, 1, 0)
+
+
 def test_repeats_have_their_own_splits() -> None:
     schedule = Schedule(b"s" * 32, 100, 0)
     assert list(schedule.split(0, 0.2)[1]) != list(schedule.split(1, 0.2)[1])

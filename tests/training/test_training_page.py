@@ -12,11 +12,12 @@ from vfl_node.training.split.config import Train
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 
 
-def test_the_example_is_a_job() -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
-    job = parse(example, Job, source="docs/training.md")
+def test_the_examples_are_jobs() -> None:
+    job, stopped = (parse(of, Job, source="training.md") for of in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
     assert isinstance(job.train, Train)
     assert (job.train.batch_norm, job.train.clip) == (True, 5.0)
+    assert isinstance(stopped.train, Train)
+    assert (stopped.evaluate.validation_fraction, stopped.train.patience) == (0.1, 5)
 
 
 def test_the_table_has_every_key_and_no_other() -> None:

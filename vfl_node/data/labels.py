@@ -123,7 +123,7 @@ def reading_of(cells: Collection[str], classes: int, positive: str | None = None
         return _as_codes(coded, classes, positive)
     names = {cell: _name(cell) for cell in cells}
     numbers = all(math.isfinite(number(name)) for name in names.values())
-    order = sorted(set(names.values()), key=(lambda name: number(name)) if numbers else None)
+    order = sorted(set(names.values()), key=lambda name: (number(name) if numbers else 0.0, name))
     if len(order) not in (1, classes) or (len(order) == 2 and numbers and positive is None):
         return None
     if positive is not None and len(order) == 2:
@@ -160,7 +160,7 @@ def code_of(cell: str, classes: int) -> int | None:
 def _name(cell: str) -> str:
     """A cell as the name of a class: equal numbers have one name."""
     value = number(cell)
-    if not math.isfinite(value):
+    if not abs(value) < 2**53:  # no number, or one of which a float may lose digits
         return cell
     return str(int(value)) if value.is_integer() else repr(value)
 
@@ -181,7 +181,7 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
     else:
         all_are_classes = f"set train.classes: {len(names)} in the job if each of them is a class"
     count = f"{len(names):,}" if len(cells) <= MOST_VALUES else f"more than {MOST_VALUES:,}"
-    rows = sum(cell in wrong for cell in text.cells(column))
+    rows = sum(code_of(cell, classes) is None for cell in text.cells(column))
     if 2 * rows > len(text) and not (numbers and len(names) == 2):  # else they are mistakes, and the first one is shown
         return DataError(
             f"{text.source}: column {column!r} has {count} different labels, and the job is for {classes} classes",

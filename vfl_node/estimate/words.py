@@ -133,7 +133,8 @@ def _takes(job: Job, protocol: str, least: int, most: int | None) -> str:
 
     rows, sent = between(low.rows, high.rows, _count), between(low.bytes, high.bytes, _size)
     batches = f"{between(low.batches, high.batches, _count)} batch{'es' if high.batches > 1 else ''}"
-    return f"{rows} rows an {job.train.unit}, {batches}, {sent} in all"
+    stops = "at most " if job.evaluate.validation_fraction and most is not None else ""  # training may stop early
+    return f"{rows} rows an {job.train.unit}, {batches}, {stops}{sent} in all"
 
 
 def _between(least: float, most: float, text: Callable[[float], str]) -> str:

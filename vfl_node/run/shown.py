@@ -17,8 +17,8 @@ _COUNTING = threading.Lock()
 class FileShown:
     """The rows of one model (:class:`vfl_node.training.serving.ShownRows`), for all services and directions over it.
 
-    Rows held out in training met the same weights: the peer was told about them before anybody asked, so that they are
-    attacked with the others, and are free.
+    Rows held out in training, or validated on, met the same weights: the peer was told about them before anybody asked, so
+    that they are attacked with the others, and are free.
 
     A checked file (:mod:`vfl_node.files`): the number of rows held out, these, and those told since, ascending, 8 bytes each.
     """

@@ -111,8 +111,8 @@ def passive_learns(
     if stopped:
         told = (
             f"after each epoch whether the loss of {peer}'s labels in the validation rows was the smallest so far, and so "
-            f"{_best(stopped)}; this depends on how many of the shared rows {peer} has a label for, too. The wait for the "
-            f"first gradient tells about how long {peer}'s own model trained"
+            f"{_best(stopped)}; this depends on how many of the shared rows {peer} has a label for, too. How long it waits "
+            f"while {peer} trains models of its own tells about when those stop"
         )
         counts = (*counts, Disclosure("early stopping", epochs, told))
     if lacks == 0:
