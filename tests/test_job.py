@@ -227,7 +227,11 @@ def test_what_a_regression_cannot_be_is_refused_with_the_reason(train: str, said
         ("epochs: 3", "unknown key 'train.epochs'", ""),
         ("missing: {labels: none}", "unknown key 'train.missing'", ""),
         ("bottom: [3]", "unknown key 'train.bottom'", ""),
-        ("zzz: 3", "unknown key 'train.zzz'", "known keys: algorithm, batch_size, classes, flow, iterations, key_bits"),
+        (
+            "zzz: 3",
+            "unknown key 'train.zzz'",
+            "known keys: algorithm, batch_size, class_weight, classes, flow, iterations",
+        ),
         ("flow: two-parties", "'train.flow' cannot be 'two-parties'", "did you mean 'two-party'?"),
         ("mask: additiv", "'train.mask' cannot be 'additiv'", "did you mean 'additive'?"),
         ("scaling: standart", "'train.scaling' cannot be 'standart'", "did you mean 'standard'?"),

@@ -83,4 +83,5 @@ def test_without_a_job_numbers_that_are_no_classes_are_targets(tmp_path: Path) -
 
     assert seen("1.5", "700", "3") == (True, [])
     assert seen("0", "1", "1") == (False, [])
-    assert seen("yes", "1.5", "2") == (False, ["E_LABEL"])
+    assert seen("1.5", "2.5", "7") == (True, [])
+    assert seen("low", "1.5", "2") == (False, [])  # names of classes

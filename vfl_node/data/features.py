@@ -123,10 +123,10 @@ def _with_transforms(first: versions.Document) -> versions.Document:
     """Version 1 had ``mean`` and ``sd`` of a numeric column beside its name."""
 
     def later(column: Any) -> Any:
-        if not isinstance(column, dict) or not {"mean", "sd"} <= column.keys():
+        if not isinstance(column, dict) or "sd" not in column:
             return column
-        kept = {key: value for key, value in column.items() if key not in ("mean", "sd")}
-        return {**kept, "transform": {"method": "standard", "mean": column["mean"], "sd": column["sd"]}}
+        kept = dict(column)
+        return {"transform": {"method": "standard", "mean": kept.pop("mean", None), "sd": kept.pop("sd")}, **kept}
 
     columns = first.get("columns")
     return {**first, "columns": [later(column) for column in columns]} if isinstance(columns, list) else first

@@ -257,10 +257,12 @@ def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int 
         return TargetProfile.of(text, of.column)
     cells = Counter(text.cells(of.column))
     present = cells.keys() - MISSING
+    if task is classes is None and any(code_of(cell, MOST_CLASSES) is None for cell in present):
+        target = TargetProfile.of(text, of.column)
+        if target.other == 0:
+            return target
     reading = _reading(present, classes, of.positive)
     if reading is None:
-        if task is None and (target := TargetProfile.of(text, of.column)).other == 0:
-            return target
         numbers = {cell: code for cell in present if (code := code_of(cell, MOST_CLASSES)) is not None}
         reading = Reading(numbers, names=())
     counts = Counter[int]()

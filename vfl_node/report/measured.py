@@ -34,11 +34,11 @@ def metrics_of(job: Job, result: Trained, *, local: bool) -> Metrics | None:
     if values is None:
         return None
     about = result.population or {}
+    known: dict[str, Any] = {**values, **{f"constant_{name}": value for name, value in result.constant.items()}}
     return Metrics(
-        **values,
+        **known,
         model=(result.local_kind or None) if local else None,
         trained_rows=result.local_rows if local else None,
-        **{f"constant_{name}": value for name, value in result.constant.items()},
         repeats={name: tuple(of) for name, of in repeats.items()} if repeats else None,
         confusion=_confusion(job, confusion) if confusion else None,
         rows=about.get("rows"),
@@ -46,17 +46,19 @@ def metrics_of(job: Job, result: Trained, *, local: bool) -> Metrics | None:
         real_share=about.get("real_share"),
         held_out=job.evaluate.test_fraction > 0,
         intervals=intervals_of(job, intervals),
-        **_curves(job, curve),
+        calibration=_probabilities(job, curve),
+        predicted_actual=_numbers(job, curve),
     )
 
 
-def _curves(job: Job, curve: Curve) -> dict[str, Any]:
-    """The key of a model's curve that suits the task; the other one is empty."""
-    points = tuple(curve)
-    return {
-        "calibration": () if job.task == "regression" else points,
-        "predicted_actual": points if job.task == "regression" else (),
-    }
+def _probabilities(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ...]:
+    """A calibration plot; empty in a regression."""
+    return () if job.task == "regression" else tuple(curve)
+
+
+def _numbers(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ...]:
+    """Predicted numbers and actual ones; empty in a classification."""
+    return tuple(curve) if job.task == "regression" else ()
 
 
 def rival_metrics(job: Job, result: Trained) -> Metrics | None:
@@ -72,7 +74,8 @@ def rival_metrics(job: Job, result: Trained) -> Metrics | None:
             "repeats": {name: tuple(values) for name, values in of.repeats.items()},
             "confusion": _confusion(job, of.confusion) if of.confusion else None,
             "intervals": intervals_of(job, of.intervals),
-            **_curves(job, of.curve),
+            "calibration": _probabilities(job, of.curve),
+            "predicted_actual": _numbers(job, of.curve),
         }
     )
 

@@ -181,6 +181,10 @@ class Metrics(MetricValues):
         default=None,
         description="own labelled rows that a model of the active party alone learnt from, first repeat; null for another",
     )
+    rmse: float | None = Field(default=None, description="in the target's unit, as mae")
+    mae: float | None = None
+    r2: float | None = None
+    mse: float | None = Field(default=None, description="in the square of the target's unit")
     constant_nll: float | None = Field(
         default=None,
         description="NLL on the same rows of a model that always says how frequent each class is among the active party's "

@@ -41,9 +41,7 @@ HIDDEN_SIZES = (
     "No boosted tree was trained for comparison: the other party waits for it, and this job hides from it numbers of records "
     "of which the time would tell something (compare.boosted_tree: true trains it even so)."
 )
-NOTHING_TO_LEARN = (
-    "No boosted tree was trained for comparison: it has no column, or labels that are all the same, to learn from."
-)
+NOTHING_TO_LEARN = "No boosted tree was trained for comparison: it has no column to learn from, or all labels are the same."
 
 
 def train(session: Session, data: TrainingData, own: OwnRows, randomness: Randomness) -> RivalOutput:

@@ -18,6 +18,7 @@ from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
 from vfl_node.training.split.missing.strategies import LABELS
+from vfl_node.training.split.rate import SCHEDULES
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
@@ -84,7 +85,7 @@ class Train(TrainerConfig):
     batch_size: int = Field(default=256, ge=1, le=1_000_000)
     optimizer: Annotated[str, name_in(OPTIMISERS)] = "adam"
     learning_rate: float = Field(default=1e-3, gt=0, le=1e3, allow_inf_nan=False)
-    learning_rate_schedule: Literal["constant", "cosine", "linear"] = Field(
+    learning_rate_schedule: Annotated[str, name_in(SCHEDULES)] = Field(
         default="constant", description="how learning_rate falls over the steps of all epochs: not at all, or to 0"
     )
     warmup_steps: int = Field(
@@ -132,6 +133,8 @@ class Train(TrainerConfig):
     def _calibratable(self) -> Train:
         if self.classes > 2 and self.missing.calibration != "none":
             raise ValueError("missing.calibration is for two classes: set it to none")
+        if self.class_weight is not None and self.task == "regression":
+            raise ValueError("class_weight is for classes: a regression predicts a number. Leave it out")
         check_class_weight(self.class_weight, self.classes)
         if self.class_weight is not None and self.missing.calibration != "none":
             raise ValueError(

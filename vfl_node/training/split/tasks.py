@@ -23,6 +23,7 @@ from vfl_node.training.split.missing.calibration import Calibration, Composition
 from vfl_node.training.split.missing.labels.contract import Known
 from vfl_node.training.split.missing.number_calibration import number_calibration
 from vfl_node.training.targets import TargetScale
+from vfl_node.weighted_metrics import EPSILON
 
 LOCAL_RATE_MARGIN = 1e-3
 """The local model's probability is kept this far from 0 and 1 where calibration uses it."""
@@ -73,8 +74,12 @@ class ClassLabels:
         return 1.0 if self.weights is None else float(self.weights.max())
 
     def mean_loss(self, labels: NDArray[Any], scores: Numbers) -> float | None:
-        """What validation looks at: the NLL of rows with these labels; None without rows."""
-        return measure(("nll",), labels, scores)["nll"]
+        """What validation looks at: the NLL of rows with these labels, which count as in training; None without rows."""
+        if self.weights is None or len(labels) == 0:
+            return measure(("nll",), labels, scores)["nll"]
+        classes = labels.astype(np.int64)
+        true = np.where(classes == 1, scores, 1 - scores) if scores.ndim == 1 else scores[np.arange(len(classes)), classes]
+        return float((self.weights[classes] * -np.log(np.clip(true, EPSILON, 1))).mean())
 
     def base_rate(self, logits: Tensor) -> Tensor:
         """As :func:`local_rate`."""
