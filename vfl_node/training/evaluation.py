@@ -136,7 +136,7 @@ class Evaluation:
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
         """What ``dataclasses.asdict`` and JSON made of an evaluation, back again."""
         curves = {name: [tuple(point) for point in values[name]] for name in ("curve", "local_curve")}
-        rival = values["rival"]
+        rival = values.get("rival")  # an earlier version stored none
         compared = rival and Rival(**{**rival, "curve": [tuple(point) for point in rival["curve"]]})
         return cls(**{**values, **curves, "rival": compared})
 
