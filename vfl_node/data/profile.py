@@ -257,7 +257,7 @@ def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int 
         return TargetProfile.of(text, of.column)
     cells = Counter(text.cells(of.column))
     present = cells.keys() - MISSING
-    if task is classes is None and any(code_of(cell, MOST_CLASSES) is None for cell in present):
+    if task is None and classes is None and any(code_of(cell, MOST_CLASSES) is None for cell in present):
         target = TargetProfile.of(text, of.column)
         if target.other == 0:
             return target

@@ -143,8 +143,9 @@ class Evaluation:
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
         """What ``dataclasses.asdict`` and JSON made of an evaluation, back again."""
         curves = {name: [tuple(point) for point in values[name]] for name in ("curve", "local_curve")}
-        rival = values["rival"] and Rival(**{**values["rival"], "curve": [tuple(point) for point in values["rival"]["curve"]]})
-        return cls(**{**values, **curves, "rival": rival})
+        rival = values.get("rival")  # an earlier version stored none
+        compared = rival and Rival(**{**rival, "curve": [tuple(point) for point in rival["curve"]]})
+        return cls(**{**values, **curves, "rival": compared})
 
 
 def assess(
@@ -194,18 +195,20 @@ def assess(
         intervals=own[0],
         local_intervals={} if alone is None else own[1],
         gains={} if alone is None else gains[0],
-        rival=_rival(rival, values(other), labels, asked.threshold, own[-1], gains[-1]) if rival and other else None,
+        rival=None
+        if rival is None or other is None
+        else Rival(
+            kind=rival.kind,
+            trained_rows=rival.rows,
+            metrics=values(other),
+            repeats=_by_metric([values(other)]),
+            intervals=own[-1],
+            gains=gains[-1],
+            curve=other.curve(labels),
+            confusion=other.confusion(labels, asked.threshold),
+        ),
         rival_note=rival.note if rival else "",
     )
-
-
-def _rival(
-    of: RivalOutput, values: Values, labels: NDArray[Any], threshold: float, intervals: Intervals, gains: Intervals
-) -> Rival | None:
-    if of.output is None:
-        return None
-    curve, confusion = of.output.curve(labels), of.output.confusion(labels, threshold)
-    return Rival(of.kind, of.rows, values, _by_metric([values]), intervals, gains, curve, confusion)
 
 
 def measure(names: Sequence[str], labels: NDArray[np.float32], scores: NDArray[np.float64], threshold: float = 0.5) -> Values:
