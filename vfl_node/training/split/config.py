@@ -46,6 +46,8 @@ class Train(TrainerConfig):
         "embedding_size": ("embedding_dim", "embed_dim"),
         "weight_decay": ("l2", "alpha", "reg_lambda"),
         "missing": ("imputation", "synthetic"),
+        "scaling": ("scaler", "normalise", "normalize", "standardise", "standardize", "preprocessing"),
+        "least_rows": ("min_frequency", "min_count", "rare"),
     }
 
     algorithm: Literal["split"] = "split"
