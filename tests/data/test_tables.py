@@ -140,6 +140,10 @@ def test_a_column_may_have_a_scaling_of_its_own_which_a_restart_must_find_again(
     assert at_most(table, 1, b"k" * 32).columns["income"].scaling == "log"
 
 
+def test_a_kind_may_be_written_in_either_form(file: Path) -> None:
+    assert Data(path=file, columns={"x": {"kind": "ignore"}}) == Data(path=file, columns={"x": "ignore"})
+
+
 @pytest.mark.parametrize(
     "wish", [{"kind": "categorical", "scaling": "log"}, {"scaling": "log"}, {"kind": "numeric", "scaling": "unit"}, "text"]
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.scaling import Scaling
@@ -20,7 +20,12 @@ class DeclaredColumn(Frozen):
     scaling: Scaling = Field(description="how its numbers are scaled, whatever the job's train.scaling says")
 
 
-Declared = Kind | DeclaredColumn
+def _short(declared: Any) -> Any:
+    """``{kind: numeric}`` is ``numeric``."""
+    return declared["kind"] if isinstance(declared, Mapping) and set(declared) == {"kind"} else declared
+
+
+Declared = Annotated[Kind | DeclaredColumn, BeforeValidator(_short)]
 
 
 def kind_of(declared: Declared | None) -> Kind | None:

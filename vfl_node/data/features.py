@@ -8,7 +8,7 @@ categorical
 date
     days as a number, and month, weekday and hour as categories where they vary (:mod:`vfl_node.data.dates`).
 
-The encoder is part of the party's half of the model: it contains means and levels of the
+The encoder is part of the party's half of the model: it contains means, quantiles and levels of the
 party's own data and stays at the party.
 """
 

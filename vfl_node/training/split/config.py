@@ -60,6 +60,8 @@ class Train(TrainerConfig):
         "weight_decay": ("l2", "alpha", "reg_lambda"),
         "missing": ("imputation", "synthetic"),
         "class_weight": ("class_weights", "pos_weight", "scale_pos_weight"),
+        "scaling": ("scaler", "normalise", "normalize", "standardise", "standardize", "preprocessing"),
+        "least_rows": ("min_frequency", "min_count", "rare"),
     }
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
