@@ -208,6 +208,30 @@ def regression(*, party: str = "clinic", align: dict[str, Any] = APSI, rows: int
     return build(job, party=party, training=result, traffic=phases)
 
 
+def numbers(*, party: str = "clinic", **evaluate: Any) -> Report:
+    """A regression of prices around 50,000, as ``party`` reports it."""
+    document = {"name": "trial", "parties": {"active": "clinic", "passive": "lab"}, "align": PSI, "evaluate": evaluate}
+    job = Job.model_validate({**document, "train": {"task": "regression", "epochs": 3}})
+    told = {"rmse": 4512.25, "mae": 3001.5, "r2": -0.0312, "mse": 4512.25**2}
+    errors = replace(
+        RESULT,
+        epochs=tuple(replace(epoch, auc=None) for epoch in RESULT.epochs),
+        metrics=told,
+        local_metrics=told | {"rmse": 9001.0},
+        intervals={
+            "rmse": {"mean": 4512.25, "sd": 100.0, "low": 4312.0, "high": 4712.0, "method": "bootstrap"},
+            "r2": {"mean": -0.0312, "sd": 0.3, "low": -0.62, "high": 0.55, "method": "bootstrap"},
+        },
+        gains={"rmse": {"mean": -4488.75, "sd": 90.0, "low": -4670.0, "high": -4300.0, "method": "bootstrap"}},
+        constant={"rmse": 4444.0, "mse": 4444.0**2},
+        calibration_curve=[(41_000.0, 40_000.5, 50), (62_500.0, 71_000.0, 53)],
+        local_calibration_curve=[(50_000.0, 50_000.0, 103)],
+    )
+    if party == "clinic":
+        return build(job, training=errors)
+    return build(job, party=party, training=replace(UNTOLD, epochs=errors.epochs, metrics=told))
+
+
 def aligned(job: Job, party: str) -> Alignment:
     """512 records of clinic, 510 of lab, 453 in common; as ``party`` sees them, and in words of this test."""
     align, active, peer = job.align, party == "clinic", "lab" if party == "clinic" else "clinic"
@@ -350,6 +374,8 @@ REPORTS = {
     "strategies": lambda: build(
         a_job(missing={"labels": "random-pred", "draws": 5, "features": "gaussian", "calibration": "train"})
     ),
+    "numbers": lambda: numbers(),
+    "numbers, passive, told": lambda: numbers(party="lab", share_with_passive=True),
     "predictions, known, asker": lambda: predicting("known", party="clinic"),
     "predictions, known, asked": lambda: predicting("known", party="lab"),
     "predictions, new, asker": lambda: predicting("new", party="clinic"),
@@ -919,6 +945,30 @@ def test_the_passive_party_gets_neither_counts_nor_values_of_repeats() -> None:
     told = json.loads(REPORTS["passive, told"]().to_json())["metrics"]
     assert told["auc"] == 0.991
     assert told["confusion"] is told["repeats"] is told["constant_nll"] is told["intervals"] is None
+
+
+def test_a_regression_is_in_the_targets_unit() -> None:
+    report = numbers()
+    found = json.loads(report.to_json())["metrics"]
+    assert (found["rmse"], found["constant_rmse"], found["constant_nll"], found["auc"]) == (4512.25, 4444.0, None, None)
+    assert (found["calibration"], found["confusion"]) == ([], None)
+    assert found["predicted_actual"] == [[41_000.0, 40_000.5, 50], [62_500.0, 71_000.0, 53]]
+    html = page(report)
+    said = text(html)
+    for sentence in (
+        "RMSE: root of the mean squared error, in the target's unit; lower is better 4,512 federated [4,312 to 4,712]",
+        "−4,489 difference [−4,670 to −4,300]",
+        "the constant 4,444",
+        "R² share of the target's variance that is explained; 1 is perfect, 0 as good as these rows' own mean −0.031",
+        "[−0.620, 0.550]",
+        "always says the mean of the targets trained on",
+        "Predicted and actual Groups of equal size",
+    ):
+        assert sentence in said, sentence
+    assert "Calibration" not in said
+    assert "federated, 53 rows: predicted 62,500, actual 71,000" in html
+    told = json.loads(numbers(party="lab", share_with_passive=True).to_json())["metrics"]
+    assert (told["rmse"], told["constant_rmse"], told["predicted_actual"]) == (4512.25, None, [])
 
 
 def test_page_says_that_a_part_of_the_records_took_part() -> None:

@@ -27,6 +27,7 @@ def records(tmp_path: Path) -> Records:
 
 def test_an_answer_spells_ids_as_they_came(records: Records) -> None:
     assert records.csv(np.array([0.1, 1 / 3])) == b'id,of,probability\n"b, with a comma",1,0.1\na,2,0.3333333333333333\n'
+    assert replace(records, task="regression").csv(np.array([-7.5, 1e6])).splitlines()[0] == b"id,of,prediction"
     several = np.array([[0.25, 0.5, 0.25], [0, 1, 0]], dtype=np.float64)
     assert records.csv(several).splitlines()[0] == b"id,of,probability_0,probability_1,probability_2"
     made = Predicted(np.array([1]), np.array([0.5]), shared=7)

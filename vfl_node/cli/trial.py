@@ -214,7 +214,7 @@ def _summarise(path: Path, seconds: float) -> None:
                 quantity(number) if name in WITH_UNIT else f"{number:.{places}f}"
                 for number, places in ((metrics[name], 4), *((spread[end], 3) for end in ("low", "high") if spread))
             )
-            shown.append(f"{name} {value}" + (f" [{', '.join(ends)}]" if ends else ""))
+            shown.append(f"{name} {value}" + (f" [{(' to ' if name in WITH_UNIT else ', ').join(ends)}]" if ends else ""))
         rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
     for warning in (*alignment["warnings"], *(report["training"] or {"warnings": ()})["warnings"]):

@@ -172,7 +172,7 @@ def dot_chart(
     for tick in ticks(x.low, x.high):
         if x.low <= tick <= min(x.high, most):
             _add(svg, "line", class_="grid", x1=x(tick), x2=x(tick), y1=2.0, y2=float(floor))
-            _text(svg, x(tick), floor + 17, f"{tick:g}", "tick middle")
+            _text(svg, x(tick), floor + 17, _short(tick), "tick middle")
     for index, mark in enumerate(marks):
         y = 15.0 + 26 * index
         _text(svg, 0, y + 4, mark.label, "label")
@@ -228,7 +228,7 @@ def _against_each_other(
     x, y = AxisScale(levels[0], levels[-1], 48, WIDTH - 20), AxisScale(levels[0], levels[-1], 318, 30)
     _horizontal_grid(svg, levels, y, x.start, x.end)
     for tick in levels:
-        _text(svg, x(tick), 337, f"{tick:g}", "tick middle")
+        _text(svg, x(tick), 337, _short(tick), "tick middle")
     _text(svg, 0, 14, axes[1], "axis")
     _text(svg, (x.start + x.end) / 2, 356, axes[0], "axis middle")
     _add(svg, "line", class_="ideal", x1=x.start, y1=y.start, x2=x.end, y2=y.end)
@@ -316,7 +316,15 @@ def _curve(
 def _horizontal_grid(svg: ET.Element, levels: Sequence[float], y: AxisScale, left: float, right: float) -> None:
     for level in levels:
         _add(svg, "line", class_="base" if level == levels[0] else "grid", x1=left, x2=right, y1=y(level), y2=y(level))
-        _text(svg, left - 10, y(level) + 4, f"{level:g}", "tick end")
+        _text(svg, left - 10, y(level) + 4, _short(level), "tick end")
+
+
+def _short(value: float) -> str:
+    """A tick's value, short enough to stand beside an axis."""
+    for size, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if 10 * size <= abs(value) < 1e13:
+            return f"{value / size:g}{sign}"
+    return f"{value:g}"
 
 
 def _text(parent: ET.Element, x: float, y: float, text: str, style: str) -> None:

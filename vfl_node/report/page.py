@@ -121,6 +121,7 @@ def _environment() -> tuple[Environment, str]:
         "count": human_count,
         "duration": human_seconds,
         "difference": results.written_difference,
+        "interval": results.written_interval,
         "metric": results.written,
         "time": human_time,
     }

@@ -77,7 +77,13 @@ CONSTANTS = {
 
 def written(value: float, name: str) -> str:
     """The value of metric ``name``: to three places, or to four digits where it has a unit."""
-    return quantity(value) if name in WITH_UNIT else f"{value:.3f}"
+    return (quantity(value) if name in WITH_UNIT else f"{value:.3f}").replace("-", "−")
+
+
+def written_interval(of: Mapping[str, float], name: str) -> str:
+    """The interval of metric ``name``, or of a difference."""
+    low, high = (written(of[end], name) for end in ("low", "high"))
+    return f"{low} to {high}" if name in WITH_UNIT else f"{low}, {high}"
 
 
 def written_difference(value: float, name: str) -> str:

@@ -58,6 +58,7 @@ class Train(TrainerConfig):
         "learning_rate_schedule": ("lr_schedule", "lr_scheduler", "lr_scheduler_type", "scheduler", "schedule"),
         "warmup_steps": ("warmup", "num_warmup_steps", "n_warmup_steps"),
         "weight_decay": ("l2", "alpha", "reg_lambda"),
+        "task": ("objective", "problem", "problem_type"),
         "missing": ("imputation", "synthetic"),
         "class_weight": ("class_weights", "pos_weight", "scale_pos_weight"),
         "scaling": ("scaler", "normalise", "normalize", "standardise", "standardize", "preprocessing"),
@@ -145,6 +146,16 @@ class Train(TrainerConfig):
             )
         return self
 
+    @model_validator(mode="before")
+    @classmethod
+    def _labels_for_numbers(cls, section: Any) -> Any:
+        """A regression has labels of :data:`REGRESSION_LABELS` unless it says otherwise."""
+        if not isinstance(section, Mapping) or section.get("task") != "regression":
+            return section
+        missing = section.get("missing", {})
+        named = not isinstance(missing, Mapping) or "labels" in missing
+        return section if named else {**section, "missing": {**missing, "labels": REGRESSION_LABELS}}
+
     @model_validator(mode="after")
     def _labels_of_its_task(self) -> Train:
         strategy = self.missing.label_strategy
@@ -174,15 +185,11 @@ class Train(TrainerConfig):
 
     @classmethod
     def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise, a regression such labels."""
-        missing, defaults = section.get("missing", {}), {}
-        if not isinstance(missing, Mapping):
+        """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise."""
+        missing = section.get("missing", {})
+        if not job.get("serve") or not isinstance(missing, Mapping) or "features" in missing:
             return section
-        if section.get("task") == "regression":
-            defaults["labels"] = REGRESSION_LABELS
-        if job.get("serve"):
-            defaults["features"] = SERVED_FEATURES
-        return {**section, "missing": {**defaults, **missing}} if defaults else section
+        return {**section, "missing": {**missing, "features": SERVED_FEATURES}}
 
     def check(self, job: Job) -> None:
         """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""
