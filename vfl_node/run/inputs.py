@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 from vfl_node.alignment.lists import promises
-from vfl_node.data.reading import read_table, table_of
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
-from vfl_node.data.text_columns import read_columns
 from vfl_node.errors import DataError
 from vfl_node.estimate.words import before_start
 from vfl_node.job import Align, Job
@@ -51,8 +52,9 @@ def count_input(settings: Settings) -> TableShape:
         DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
     """
     data = data_of(settings)
-    text = read_columns(data.path, party=settings.name, format=data.format)
-    return TableShape(len(text), 2 * len(text.names))
+    with closing(open_input(data, party=settings.name)) as reader:
+        rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
+        return TableShape(rows, 2 * len(reader.names))
 
 
 def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None:
@@ -104,9 +106,11 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
     """
     data = data_of(settings)
     ids = (data.id,) if isinstance(data.id, str) else data.id
-    text = read_columns(path, party=settings.name)
-    present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
-    columns = {**present, **kinds} if all_columns else present
-    as_read = Data(path=path, id=data.id, columns=columns)
-    table = table_of(text, as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
+    form, party = trained.align.id_form, settings.name
+    with closing(open_input(Data(path=path), party=party)) as reader:
+        present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
+        columns = {**present, **kinds} if all_columns else present
+        as_read = Data(path=path, id=data.id, columns=columns)
+        text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
+    table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids)
