@@ -48,7 +48,7 @@ class CsvReader(Reader):
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
         """As in the contract. A row must have one cell for each column (``E_CSV``)."""
-        from vfl_node.data.readers.csv_blocks import parse  # Arrow is loaded when rows are read
+        from vfl_node.data.readers.csv_blocks import lines_in, parse  # Arrow is loaded when rows are read
 
         if self._rest.read:
             self._file.rewind()
@@ -61,7 +61,7 @@ class CsvReader(Reader):
                 rest.give_back(block)
                 batch = self._row_by_row(len(block), columns)
             else:
-                rest.line += block.count(b"\n")
+                rest.line += lines_in(block)
             if batch is not None:
                 some = True
                 yield batch

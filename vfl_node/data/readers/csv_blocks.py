@@ -35,13 +35,14 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
         delimiter: between the cells.
         columns: those that are needed; None: all.
     """
-    if b"\0" in block or block.count(b"\r") != block.count(b"\r\n"):
-        return None
     ascii = block.isascii()
-    if not ascii and not _is_utf8(block):
+    if b"\0" in block or (not ascii and not _is_utf8(block)):
         return None
     text = np.frombuffer(block, dtype=np.uint8)
     marks = np.flatnonzero(text <= ord(" "))  # ends of lines and white space
+    returns = marks[text[marks] == _CR] + 1
+    if len(returns) and (returns[-1] == len(text) or (text[returns] != _LF).any()):
+        return None
     quotes = np.flatnonzero(text == _QUOTE) if b'"' in block else np.empty(0, dtype=np.int64)
     if not _are_regular(text, quotes, ord(delimiter)):
         return None
@@ -76,8 +77,15 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
     return RowBatch(cells, _lines(line, rows, breaks, regular=len(rows) == len(starts) and len(ends) == len(breaks)))
 
 
+def lines_in(block: bytes) -> int:
+    """How many lines end in ``block``."""
+    return int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == _LF))
+
+
 def record_end(block: bytes) -> int:
     """Where the last whole row of ``block`` ends, which begins with a row; 0 if no row ends in it."""
+    if b'"' not in block:
+        return block.rfind(b"\n") + 1
     inside = block.count(b'"') % 2 == 1
     end = len(block)
     while (found := block.rfind(b"\n", 0, end)) >= 0:

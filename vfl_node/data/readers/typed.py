@@ -21,7 +21,7 @@ WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
 def typed_batches(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Collection[str] | None, source: str
 ) -> Iterator[RowBatch]:
-    """What :meth:`~vfl_node.data.readers.contract.Reader.batches` gives of ``batches``, whose columns are ``names`` in this order.
+    """What a :class:`~vfl_node.data.readers.contract.Reader` gives of ``batches``, whose columns are ``names`` in this order.
 
     Args:
         batches: all rows; some may be empty.
