@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from vfl_node.data.cells import ASCII_SPACE
 from vfl_node.data.identifiers import Identifiers, canonical, composite
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
@@ -54,7 +55,7 @@ def _in_ascii(cells: pa.Array, form: IdForm) -> pa.Array | None:
     """As :func:`canonical`, if all cells are ASCII and have a canonical form."""
     if cells.null_count or not pc.all(pc.string_is_ascii(cells)).as_py():
         return None
-    cells = pc.ascii_trim_whitespace(cells).cast(pa.string())
+    cells = pc.ascii_trim(cells, characters=ASCII_SPACE).cast(pa.string())
     if form == "nocase":
         cells = pc.ascii_lower(cells)
     elif form == "integer":

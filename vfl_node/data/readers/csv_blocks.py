@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
+from vfl_node.data.cells import ASCII_SPACE, WHITE_SPACE
 from vfl_node.data.readers.contract import RowBatch
-from vfl_node.data.readers.typed import WHITE_SPACE
 
 _LF, _CR, _QUOTE = b'\n\r"'
-_SPACES = frozenset(ord(character) for character in WHITE_SPACE if character.isascii())
-_ASCII_SPACES = "".join(map(chr, sorted(_SPACES)))
 _LONGEST = csv.field_size_limit()
 
 
@@ -115,7 +113,7 @@ def _are_regular(text: NDArray[np.uint8], quotes: NDArray[np.int64], delimiter: 
 
 def _has_outer_space(text: NDArray[np.uint8], marks: NDArray[np.int64], delimiter: int) -> bool:
     """Whether white space may be at an end of a cell."""
-    spaces = marks[np.isin(text[marks], [space for space in _SPACES if space not in (_LF, _CR, delimiter)])]
+    spaces = marks[np.isin(text[marks], [space for space in map(ord, ASCII_SPACE) if space not in (_LF, _CR, delimiter)])]
     if not len(spaces):
         return False
     edges = (delimiter, _LF, _CR, _QUOTE)
@@ -125,7 +123,7 @@ def _has_outer_space(text: NDArray[np.uint8], marks: NDArray[np.int64], delimite
 
 def _trimmed(column: pa.Array, ascii: bool) -> pa.Array:
     if ascii:
-        return pc.ascii_trim(column, characters=_ASCII_SPACES)
+        return pc.ascii_trim(column, characters=ASCII_SPACE)
     return pc.utf8_trim(column, characters=WHITE_SPACE)
 
 

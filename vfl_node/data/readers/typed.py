@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vfl_node.data.cells import has_text
+from vfl_node.data.cells import WHITE_SPACE, has_text
 from vfl_node.data.readers.contract import RowBatch
 from vfl_node.errors import DataError
 
 BATCH_ROWS = 1 << 16
-
-WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
-"""What :meth:`str.strip` removes."""
 
 
 def typed_batches(
