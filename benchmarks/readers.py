@@ -46,7 +46,7 @@ FILES = {
 
 
 def chunks(rows: int) -> Iterator[pa.Table]:
-    """The table: 24 columns of floats, 4 of floats with gaps, 10 of integers, 8 of categories, 2 of dates, a boolean; id, label."""
+    """Its columns: id, 24 of floats, 4 of floats with gaps, 10 of integers, 8 of categories, 2 of dates, a boolean, label."""
     draw = np.random.default_rng(1)
     for start in range(0, rows, CHUNK):
         n = min(CHUNK, rows - start)
@@ -55,9 +55,8 @@ def chunks(rows: int) -> Iterator[pa.Table]:
         columns |= {f"gaps{i}": pa.array(draw.lognormal(size=n).round(3), mask=draw.random(n) < 0.05) for i in range(4)}
         columns |= {f"int{i}": pa.array(draw.integers(0, 10 ** (i + 1), n)) for i in range(10)}
         for i, levels in enumerate((3, 5, 8, 12, 50, 100, 400, 1000)):
-            columns[f"kind{i}"] = pa.array([f"level {level}" for level in range(levels)]).take(
-                pa.array(draw.integers(0, levels, n))
-            )
+            names = pa.array([f"level {level}" for level in range(levels)])
+            columns[f"kind{i}"] = names.take(pa.array(draw.integers(0, levels, n)))
         columns |= {f"day{i}": pa.array(draw.integers(15_000, 19_000, n).astype(np.int32), pa.date32()) for i in range(2)}
         columns["flag"] = pa.array(draw.random(n) < 0.3)
         columns["label"] = pa.array(draw.integers(0, 2, n))

@@ -14,8 +14,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, field_validator, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.configuration import Frozen, load, name_in
-from vfl_node.data.readers import READERS
+from vfl_node.configuration import Frozen, load
+from vfl_node.data_source import DataSource
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
 from vfl_node.models.names import ModelName, ModelPlace
@@ -33,17 +33,9 @@ MOST_SERVICES = 16
 """Services of predictions at once, which take no place of the jobs that run."""
 
 
-class Data(Frozen):
+class Data(DataSource):
     """This party's table."""
 
-    path: Path = Field(description="the table: a file of CSV, Parquet or Arrow; CSV may be compressed by gzip or zstd")
-    format: Annotated[str, name_in(READERS)] = Field(default="auto", description="what reads it; auto: as its first bytes tell")
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
-        default=None, description="between the cells of a CSV, such as ';' or a tab; None: as its first rows suggest"
-    )
-    decimal: Literal[".", ","] | None = Field(
-        default=None, description="how a CSV writes decimals, '.' or ','; None: as its first rows suggest"
-    )
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
@@ -327,7 +319,7 @@ def load_settings(path: Path) -> Settings:
     base = path.resolve().parent
     update: dict[str, object] = {"state_dir": base / settings.state_dir}
     if settings.data:
-        update["data"] = settings.data.model_copy(update={"path": base / settings.data.path})
+        update["data"] = settings.data.relative_to(base)
     if settings.tls:
         update["tls"] = Tls(ca=base / settings.tls.ca, certificate=base / settings.tls.certificate, key=base / settings.tls.key)
     return settings.model_copy(update=update)

@@ -49,6 +49,8 @@ def check(
         settings = load_settings(config)
         if settings.data or file:
             given = settings.data.model_dump(exclude_unset=True) if settings.data else {}
+            if file:
+                given = {key: value for key, value in given.items() if key not in ("query", "database", "database_password")}
             settings = settings.model_copy(update={"data": Data(**given | columns)})
     elif file:
         settings = _settings_for(Data(**columns), spec, party)
@@ -104,7 +106,7 @@ def _show(checked: TableCheck) -> None:
     if data is None or table is None:
         return
     head = "" if table.whole else "the first "
-    out.print(f"{data.path}: {data.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
+    out.print(f"{data.place}: {checked.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
     listed = Table(
         Column("column", overflow="fold"),
         "taken for",
@@ -179,8 +181,8 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
 
     data, table, use = checked.data, checked.profile, checked.job
     document: dict[str, Any] = {
-        "path": str(data.path) if data else None,
-        "format": data.format if data else None,
+        "path": str(data.path) if data and data.path else None,
+        "format": checked.format,
         "table": None,
         "job": use and vars(use),
         "errors": [described(error) for error in checked.errors],
