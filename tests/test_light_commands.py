@@ -20,20 +20,8 @@ from vfl_node.run.live import AT_REST
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\ntrain: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
-HEAVY = {
-    "torch",
-    "grpc",
-    "google",
-    "uvicorn",
-    "starlette",
-    "jinja2",
-    "numpy",
-    "pyarrow",
-    "scipy",
-    "sklearn",
-    "safetensors",
-    "nacl",
-}
+TABLES = {"numpy", "pyarrow", "duckdb", "sqlalchemy", "scipy", "sklearn"}
+HEAVY = TABLES | {"torch", "grpc", "google", "uvicorn", "starlette", "jinja2", "safetensors", "nacl"}
 """What no command imports that only talks to a node."""
 
 CHILD = """
