@@ -15,9 +15,9 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, 
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.comparison import Compare
-from vfl_node.configuration import Frozen, load, name_in
+from vfl_node.configuration import Frozen, load
 from vfl_node.data.declared import Declared
-from vfl_node.data.readers import READERS
+from vfl_node.data_source import DataSource
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties, ProtocolName
 from vfl_node.label_source import LabelAsWritten, LabelSource
@@ -35,11 +35,9 @@ MOST_SERVICES = 16
 """Services of predictions at once, which take no place of the jobs that run."""
 
 
-class Data(Frozen):
+class Data(DataSource):
     """This party's table."""
 
-    path: Path = Field(description="the table; CSV is a file with a header line")
-    format: Annotated[str, name_in(READERS)] = Field(default="csv", description="what reads it: csv, or an installed reader")
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
@@ -333,7 +331,7 @@ def load_settings(path: Path) -> Settings:
     base = path.resolve().parent
     update: dict[str, object] = {"state_dir": base / settings.state_dir}
     if settings.data:
-        update["data"] = settings.data.model_copy(update={"path": base / settings.data.path})
+        update["data"] = settings.data.relative_to(base)
     if settings.tls:
         update["tls"] = Tls(ca=base / settings.tls.ca, certificate=base / settings.tls.certificate, key=base / settings.tls.key)
     return settings.model_copy(update=update)

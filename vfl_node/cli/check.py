@@ -15,7 +15,6 @@ from rich.table import Column, Table
 
 from vfl_node.cli.jobs import UNCUT
 from vfl_node.cli.shared import ConfigOption, app, err, label_option, out
-from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
 from vfl_node.settings import Data, Peer, Role, Settings, load_settings, role_in
@@ -51,6 +50,8 @@ def check(
         settings = load_settings(config)
         if settings.data or file:
             given = settings.data.model_dump(exclude_unset=True) if settings.data else {}
+            if file:
+                given = {key: value for key, value in given.items() if key not in ("query", "database", "database_password")}
             settings = settings.model_copy(update={"data": Data(**given | columns)})
     elif file:
         settings = _settings_for(Data(**columns), spec, party)
@@ -75,10 +76,9 @@ def _settings_for(data: Data, job: Job | None, party: str) -> Settings:
     """A node that reads ``data``; its role is that of ``party``, or follows from whether the table has labels."""
     labelled = data.label is not None
     peers: dict[str, Peer] = {}
-    with (
-        suppress(VflError),
-        closing(READERS[data.format](data.path, party=FILE_ALONE)) as reader,
-    ):  # the check names what is wrong
+    from vfl_node.data.readers.opening import open_input  # only a check reads
+
+    with suppress(VflError), closing(open_input(data, party=FILE_ALONE)) as reader:  # the check names what is wrong
         labelled = labelled or "label" in reader.names
     name = FILE_ALONE
     role: Role = "active" if labelled else "passive"
@@ -109,7 +109,7 @@ def _show(checked: TableCheck) -> None:
     if data is None or table is None:
         return
     head = "" if table.whole else "the first "
-    out.print(f"{data.path}: {data.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
+    out.print(f"{data.place}: {checked.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
     listed = Table(
         Column("column", overflow="fold"),
         "taken for",
@@ -201,8 +201,8 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
 
     data, table, use = checked.data, checked.profile, checked.job
     document: dict[str, Any] = {
-        "path": str(data.path) if data else None,
-        "format": data.format if data else None,
+        "path": str(data.path) if data and data.path else None,
+        "format": checked.format,
         "table": None,
         "job": use and {**vars(use), "columns": [vars(column) for column in use.columns]},
         "errors": [described(error) for error in checked.errors],

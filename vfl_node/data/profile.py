@@ -6,7 +6,6 @@ It has names of columns and counts, and never an identifier, a label that the ru
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
@@ -15,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 import numpy as np
+import pyarrow as pa
 
-from vfl_node.data.cells import MISSING, number
+from vfl_node.data.cells import MISSING, numbers_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, read_labels, reading_of
 from vfl_node.data.levels import near_unique
@@ -212,7 +212,7 @@ def profile(
                 use: Use = "date" if error.code == "E_DATE" else "numeric"
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
-                columns.append(_feature(name, features[name], declared=kind is not None))
+                columns.append(_feature(name, features[name], text.decimal, declared=kind is not None))
     table = None if errors else table_with(labels, ids, features)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table)
 
@@ -233,23 +233,22 @@ def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> Col
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
 
 
-def _feature(name: str, column: Column, *, declared: bool) -> ColumnProfile:
+def _feature(name: str, column: Column, decimal: str, *, declared: bool) -> ColumnProfile:
     if not isinstance(column, CategoricalColumn):
         values = values_of(column)
         absent = np.isnan(values)
         use: Use = "date" if isinstance(column, DateColumn) else "numeric"
         return ColumnProfile(name, use, declared, int(absent.sum()), len(np.unique(values[~absent])))
     missing = int(np.count_nonzero(column.codes < 0))
-    numbers = None if declared else _numbers(column)
+    numbers = None if declared else _numbers(column, decimal)
     text = column.detected and near_unique(column) is not None
     return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers, near_unique=text)
 
 
-def _numbers(column: CategoricalColumn) -> int:
+def _numbers(column: CategoricalColumn, decimal: str) -> int:
     """How many values of a categorical column are finite numbers."""
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
-    finite = np.fromiter((math.isfinite(number(level)) for level in column.levels), np.bool_, len(column.levels))
-    return int(counts[finite].sum())
+    return int(counts[np.isfinite(numbers_of(pa.array(column.levels, pa.string()), decimal))].sum())
 
 
 def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:

@@ -8,29 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Literal, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vfl_node.data import dates
-from vfl_node.data.cells import MISSING, number, wrong_number
+from vfl_node.data.cells import number
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, scaling_of
-from vfl_node.data.identifiers import Identifiers, canonical, composite
+from vfl_node.data.id_columns import UnusableId, identifiers_of
+from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.labels import ReadLabels, read_labels
+from vfl_node.data.readers.contract import Reader
+from vfl_node.data.readers.opening import open_input
 from vfl_node.data.scaling import Scaling
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn, Table, check_enough
 from vfl_node.data.targets import read_targets
-from vfl_node.data.text_columns import TextColumns, read_columns
+from vfl_node.data.text_columns import Beginning, FeatureKind, TextColumns
 from vfl_node.errors import DataError
 from vfl_node.job import IdForm
 from vfl_node.settings import Data
 from vfl_node.trainers import Task
-
-NUMERIC_SHARE = 0.95
-"""A column that is not declared is numeric if at least this share of its values are finite numbers."""
 
 T = TypeVar("T")
 
@@ -70,10 +70,42 @@ def read_table(
         PolicyError: as :func:`check_enough`.
     """
     id_columns_of(data, id_form, party)  # a mistake in the settings is found before a long file is read
-    text = read_columns(data.path, party=party, format=data.format)
+    with closing(open_input(data, party=party)) as reader:
+        text = columns_for(reader, data, id_form=id_form, needs_label=needs_label, party=party)
     return table_of(
         text, data, id_form=id_form, needs_label=needs_label, party=party, task=task, classes=classes, at_least=at_least
     )
+
+
+def columns_for(
+    reader: Reader,
+    data: Data,
+    *,
+    id_form: IdForm | tuple[IdForm, ...],
+    needs_label: bool,
+    party: str,
+    keep_label: bool = False,
+) -> TextColumns:
+    """What :func:`table_of` needs of an input: ids and labels as text, and of other columns the values alone.
+
+    Args:
+        reader: of the input; closed by whoever opened it.
+        data: as for :func:`read_table`, like ``id_form``, ``needs_label`` and ``party``.
+        keep_label: whether labels are kept even if they are not needed.
+
+    Raises:
+        DataError: ``E_COLUMN`` and ``E_CONFIG`` before all rows are read, and what the reader raises.
+    """
+    id_columns, label = id_columns_of(data, id_form, party), data.labels.column
+    as_text = {*id_columns, label} if needs_label or keep_label else {*id_columns}
+    declared = kinds_of(data.columns)
+    unused = {name for name, kind in declared.items() if kind == "ignore"} | ({label} if data.label else set())
+    used = [name for name in reader.names if name in as_text or name not in unused]
+    beginning = Beginning(reader, used)
+    columns_set_apart(beginning, data, id_columns, needs_label=needs_label)
+    kinds = {name: declared.get(name) for name in used if name not in as_text}
+    values = {name: _read_as(kind) for name, kind in kinds.items() if kind != "ignore"}
+    return TextColumns(beginning, values, as_text.intersection(used))
 
 
 def table_of(
@@ -126,7 +158,7 @@ def id_columns_of(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) 
 
 
 def columns_set_apart(
-    text: TextColumns, data: Data, id_columns: tuple[str, ...], *, needs_label: bool
+    text: TextColumns | Beginning, data: Data, id_columns: tuple[str, ...], *, needs_label: bool
 ) -> dict[str, Literal["id", "label"]]:
     """The columns that are no features, and what they are instead.
 
@@ -147,25 +179,25 @@ def columns_set_apart(
     for name, setting in setting_of.items():
         if name not in text.names:
             raise DataError(
-                f"{text.source}:1: there is no column {name!r} ({setting})",
+                f"{text.header}: there is no column {name!r} ({setting})",
                 code="E_COLUMN",
                 hint=_names_hint(text, name, setting_of),
             )
     for name, kind in kinds_of(data.columns).items():
         if name in set_apart and kind != "ignore":
             raise DataError(
-                f"{text.source}:1:{name}: is the {set_apart[name]} column and cannot be a {kind} one",
+                f"{text.header}:{name}: is the {set_apart[name]} column and cannot be a {kind} one",
                 code="E_COLUMN",
                 hint=f"remove {name!r} from data.columns",
             )
     return set_apart
 
 
-def _names_hint(text: TextColumns, name: str, named: Mapping[str, str]) -> str:
+def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, str]) -> str:
     """The existing columns, for an error; nothing from a first line that may be a record."""
-    above_numbers = any(math.isinf(number(column)) and math.isfinite(number(text.cell(column, 0))) for column in text.names)
+    above_numbers = any(math.isinf(number(column)) and math.isfinite(number(cell)) for column, cell in text.first_row.items())
     if not above_numbers and not set(named) & set(text.names):
-        return "the first line must name the columns, separated by commas"
+        return "the first line must name the columns"
     by_folded = {column.casefold(): column for column in text.names}
     near = get_close_matches(name.casefold(), by_folded, n=1)
     more = ", …" if len(text.names) > _NAMES_SHOWN else ""
@@ -181,9 +213,9 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
         shown = repeats[:_PAIRS_SHOWN]
         first = [next(row for row, id_ in enumerate(ids) if id_ == repeated) for repeated in ids.take(shown)]
         pairs = [f"{text.line(one)} and {text.line(other)}" for one, other in zip(first, shown.tolist(), strict=True)]
-        more = ", …" if len(repeats) > _PAIRS_SHOWN else ""
+        listed = ", ".join([*pairs, "…"] if len(repeats) > _PAIRS_SHOWN else pairs)
         raise DataError(
-            f"{text.where('+'.join(names), int(repeats[0]))}: {len(repeats)} duplicate ids (lines {', '.join(pairs)}{more})",
+            f"{text.where('+'.join(names), int(repeats[0]))}: {len(repeats)} duplicate ids ({text.unit}s {listed})",
             code="E_DUP_IDS",
             hint="keep one row a record; ids are compared in their canonical form (align.id_form), not as they are spelled",
         )
@@ -191,16 +223,17 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
 
 
 def _joined(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
-    parts = [_canonical_cells(text, name, form) for name, form in zip(names, forms, strict=True)]
-    return Identifiers.of(parts[0] if len(parts) == 1 else map(composite, zip(*parts, strict=True)))
+    def batches() -> Iterator[Identifiers]:
+        before = 0
+        for cells in zip(*map(text.chunks, names), strict=True):
+            try:
+                yield identifiers_of(cells, forms)
+            except UnusableId as unusable:
+                where, error = text.where(names[unusable.part], before + unusable.row), unusable.error
+                raise DataError(f"{where}: {error.message}", code=error.code, hint=error.hint) from None
+            before += len(cells[0])
 
-
-def _canonical_cells(text: TextColumns, name: str, form: IdForm) -> Iterator[bytes]:
-    for row, cell in enumerate(text.cells(name)):
-        try:
-            yield canonical(cell, form)
-        except DataError as error:
-            raise DataError(f"{text.where(name, row)}: {error.message}", code=error.code, hint=error.hint) from None
+    return Identifiers.joined(batches())
 
 
 def column_of(text: TextColumns, name: str, declared: Declared | None) -> Column:
@@ -215,25 +248,24 @@ def column_of(text: TextColumns, name: str, declared: Declared | None) -> Column
         DataError: text or an infinite number in a numeric column (``E_NUMERIC``), or no date in one of dates (``E_DATE``).
     """
     kind, scaling = kind_of(declared), scaling_of(declared)
-    if kind == "categorical":
-        return _categorical(text, name)
-    if kind == "date":
-        return _dates(text, name, dates.declared(_categorical(text, name)), kind, scaling)
-    values = np.concatenate([_numbers(cells) for cells in text.blocks(name)])
-    wrong = np.flatnonzero(np.isinf(values))
-    present = len(values) - int(np.count_nonzero(np.isnan(values)))
-    if kind is None and present - len(wrong) < NUMERIC_SHARE * present:
-        column = replace(_categorical(text, name), detected=True)
+    column = text.feature(name, _read_as(kind))
+    if isinstance(column, CategoricalColumn):
+        if kind == "date":
+            return _dates(text, name, dates.declared(column), kind, scaling)
+        if kind is not None:
+            return column
+        column = replace(column, detected=True)
         found = dates.dates_in(column)
         return column if found is None else _dates(text, name, found, kind, scaling)
+    wrong = np.flatnonzero(np.isinf(column.values))
     if len(wrong):
-        what = wrong_number(text.cell(name, int(wrong[0])))
+        many = _cells(len(wrong), len(column.values))
         raise DataError(
-            f"{text.where(name, int(wrong[0]))}: {what} in numeric column {name!r} ({_cells(len(wrong), len(values))})",
+            f"{text.where(name, int(wrong[0]))}: {column.wrong} in numeric column {name!r} ({many})",
             code="E_NUMERIC",
             hint=f"correct the cell, leave it empty if the value is missing, or {_otherwise(kind)}",
         )
-    return NumericColumn(values, scaling)
+    return NumericColumn(column.values, scaling)
 
 
 def _dates(text: TextColumns, name: str, column: DateColumn, kind: Kind | None, scaling: Scaling | None) -> DateColumn:
@@ -252,19 +284,11 @@ def _otherwise(kind: Kind | None) -> str:
     return "declare it categorical in data.columns" if kind is None else "declare it otherwise"
 
 
-def _categorical(text: TextColumns, name: str) -> CategoricalColumn:
-    cells = set().union(*map(set, text.blocks(name)))
-    levels = tuple(sorted(cells - MISSING))
-    code_of = dict.fromkeys(MISSING, -1) | {level: code for code, level in enumerate(levels)}
-    codes = np.concatenate([np.fromiter(map(code_of.__getitem__, cells), np.int64, len(cells)) for cells in text.blocks(name)])
-    return CategoricalColumn(codes, levels)
-
-
-def _numbers(cells: list[str]) -> NDArray[np.float64]:
-    distinct = set(cells)
-    if 2 * len(distinct) < len(cells):  # each is looked at once, which is slow for text
-        return np.fromiter(map({cell: number(cell) for cell in distinct}.__getitem__, cells), np.float64, len(cells))
-    return np.fromiter(map(number, cells), np.float64, len(cells))
+def _read_as(kind: Kind | None) -> FeatureKind | None:
+    """What the cells of a column of this kind are read as: dates are text first."""
+    if kind == "ignore":
+        raise ValueError("an ignored column is not read")
+    return "categorical" if kind == "date" else kind
 
 
 def _each(one_or_several: T | tuple[T, ...]) -> tuple[T, ...]:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vfl_node.data.cells import number, wrong_number
 from vfl_node.data.labels import ReadLabels
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
@@ -21,15 +20,14 @@ def read_targets(text: TextColumns, name: str) -> ReadLabels:
     Raises:
         DataError: a cell has no number or too large a one (``E_LABEL``), or all are the same (``E_ONE_CLASS``).
     """
-    values = np.fromiter(map(number, text.cells(name)), np.float64, len(text))
+    values = text.numbers(name)
     wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(wrong):
         row, such = int(wrong[0]), f"{len(wrong)} such {'cell' if len(wrong) == 1 else 'cells'} of {len(values)}"
         raise DataError(
-            f"{text.where(name, row)}: the target {_what(values[row], text.cell(name, row))} ({such})",
+            f"{text.where(name, row)}: the target {_what(float(values[row]), text, name, row)} ({such})",
             code="E_LABEL",
-            hint="write every target as a number with a decimal point; leave out rows without one. For classes say "
-            "train.task: classification",
+            hint="write every target as a number; leave out rows without one. For classes say train.task: classification",
         )
     if len(values) and values.min() == values.max():
         raise DataError(
@@ -65,14 +63,14 @@ class TargetProfile:
     @classmethod
     def of(cls, text: TextColumns, name: str) -> TargetProfile:
         """Of column ``name``."""
-        values = np.fromiter(map(number, text.cells(name)), np.float64, len(text))
+        values = text.numbers(name)
         usable = values[np.abs(values) <= LARGEST]
         figures = [usable.min(), usable.max(), usable.mean(), usable.std()] if len(usable) else []
         lowest, highest, mean, deviation = (float(f"{figure:.3g}") for figure in figures) if figures else (None,) * 4
         return cls(name, len(usable), len(values) - len(usable), lowest, highest, mean, deviation)
 
 
-def _what(value: float, cell: str) -> str:
+def _what(value: float, text: TextColumns, name: str, row: int) -> str:
     if np.isnan(value):
         return "is missing"
-    return f"is {wrong_number(cell)}" if np.isinf(value) else f"is beyond ±{LARGEST:g}"
+    return f"is {text.wrong_number(name, row)}" if np.isinf(value) else f"is beyond ±{LARGEST:g}"

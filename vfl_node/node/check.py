@@ -15,8 +15,9 @@ import structlog
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.levels import check_categories
 from vfl_node.data.profile import LabelProfile, TableProfile, profile
-from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, UsageError, VflError
@@ -70,6 +71,7 @@ class TableCheck:
 
     Attributes:
         data: where it lies.
+        format: what was read, in a few words; None if nothing was.
         profile: of the table; None if it cannot be read, or lacks a column that the settings name.
         job: what the job does with it; None without a job, or without a profile.
         errors: what the node would raise, in its order; none if a job could run.
@@ -77,6 +79,7 @@ class TableCheck:
     """
 
     data: Data | None
+    format: str | None
     profile: TableProfile | None
     job: JobUse | None
     errors: tuple[VflError, ...]
@@ -108,16 +111,18 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
             check_allowed(settings, job, loading=False)
         except VflError as error:
             errors.append(error)
-    data, seen, use = settings.data, None, None
+    data, format, seen, use = settings.data, None, None, None
     try:
         if data is None:
             raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-        text, whole = _read(data, settings.name, rows)
         needs_label = settings.role == (job.label_holder if job else "active")
+        id_form = job.align.id_form if job else "text"
+        text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label)
+        format = text.format
         seen = profile(
             text,
             data,
-            id_form=job.align.id_form if job else "text",
+            id_form=id_form,
             needs_label=needs_label,
             party=settings.name,
             task=job.task if job else None,
@@ -133,7 +138,7 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
                 use = replace(use, columns=job.train.columns_read(seen.table))
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
+    return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
 
 
 def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
@@ -153,13 +158,15 @@ def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
     return said
 
 
-def _read(data: Data, party: str, rows: int | None) -> tuple[TextColumns, bool]:
+def _read(
+    data: Data, party: str, rows: int | None, *, id_form: IdForm | tuple[IdForm, ...], needs_label: bool
+) -> tuple[TextColumns, bool]:
     """The table, or its first rows, and whether these are all of it."""
-    with closing(READERS[data.format](data.path, party=party)) as reader:
+    with closing(open_input(data, party=party)) as reader:
         if rows is None:
-            return TextColumns(reader), True
+            return columns_for(reader, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True), True
         head = HeadReader(reader, rows)
-        return TextColumns(head), head.whole
+        return columns_for(head, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True), head.whole
 
 
 def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_label: bool) -> JobUse:

@@ -28,7 +28,7 @@ from vfl_node.run.requests import Records, Requests
 from vfl_node.run.serving import FileTally, Model, Predicting, reported
 from vfl_node.run.stored_serving import Serving
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Role, Settings, role_in
+from vfl_node.settings import Data, Role, Settings, role_in
 from vfl_node.training.serving import StoredModel, check_allowed, predictor_of
 
 
@@ -135,7 +135,7 @@ def prepare(
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
     kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
-    records = read_records(settings, model.job, kinds, data_of(settings).path, all_columns=True)
+    records = read_records(settings, model.job, kinds, data_of(settings), all_columns=True)
     return records.table, Predicting(model, None, None)
 
 
@@ -149,8 +149,9 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)
         file.flush()
+        source = Data(path=Path(file.name), id=data_of(settings).id)
         try:
-            records = read_records(settings, record.job, kinds, Path(file.name), all_columns=new)
+            records = read_records(settings, record.job, kinds, source, all_columns=new)
             return replace(records, classes=serving.classes, threshold=record.job.evaluate.threshold)
         except DataError as error:
             message = error.message.replace(file.name, "the records to predict")

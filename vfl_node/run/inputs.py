@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from contextlib import closing
 
 from vfl_node.alignment.lists import promises
 from vfl_node.data.declared import Declared, Kind
 from vfl_node.data.levels import check_categories
-from vfl_node.data.reading import read_table, table_of
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
-from vfl_node.data.text_columns import read_columns
 from vfl_node.errors import DataError
 from vfl_node.estimate.words import before_start
 from vfl_node.job import Align, Job
@@ -58,8 +58,9 @@ def count_input(settings: Settings) -> TableShape:
         DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
     """
     data = data_of(settings)
-    text = read_columns(data.path, party=settings.name, format=data.format)
-    return TableShape(len(text), 2 * len(text.names))
+    with closing(open_input(data, party=settings.name)) as reader:
+        rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
+        return TableShape(rows, 2 * len(reader.names))
 
 
 def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None:
@@ -96,24 +97,25 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
     return at_most(table, most, memory.secret.derive("down-sampling").bytes(32))
 
 
-def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], path: Path, *, all_columns: bool) -> Records:
-    """Read a file of records with the columns that a model reads; other columns are left out.
+def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], source: Data, *, all_columns: bool) -> Records:
+    """Read records with the columns that a model reads; other columns are left out.
 
     Args:
-        settings: of this party; they name the id columns.
+        settings: of this party.
         trained: the job that trained the model.
         kinds: column → kind, of those that the model reads.
-        path: the file.
+        source: where the records are; it names the id columns.
         all_columns: whether every one of them must be there.
 
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
     """
-    data = data_of(settings)
-    ids = (data.id,) if isinstance(data.id, str) else data.id
-    text = read_columns(path, party=settings.name)
-    present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
-    columns: dict[str, Declared] = {**present, **kinds} if all_columns else {**present}
-    as_read = Data(path=path, id=data.id, columns=columns)
-    table = table_of(text, as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
+    ids = (source.id,) if isinstance(source.id, str) else source.id
+    form, party = trained.align.id_form, settings.name
+    with closing(open_input(source, party=party)) as reader:
+        present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
+        columns: dict[str, Declared] = {**present, **kinds} if all_columns else {**present}
+        as_read = source.model_copy(update={"columns": columns, "label": None})
+        text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
+    table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids, task=trained.task)

@@ -11,13 +11,15 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from vfl_node.data.readers.opening import open_input
 from vfl_node.data.tables import Table
-from vfl_node.data.text_columns import read_columns
+from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import StateError, UsageError
 from vfl_node.files import write_whole
 from vfl_node.job import Job
@@ -27,6 +29,7 @@ from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import data_of
 from vfl_node.settings import Settings
 from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.weighted_metrics import predicted
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,8 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     """Write ``out`` as CSV, for its user only (0600): a line for each record of the active party that was shared.
 
     Columns: the id columns as the table spells them; ``rows``: ``held_out`` or ``trained``; ``label``; and ``probability`` of
-    class 1, or of more than two classes ``probability_0`` and so on. Lines are in the order of the table.
+    class 1, or of more than two classes ``probability_0`` and so on; of a regression ``prediction``. Where classes have names,
+    these stand for their numbers, and the predicted one in a last column ``class``. Lines are in the order of the table.
 
     Args:
         job: the job.
@@ -91,19 +95,25 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     held_out = np.isin(positions, np.array(serving.held_out or (), dtype=np.int64))
 
     data = data_of(active.settings)
-    text = read_columns(data.path, party=active.settings.name, format=data.format)
     ids = (data.id,) if isinstance(data.id, str) else data.id
+    with closing(open_input(data, party=active.settings.name)) as reader:
+        text = TextColumns(reader, text=ids)
     spelled = list(zip(*map(text.cells, ids), strict=True))
     place = {id_: row for row, id_ in enumerate(active.whole.ids)}
     assert table.labels is not None
     file = io.StringIO(newline="")
     writer = csv.writer(file, lineterminator="\n")
-    names = ["probability"] if said.shape[1] == 1 else [f"probability_{k}" for k in range(said.shape[1])]
-    writer.writerow([*ids, "rows", "label", *names])
-    rows = view.rows[positions].tolist()
-    for row, out_of_training, values in zip(rows, held_out.tolist(), said.tolist(), strict=True):
-        own = spelled[place[table.ids[row]]]
-        writer.writerow([*own, "held_out" if out_of_training else "trained", f"{table.labels[row]:g}", *map(repr, values)])
+    classes, several = serving.classes, said.shape[1] > 1
+    name = "prediction" if job.task == "regression" else "probability"
+    names = [f"probability_{k}" for k in classes or range(said.shape[1])] if several else [name]
+    writer.writerow([*ids, "rows", "label", *names, *(["class"] if classes else [])])
+    likeliest = predicted(said if several else said[:, 0], job.evaluate.threshold)
+    labels = table.labels[view.rows[positions]].tolist()
+    spelled_labels = [classes[int(label)] if classes else f"{label:.17g}" for label in labels]
+    rows = zip(view.rows[positions].tolist(), held_out.tolist(), spelled_labels, said.tolist(), likeliest.tolist(), strict=True)
+    for row, out_of_training, label, values, of_class in rows:
+        own, named = spelled[place[table.ids[row]]], classes[of_class : of_class + 1]
+        writer.writerow([*own, "held_out" if out_of_training else "trained", label, *map(repr, values), *named])
     try:
         write_whole(out, file.getvalue().encode())
     except OSError as error:
