@@ -68,6 +68,17 @@ def test_a_job_that_only_aligns_reads_no_column_and_a_passive_party_no_label(tmp
     assert (passive.features, passive.label) == (("x", "kind", "label"), None)
 
 
+def test_a_regression_reads_numbers(tmp_path: Path) -> None:
+    spec = job("train: {task: regression}")
+    checked = check_table(settings_of(tmp_path, rows(label=lambda row: row * 12.5)), job=spec)
+    assert codes(checked) == []
+    assert checked.job is not None
+    assert (checked.job.task, checked.job.classes, checked.job.label) == ("regression", None, "label")
+    broken = check_table(settings_of(tmp_path, rows(label=lambda row: "dear" if row == 3 else row)), job=spec)
+    assert codes(broken) == ["E_LABEL"]
+    assert ":5:label: the target is text (1 such cell of" in broken.errors[0].message
+
+
 @pytest.mark.parametrize(
     ("content", "role", "text", "expected"),
     [

@@ -216,6 +216,20 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
     assert len(set(found)) == len(found)
 
 
+def test_a_regression_predicts_numbers_in_the_targets_unit(served: Served) -> None:
+    """The trial's labels 0 and 1 taken as numbers; the file says that these are no probabilities."""
+    job_id = served.train(TRAIN.replace("train: {", "train: {task: regression, ") + SERVE)
+    report = served.federation.report("clinic", job_id)
+    assert set(report["metrics"]["intervals"]) <= {"rmse", "mae", "r2", "mse"}
+    assert report["metrics"]["rmse"] > 0
+    assert report["metrics"]["auc"] is None
+    for name in OTHER:
+        head, ids, found = table_of(served.ask(name, model=job_id))
+        assert head == ["id", "prediction"]
+        assert ids == served.ids(name)
+        assert all(number is not None and abs(number) < 10 for number in found)
+
+
 @pytest.mark.parametrize("name", ["clinic", "lab"])
 def test_requests_take_turns_in_one_job_and_asking_again_gives_the_same_bytes(served: Served, name: str) -> None:
     expected, service = served.expected(name), served.service(name)

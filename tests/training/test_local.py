@@ -17,6 +17,7 @@ from vfl_node.training.split import active
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
+from vfl_node.training.split.tasks import ClassLabels
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.memory import memory_channels
 
@@ -84,13 +85,13 @@ def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any],
     found = half(parties, "test", protocol=protocol)
     assert found._local is not None
     before = {name: tensor.clone() for name, tensor in found._local.state_dict().items()}
-    targets = active._as_targets
+    targets = ClassLabels.targets
 
-    def others(labels: Any, train: Train) -> Any:
-        return targets(np.where(parties.clinic_view.owned, labels, np.float32(1)), train)
+    def others(self: ClassLabels, labels: Any) -> Any:
+        return targets(self, np.where(parties.clinic_view.owned, labels, np.float32(1)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(active, "_as_targets", others)
+        patch.setattr(ClassLabels, "targets", others)
         again = half(parties, "test", protocol=protocol)
     assert again._local is not None
     assert all(torch.equal(before[name], tensor) for name, tensor in again._local.state_dict().items())
