@@ -6,13 +6,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from typing_extensions import Self
 
-from vfl_node.configuration import Frozen, name_in
+from vfl_node.configuration import Frozen, name_in, text_like
 from vfl_node.data.readers import READERS
+
+Delimiter = Annotated[str, text_like(r"^[\t!#$%&*,/:;<=>?@^_|~]$", "one character that separates cells, such as ';'")]
 
 _SECRET = re.compile(r"(?i)(password|passwd|pwd|token|secret)[^&=]*=")
 
@@ -55,7 +57,7 @@ class DataSource(Frozen):
         default=None, description="where the password of the database is: {env: NAME} or {file: PATH}"
     )
     format: Annotated[str, name_in(READERS)] = Field(default="auto", description="what reads it; auto: as its first bytes tell")
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+    delimiter: Delimiter | None = Field(
         default=None, description="between the cells of a CSV, such as ';' or a tab; None: as its first rows suggest"
     )
     decimal: Literal[".", ","] | None = Field(
@@ -65,10 +67,15 @@ class DataSource(Frozen):
     @field_validator("database")
     @classmethod
     def _without_password(cls, value: str) -> str:
-        url = urlsplit(value)
+        try:
+            url = urlsplit(value)
+        except ValueError:  # its text shows the URL
+            url = urlsplit("")
         if not url.scheme or "://" not in value:
-            raise ValueError("data.database is a URL, such as duckdb:///FILE or postgresql+psycopg://USER@HOST/DATABASE")
-        if ("@" in url.netloc and ":" in url.netloc.rpartition("@")[0]) or _SECRET.search(url.query):
+            raise ValueError(
+                "data.database is a URL, such as duckdb:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
+            ) from None
+        if ("@" in url.netloc and ":" in url.netloc.rpartition("@")[0]) or _SECRET.search(unquote(url.query)):
             raise ValueError("no password in a URL: say where it is with database_password: {env: NAME} or {file: PATH}")
         return value
 

@@ -18,6 +18,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from vfl_node.data.cells import WHITE_SPACE, number, numbers_of, text_of
 from vfl_node.data.readers import READERS
@@ -170,6 +171,12 @@ def test_white_space_is_what_python_strips() -> None:
 )
 def test_how_a_csv_is_written(lines: list[str], delimiter: str, decimal: str) -> None:
     assert (delimiter_of(lines), decimal_of(lines, delimiter_of(lines))) == (delimiter, decimal)
+
+
+@pytest.mark.parametrize("delimiter", ["", ";;", '"', "\n", " ", "a", "1", ".", "-", "§"])
+def test_what_cannot_separate_cells(delimiter: str) -> None:
+    with pytest.raises(ValidationError):
+        Data(path=Path("t.csv"), delimiter=delimiter)
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

@@ -206,6 +206,8 @@ def test_a_password_that_is_not_there(tmp_path: Path) -> None:
         ),
         ("{query: select 1, database_password: [canary-1]}", "say where the password is, not the password"),
         ("{query: select 1, database: canary-1}", "data.database is a URL"),
+        ("{query: select 1, database: 'postgresql://u:canary-1@h\u2100st/db'}", "data.database is a URL"),
+        ("{query: select 1, database: 'mssql+pyodbc:///?odbc_connect=UID%3Du%3BPWD%3Dcanary-1'}", "no password in a URL"),
         ("{query: select 1, database_password: {env: a, file: b}}", "say where the password is: {env: NAME} or {file: PATH}"),
         ("{path: a.csv, query: select 1}", "say where the table is: path, or query"),
         ("{id: a}", "say where the table is: path, or query"),
