@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from vfl_node.data.profile import profile
+from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import Table
 from vfl_node.data.targets import TargetProfile
-from vfl_node.data.text_columns import read_columns
+from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
 from vfl_node.settings import Data
+
+
+def columns_of(data: Data) -> TextColumns:
+    with closing(open_input(data, party="agency")) as reader:
+        return TextColumns(reader)
 
 
 def written(tmp_path: Path, *cells: str) -> Data:
@@ -65,7 +72,7 @@ def test_targets_that_are_all_the_same_are_refused(tmp_path: Path) -> None:
 
 def test_a_check_shows_their_range_in_three_digits(tmp_path: Path) -> None:
     data = written(tmp_path, "1234.56", "99999", "", "5000")
-    text = read_columns(data.path, party="agency")
+    text = columns_of(data)
     for task in ("regression", None):
         seen = profile(text, data, id_form="text", needs_label=True, party="agency", task=task)  # type: ignore[arg-type]
         if task:
@@ -78,7 +85,7 @@ def test_a_check_shows_their_range_in_three_digits(tmp_path: Path) -> None:
 def test_without_a_job_numbers_that_are_no_classes_are_targets(tmp_path: Path) -> None:
     def seen(*cells: str) -> tuple[bool, list[str]]:
         data = written(tmp_path, *cells)
-        of = profile(read_columns(data.path, party="agency"), data, id_form="text", needs_label=True, party="agency")
+        of = profile(columns_of(data), data, id_form="text", needs_label=True, party="agency")
         return isinstance(of.label, TargetProfile), [error.code for error in of.errors]
 
     assert seen("1.5", "700", "3") == (True, [])
