@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -326,6 +327,39 @@ def test_check_of_a_configured_table(table: Path, job: Path, tmp_path: Path) -> 
     refused(command("check", other, "--config", config), 1, "there is no column 'ward' (data.columns)", "other.csv")
     assert command("init", "notary", "--role", "coordinator", tmp_path / "notary").returncode == 0
     refused(command("check", "--config", tmp_path / "notary" / "node.yaml"), 2, "a coordinator has no data to check")
+
+
+def test_check_of_several_tables(table: Path, job: Path, tmp_path: Path) -> None:
+    config = tmp_path / "node.yaml"
+    tables = "data: {patients: {path: patients.csv}, visits: {path: visits.csv, label: ill}}\n"
+    config.write_text(
+        f"name: clinic\nrole: active\ninsecure_loopback: true\nlisten: 127.0.0.1:0\npeers: {{lab: {{}}}}\n{tables}"
+    )
+    both = command("check", "--config", config, "--json")
+    refused(both, 1, "table visits\nerror: clinic: ", "visits.csv: cannot be read", "[E_FILE]")
+    assert {name: bool(told["errors"]) for name, told in json.loads(both.stdout)["tables"].items()} == {
+        "patients": False,
+        "visits": True,
+    }
+    (tmp_path / "visits.csv").write_text(TABLE.replace("label", "ill"))
+    seen = command("check", "--config", config)
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert [line for line in seen.stdout.splitlines() if line.startswith(("table ", "labels "))] == [
+        "table patients",
+        "labels in label: 0: 30, 1: 30; rate of 1: 0.5",
+        "table visits",
+        "labels in ill: 0: 30, 1: 30; rate of 1: 0.5",
+    ]
+    one = command("check", "--config", config, "--table", "visits", "--json")
+    assert json.loads(one.stdout)["path"].endswith("visits.csv")
+    refused(command("check", "--config", config, "--table", "visit"), 2, "no table 'visit'", "its tables: patients, visits")
+    refused(command("check", table, "--config", config), 2, "several tables", "--table patients or visits")
+    copy = shutil.copy(table, tmp_path / "copy.csv")
+    replaced = command("check", copy, "--config", config, "--table", "visits")
+    refused(replaced, 1, "there is no column 'ill' (data.label)")
+    refused(command("check", "--config", config, "--job", job), 1, "[E_TABLE]", "patients, visits")
+    job.write_text(job.read_text() + "tables: {clinic: visits}\n")
+    assert "labels: ill, 2 classes" in command("check", "--config", config, "--job", job).stdout
 
 
 class FakeNode:

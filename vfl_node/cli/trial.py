@@ -97,7 +97,7 @@ def estimate(
     records, columns = {role: count for role, count in given.items() if count is not None}, 0
     own = role_of(spec, settings)
     if settings and settings.data and own not in records:
-        shape = count_input(settings)
+        shape = count_input(settings, spec)
         records[own], columns = shape.rows, shape.numeric
     planned = plan(spec, settings, records, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     machine = machines.of_node(group(spec.align.group), settings)

@@ -18,15 +18,20 @@ from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import label_column
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import DataError, UsageError, VflError
+from vfl_node.errors import UsageError, VflError
 from vfl_node.job import IdForm, Job
 from vfl_node.machine import now
-from vfl_node.settings import Data, Settings
+from vfl_node.run.inputs import data_of
+from vfl_node.settings import DEFAULT_TABLE, Data, Settings
 
 log = structlog.get_logger()
 
 HEAD_ROWS = 10_000
 """So many rows a node looks at when it starts: half a second of work on 30 columns, however many rows there are."""
+
+
+STATUSES = ("checking", "unusable", "unknown", "usable")
+"""Of a table, the first counts for several."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +78,12 @@ class TableCheck:
     errors: tuple[VflError, ...]
 
 
-def check_table(settings: Settings, *, job: Job | None = None, rows: int | None = None) -> TableCheck:
-    """Look at this party's table.
+def check_table(settings: Settings, *, data: Data | None = None, job: Job | None = None, rows: int | None = None) -> TableCheck:
+    """Look at a table of this party.
 
     Args:
         settings: of this party.
+        data: the table; None: the one that the job uses.
         job: what is to be done with it. Without a job ids are compared as ``text``, and an active party has labels.
         rows: only so many from the beginning; None: all.
 
@@ -98,10 +104,9 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
             check_allowed(settings, job, loading=False)
         except VflError as error:
             errors.append(error)
-    data, seen, use = settings.data, None, None
+    seen, use = None, None
     try:
-        if data is None:
-            raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
+        data = data or data_of(settings, job)
         text, whole = _read(data, settings.name, rows)
         needs_label = settings.role == (job.label_holder if job else "active")
         seen = profile(
@@ -163,7 +168,7 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
 
 
 class StartCheck:
-    """A look at the first rows of a node's table, on a thread of its own, so that a large one does not delay the start.
+    """A look at the first rows of a node's tables, on a thread of its own, so that a large one does not delay the start.
 
     Args:
         settings: of the node.
@@ -171,13 +176,14 @@ class StartCheck:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._health: dict[str, Any] | None = None
+        self._tables = {name: data for name, data in settings.tables.items() if data.check}
+        self._found: dict[str, dict[str, Any]] = {}
         self._thread = threading.Thread(target=self._check, name="table check", daemon=True)  # the node ends without it
 
     def start(self) -> None:
         """Begin, if there is a table and its owner wants it."""
-        if self._settings.data and self._settings.data.check:
-            self._health = {"status": "checking"}
+        if self._tables:
+            self._found = {name: {"status": "checking"} for name in self._tables}
             self._thread.start()
 
     def join(self, timeout_s: float | None = None) -> None:
@@ -189,26 +195,35 @@ class StartCheck:
         """What was found, for the owner; None if nothing is checked.
 
         It has status (``checking``, ``usable``, ``unusable`` or ``unknown``) and, after the check, rows (how many were
-        looked at), whole (whether these are all), checked (when) and errors ({code, message, hint}).
+        looked at), whole (whether these are all), checked (when) and errors ({code, message, hint}). Where tables have
+        names it has the status, the worst of all, and under ``tables`` these keys for each name.
         """
-        return self._health
+        found = dict(self._found)
+        if not found or isinstance(self._settings.data, Data):
+            return found.get(DEFAULT_TABLE)
+        return {"status": min((table["status"] for table in found.values()), key=STATUSES.index), "tables": found}
 
     def _check(self) -> None:
+        for name, data in self._tables.items():
+            said = {} if isinstance(self._settings.data, Data) else {"table": name}
+            self._found[name] = self._checked(data, said)
+
+    def _checked(self, data: Data, said: dict[str, str]) -> dict[str, Any]:
+        """What is found in one table; ``said`` goes into each line of the log."""
         try:
-            checked = check_table(self._settings, rows=HEAD_ROWS)
+            checked = check_table(self._settings, data=data, rows=HEAD_ROWS)
         except Exception as defect:  # noqa: BLE001 - of an installed reader; its text may show a cell
-            self._health = {"status": "unknown"}
-            log.warning("this node's table could not be checked", error=type(defect).__name__)
-            return
-        self._health = {
+            log.warning("this node's table could not be checked", error=type(defect).__name__, **said)
+            return {"status": "unknown"}
+        for error in checked.errors:
+            log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=error.hint, **said)
+        return {
             "status": "unusable" if checked.errors else "usable",
             "rows": checked.profile.rows if checked.profile else None,
             "whole": checked.profile.whole if checked.profile else None,
             "checked": now(),
             "errors": [described(error) for error in checked.errors],
         }
-        for error in checked.errors:
-            log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=error.hint)
 
 
 def described(error: VflError) -> dict[str, str]:

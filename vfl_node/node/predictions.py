@@ -109,6 +109,7 @@ def _job(trained: Job, predict: Predict) -> Job:
     return Job(
         name=f"{trained.name[:55].rstrip('-')}-predict",
         parties=trained.parties,
+        tables=trained.tables,
         align=intersect if predict.rows == "new" else align,
         predict=predict,
     )
@@ -133,7 +134,7 @@ def prepare(
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
     kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
-    records = read_records(settings, model.job, kinds, data_of(settings).path, all_columns=True)
+    records = read_records(settings, model.job, kinds, data_of(settings, model.job).path, all_columns=True)
     return records.table, Predicting(model, None, None)
 
 

@@ -16,26 +16,54 @@ from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.run.requests import Records
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Kind, Limits, Role, Settings
+from vfl_node.settings import DEFAULT_TABLE, Data, Kind, Limits, Role, Settings
 from vfl_node.trainers import TableShape
 
 
-def data_of(settings: Settings) -> Data:
-    """Where this party's table lies. Raises DataError (``E_CONFIG``)."""
-    if settings.data is None:
+def data_of(settings: Settings, job: Job | None) -> Data:
+    """The table of this party that a job uses: the one that it names, or else the only or the default one.
+
+    A peer that names tables gets the answer of a table that cannot be used, whatever is wrong.
+
+    Args:
+        settings: of this party.
+        job: the job; in predictions the one that trained the model. None: a job that names no table.
+
+    Raises:
+        DataError: this party has no table at all (``E_CONFIG``), or none that this job may use (``E_TABLE``).
+    """
+    tables, own = settings.tables, settings.name
+    if not tables:
         raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-    return settings.data
+    wanted = job.tables.get(own) if job else None
+    only = next(iter(tables)) if len(tables) == 1 else DEFAULT_TABLE
+    table = tables.get(wanted or only)
+    if table is None:
+        said = f"{wanted!r} is not among its data" if wanted else "it has several, and the job names none"
+        raise DataError(
+            f"{own}: no table for this job: {said}",
+            code="E_TABLE",
+            hint=f"name one in the job, tables: {{{own}: NAME}}; names in this node's data: {', '.join(tables)}",
+        )
+    others = set(job.parties.all) - {own} if job else set()
+    if table.peers is not None and (barred := sorted(others - set(table.peers))):
+        raise DataError(
+            f"{own}: no table for this job: {wanted or only!r} is not for jobs with {', '.join(barred)}",
+            code="E_TABLE",
+            hint="add them to peers of this table in this node's data, if its owner allows it",
+        )
+    return table
 
 
 def read_input(settings: Settings, job: Job) -> Table:
     """This party's table as ``job`` aligns it or trains on it.
 
     Raises:
-        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
+        DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`.
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
     return read_table(
-        data_of(settings),
+        data_of(settings, job),
         id_form=job.align.id_form,
         needs_label=settings.role == job.label_holder,
         party=settings.name,
@@ -44,13 +72,13 @@ def read_input(settings: Settings, job: Job) -> Table:
     )
 
 
-def count_input(settings: Settings) -> TableShape:
-    """How many records this party's table has and, at the most, columns: for an estimate, without their values.
+def count_input(settings: Settings, job: Job) -> TableShape:
+    """How many records this party's table for ``job`` has and, at the most, columns: for an estimate, without their values.
 
     Raises:
-        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
+        DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`.
     """
-    data = data_of(settings)
+    data = data_of(settings, job)
     text = read_columns(data.path, party=settings.name, format=data.format)
     return TableShape(len(text), 2 * len(text.names))
 
@@ -102,7 +130,7 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
     """
-    data = data_of(settings)
+    data = data_of(settings, trained)
     ids = (data.id,) if isinstance(data.id, str) else data.id
     text = read_columns(path, party=settings.name)
     present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
