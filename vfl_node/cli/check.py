@@ -15,6 +15,7 @@ from rich.table import Column, Table
 
 from vfl_node.cli.jobs import UNCUT
 from vfl_node.cli.shared import ConfigOption, app, err, out
+from vfl_node.data.named import data_of
 from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
@@ -89,8 +90,6 @@ def _tables_of(settings: Settings, job: Job | None, wanted: str, columns: dict[s
     if columns:
         if len(tables) > 1:
             raise UsageError(f"{settings.name} has several tables", hint=f"--table {' or '.join(tables)}")
-        from vfl_node.run.inputs import data_of  # loads numpy
-
         ((name, data),) = tables.items()
         given = data or (data_of(settings, job) if settings.tables else None)
         tables = {name: Data(**(given.model_dump(exclude_unset=True) if given else {}) | columns)}

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from vfl_node.data.named import data_of
 from vfl_node.data.profile import TableProfile, profile
 from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
@@ -21,7 +22,6 @@ from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import IdForm, Job
 from vfl_node.machine import now
-from vfl_node.run.inputs import data_of
 from vfl_node.settings import DEFAULT_TABLE, Data, Settings
 
 log = structlog.get_logger()

@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from vfl_node import failpoints
+from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.node import predictions
@@ -15,7 +16,6 @@ from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.run.inputs import data_of
 from vfl_node.run.live import AT_REST
 from vfl_node.run.requests import PredictionRequest, Records, Requests
 from vfl_node.settings import Settings

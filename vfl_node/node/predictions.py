@@ -13,6 +13,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.job import Align, Expected, Job, Predict, differing_fields
@@ -22,7 +23,7 @@ from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.report import envelope
 from vfl_node.run.folder import JobFolder, Serving
-from vfl_node.run.inputs import data_of, read_input, read_records, taking_part
+from vfl_node.run.inputs import read_input, read_records, taking_part
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.serving import FileTally, Model, Predicting, reported
 from vfl_node.session.memory import Memory

@@ -6,53 +6,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from vfl_node.alignment.lists import promises
+from vfl_node.data.named import data_of
 from vfl_node.data.reading import read_table, table_of
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
 from vfl_node.data.text_columns import read_columns
-from vfl_node.errors import DataError
 from vfl_node.estimate.words import before_start
 from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.run.requests import Records
 from vfl_node.session.memory import Memory
-from vfl_node.settings import DEFAULT_TABLE, Data, Kind, Limits, Role, Settings
+from vfl_node.settings import Data, Kind, Limits, Role, Settings
 from vfl_node.trainers import TableShape
-
-
-def data_of(settings: Settings, job: Job | None) -> Data:
-    """The table of this party that a job uses: the one that it names, or else the only or the default one.
-
-    A peer that names tables gets the answer of a table that cannot be used, whatever is wrong.
-
-    Args:
-        settings: of this party.
-        job: the job; in predictions the one that trained the model. None: a job that names no table.
-
-    Raises:
-        DataError: this party has no table at all (``E_CONFIG``), or none that this job may use (``E_TABLE``).
-    """
-    tables, own = settings.tables, settings.name
-    if not tables:
-        raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-    wanted = job.tables.get(own) if job else None
-    only = next(iter(tables)) if len(tables) == 1 else DEFAULT_TABLE
-    table = tables.get(wanted or only)
-    if table is None:
-        said = f"{wanted!r} is not among its data" if wanted else "it has several, and the job names none"
-        raise DataError(
-            f"{own}: no table for this job: {said}",
-            code="E_TABLE",
-            hint=f"name one in the job, tables: {{{own}: NAME}}; names in this node's data: {', '.join(tables)}",
-        )
-    others = set(job.parties.all) - {own} if job else set()
-    if table.peers is not None and (barred := sorted(others - set(table.peers))):
-        raise DataError(
-            f"{own}: no table for this job: {wanted or only!r} is not for jobs with {', '.join(barred)}",
-            code="E_TABLE",
-            hint="add them to peers of this table in this node's data, if its owner allows it",
-        )
-    return table
 
 
 def read_input(settings: Settings, job: Job) -> Table:
