@@ -57,6 +57,11 @@ def test_usage_mistakes(job: Path, trial: Any, tmp_path: Path) -> None:
     )
     refused(command("run", job, "--data", f"active={trial.clinic}", "--out", tmp_path / "o"), 2, "no --data for lab")
     refused(command("run", job, "--data", "active=/none.csv", "--out", tmp_path / "o"), 2, "no file /none.csv")
+    none = ["--settings", "active=/none.yaml", "--out", tmp_path / "o"]
+    refused(command("run", job, *none), 2, "no file /none.yaml (settings of clinic)")
+    own = tmp_path / "own.yaml"
+    own.write_text("limits: {min_set_size: 5}\nlisten: 127.0.0.1:0\n")
+    refused(command("run", job, "--settings", f"active={own}", "--out", tmp_path / "o"), 2, "own.yaml:2:1: 'listen' cannot be")
     refused(command("submit", job), 2, "name the node", "--config")
     refused(command("submit", job, "--node", "127.0.0.1:9"), 2, "no node answers")
     job.write_text("name: trial\nparties: {active: a, passive: b}\ntrian: {}\n")
@@ -103,7 +108,9 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
     lab = tmp_path / "lab.csv"
     lab.write_text(trial.lab.read_text().replace("id,", "patient,", 1))
     job.write_text(job.read_text() + "serve: {to: active}\n")
-    words = ["--data", f"clinic={clinic}", "--data", f"lab={lab}", "--id-column", "patient", "--label-column", "ill"]
+    own = tmp_path / "lab.yaml"
+    own.write_text("data: {path: lab.csv, id: patient}\ndefences: [{name: noise, sigma: 0.25}]\n")
+    words = ["--data", f"clinic={clinic}", "--settings", f"lab={own}", "--id-column", "patient", "--label-column", "ill"]
     result = command("run", job, *words, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert "union 200, intersection 120" in result.stdout
@@ -116,6 +123,8 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
         assert "training on the union: 160 rows an epoch" in log
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["party"] == "clinic"
+    (defence,) = json.loads((tmp_path / "out" / "lab" / "report.json").read_text())["training"]["split"]["defences"]
+    assert (defence["name"], defence["sigma"]) == ("noise", 0.25)
     assert json.loads((tmp_path / "out" / "lab" / "report.json").read_text())["party"] == "lab"
     for folder in (tmp_path / "out", tmp_path / "out" / "lab"):
         assert (folder / "model.safetensors").exists()

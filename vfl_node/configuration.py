@@ -112,15 +112,19 @@ def load(path: Path, model: type[Model]) -> Model:
         UsageError: the file is missing, is not YAML, or has an unknown key or a bad value;
             the message names the file, the key and, for an unknown key, the nearest known one.
     """
+    return parse(text_of(path), model, source=str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a YAML file. Raises UsageError (``E_FILE``, ``E_YAML``)."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        text = checked(data, str(path)).decode("utf-8-sig")
+        return checked(data, str(path)).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", code="E_FILE") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", code="E_YAML") from None
-    return parse(text, model, source=str(path))
 
 
 def parse(text: str, model: type[Model], *, source: str) -> Model:

@@ -70,11 +70,14 @@ DEFAULT_TABLE = "default"
 """The table of a job that names none, at a node with several; and that of a node whose only table has no name."""
 
 
-def _form(data: object) -> str:
+def data_form(data: object) -> str:
     """Whether ``data`` describes one table, or maps names to several: no such name is a key of a table."""
     if not isinstance(data, Mapping) or not data.keys().isdisjoint(Data.model_fields):
         return "one"
     return "by name" if any(isinstance(table, Mapping | Data) for table in data.values()) else "one"
+
+
+OneOrByName = Annotated[Annotated[Data, Tag("one")] | Annotated[dict[Name, Data], Tag("by name")], Discriminator(data_form)]
 
 
 class Peer(Frozen):
@@ -141,8 +144,8 @@ class Settings(Frozen):
     name: Name
     role: Role
     federation: Name = Field(default="trial", description="trust domain in every certificate")
-    data: Annotated[Annotated[Data, Tag("one")] | Annotated[dict[Name, Data], Tag("by name")], Discriminator(_form)] | None = (
-        Field(default=None, description="this party's table; or several, by the names that jobs may say in `tables`")
+    data: OneOrByName | None = Field(
+        default=None, description="this party's table; or several, by the names that jobs may say in `tables`"
     )
     listen: Address | None = Field(default=None, description="gRPC port; absent: this node only dials out")
     http: Address | None = Field(default="127.0.0.1:8080", description="health, metrics and jobs; keep it on loopback")
@@ -270,8 +273,11 @@ def load_settings(path: Path) -> Settings:
     Raises:
         UsageError: the file is missing or not a valid configuration.
     """
-    settings = load(path, Settings)
-    base = path.resolve().parent
+    return settled(load(path, Settings), path.resolve().parent)
+
+
+def settled(settings: Settings, base: Path) -> Settings:
+    """``settings`` with their relative paths resolved against the folder ``base``."""
     update: dict[str, object] = {"state_dir": base / settings.state_dir}
     tables = {name: table.model_copy(update={"path": base / table.path}) for name, table in settings.tables.items()}
     if settings.data:
@@ -291,7 +297,9 @@ __all__ = [
     "Settings",
     "Tls",
     "UsageError",
+    "data_form",
     "is_loopback",
     "load_settings",
     "role_in",
+    "settled",
 ]

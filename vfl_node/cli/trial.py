@@ -18,15 +18,19 @@ from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
 from vfl_node.logs import configure_logs
+from vfl_node.run.private import read_private, trial_settings
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
+
+EXAMPLES = {"--data": "clinic.csv", "--settings": "clinic.yaml"}
 
 
 @app.command()
 def run(
     job: Annotated[Path, typer.Argument(help="The job file.")],
-    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or name. Repeat for each data party.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder for reports and models.")],
+    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or name. Repeat for each data party.")] = [],  # noqa: B006
+    settings: Annotated[list[str], typer.Option(help="PARTY=FILE.yaml: that party's own settings. Repeat for each.")] = [],  # noqa: B006
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
@@ -40,9 +44,12 @@ def run(
         raise UsageError(
             "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
         )
-    files, models = _data_files(spec, data), _models(model)
+    given = {name: read_private(path) for name, path in _files(spec, settings, "--settings").items()}
+    columns, models = {"id": id_column, "label": label_column}, _models(model)
+    parties = trial_settings(spec, _data_files(spec, data), given=given, columns=columns, threads=threads, models=models)
     if spec.train:
-        spec.train.check_here(models)
+        for name in spec.parties.data:
+            spec.train.check_here(parties[name].models)
     os.umask(0o077)
     try:
         private_folder(folder)
@@ -50,7 +57,6 @@ def run(
         raise UsageError(
             f"--out {folder}: {error.strerror}", code="E_FILE", hint="name a folder of your own, and no symbolic link"
         ) from None
-    columns = {"id": id_column, "label": label_column}
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     started = time.monotonic()
@@ -60,12 +66,12 @@ def run(
         if in_process:
             from vfl_node.run.simulation import simulate
 
-            simulate(spec, files, folder, columns=columns, threads=threads, on_view=shown.update, models=models)
+            simulate(spec, {}, folder, on_view=shown.update, settings=parties)
         else:
             from vfl_node.node.federation import LocalFederation
 
             logs = folder / "logs"
-            with LocalFederation(spec, files, columns=columns, threads=threads, logs=logs, models=models) as federation:
+            with LocalFederation(spec, parties, logs=logs) as federation:
                 federation.run(folder, shown.update)
     _summarise(folder / "report.json", time.monotonic() - started)
 
@@ -116,28 +122,31 @@ def estimate(
 
 
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
-    """``PARTY=FILE`` options as party name → file."""
-    coordinator = job.parties.coordinator
+    """``--data`` options as party name → file."""
+    files = _files(job, options, "--data")
+    if (name := job.parties.coordinator) in files:
+        raise UsageError(f"--data: {name} is the job's coordinator, which has no data", hint="leave it out")
+    return files
+
+
+def _files(job: Job, options: list[str], what: str) -> dict[str, Path]:
+    """``PARTY=FILE`` options as party name → file; ``what`` they are."""
     roles: dict[str | None, str] = {role_in(job.parties, name): name for name in job.parties.all}
     files: dict[str, Path] = {}
     for option in options:
         key, equals, path = option.partition("=")
         name = key if key in job.parties.all else roles.get(key)
         if not equals or not path:
-            raise UsageError(f"--data {option} is not PARTY=FILE", hint="for example --data active=clinic.csv")
+            raise UsageError(f"{what} {option} is not PARTY=FILE", hint=f"for example {what} active={EXAMPLES[what]}")
         if name is None:
             raise UsageError(
-                f"--data names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
+                f"{what} names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
             )
-        if name == coordinator:
-            raise UsageError(f"--data {option}: {name} is the job's coordinator, which has no data", hint="leave it out")
         if name in files:
-            raise UsageError(f"--data is given twice for {name}")
+            raise UsageError(f"{what} is given twice for {name}")
         files[name] = Path(path)
         if not files[name].is_file():
-            raise UsageError(f"no file {path} (data of {name})", code="E_FILE")
-    if missing := [name for name in job.parties.all if name not in files and name != coordinator]:
-        raise UsageError(f"no --data for {missing[0]}", hint=f"--data {missing[0]}=FILE.csv")
+            raise UsageError(f"no file {path} ({what.removeprefix('--')} of {name})", code="E_FILE")
     return files
 
 

@@ -98,7 +98,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         raise UsageError("a job that predicts has no form of its own for the table", hint="give the job that trained its model")
     errors: list[VflError] = []
     if job:
-        from vfl_node.node.admission import check_allowed  # with what an estimate needs
+        from vfl_node.run.allowed import check_allowed  # with what an estimate needs
 
         try:
             check_allowed(settings, job, loading=False)

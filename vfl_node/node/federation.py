@@ -25,11 +25,10 @@ import yaml
 from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.files import private_folder
 from vfl_node.job import Job
-from vfl_node.models import NONE_DECLARED
 from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
 from vfl_node.run.folder import clear_artefacts, copy_artefacts
-from vfl_node.settings import Role, role_in
+from vfl_node.settings import Role, Settings, role_in
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -37,6 +36,8 @@ PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec nothing may be
 STOP_S = 9.0
 PEER_WAIT_S = 10.0
+CONNECTION = {"listen", "http", "peers", "insecure_loopback", "tls", "state_dir"}
+"""Keys of settings that follow from how the processes meet."""
 
 
 class LocalFederation:
@@ -44,27 +45,13 @@ class LocalFederation:
 
     Args:
         job: the job; party names come from it.
-        data: party name → CSV file; a coordinator has none.
-        columns: ``{"id": …, "label": …}`` where they differ from the defaults.
-        threads: threads per node.
+        settings: party name → its settings, as :func:`vfl_node.run.private.trial_settings` makes them.
         logs: folder for one JSON-lines log per party.
-        models: of each node's settings: name → ``module:Class`` of an architecture.
     """
 
-    def __init__(
-        self,
-        job: Job,
-        data: dict[str, Path],
-        *,
-        columns: dict[str, str],
-        threads: int,
-        logs: Path,
-        models: Mapping[str, str] = NONE_DECLARED,
-    ) -> None:
+    def __init__(self, job: Job, settings: Mapping[str, Settings], *, logs: Path) -> None:
         self._job = job
-        self._data = data
-        self._columns = columns
-        self._threads, self._models = threads, models
+        self._settings = settings
         self._logs = logs
         self._folder = Path(tempfile.mkdtemp(prefix="vfl-federation-"))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -138,14 +125,10 @@ class LocalFederation:
         config.pop("listen", None)
         config |= {
             "http": "127.0.0.1:0",
-            "threads": self._threads,
             "peer_wait_s": PEER_WAIT_S,
-            "limits": {"min_set_size": 1},  # one owner holds all tables
-            "models": dict(self._models),
+            **self._settings[name].model_dump(mode="json", exclude_unset=True, exclude=CONNECTION),
             **settings,
         }
-        if config["role"] != "coordinator":
-            config["data"] = {"path": str(self._data[name].resolve()), **self._columns_of(name), "check": False}
         (folder / "node.yaml").write_text(yaml.safe_dump(config))
         (self._logs / f"{name}.log").unlink(missing_ok=True)
         with (self._logs / f"{name}.log").open("xb") as log:
@@ -157,10 +140,6 @@ class LocalFederation:
                 start_new_session=True,  # Ctrl-C reaches this process first, which ends the nodes in order
                 preexec_fn=_end_with_parent,
             )
-
-    def _columns_of(self, name: str) -> dict[str, str]:
-        keys = ("id", "label") if role_in(self._job.parties, name) in (self._job.label_holder, "active") else ("id",)
-        return {key: value for key, value in self._columns.items() if key in keys}
 
     def _await_up(self, name: str) -> dict[str, Any]:
         path = self._folder / name / "state" / "running.json"

@@ -10,22 +10,26 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
+from vfl_node.estimate.budget import Budget
+from vfl_node.estimate.memory import shape_of
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.progress import Advanced, Event
+from vfl_node.run.allowed import check_allowed
 from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
 from vfl_node.run.inputs import announce, read_input
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.private import trial_settings
 from vfl_node.run.run import Run, set_up
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Data, Limits, Role, Settings, role_in
+from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 
@@ -41,6 +45,7 @@ def simulate(
     on_view: Callable[[dict[str, Any]], None] | None = None,
     wrap: Callable[[str, Channel], Channel] | None = None,
     models: Mapping[str, str] = NONE_DECLARED,
+    settings: Mapping[str, Settings] | None = None,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -54,6 +59,8 @@ def simulate(
         on_view: called with the active party's progress as it moves on.
         wrap: replaces each of a party's channels, so that a test can listen in.
         models: of each party's settings: name → ``module:Class`` of an architecture.
+        settings: of each party, as :func:`vfl_node.run.private.trial_settings` makes them from ``files``, ``columns``,
+            ``threads`` and ``models``, which then count no more.
 
     Returns:
         Party name → folder of its artefacts.
@@ -61,38 +68,28 @@ def simulate(
     Raises:
         VflError: the first party's error, as its owner would see it.
     """
-    torch.set_num_threads(threads)
-    if job.train:
-        job.train.check_here(models)
-    columns = dict(columns or {})
+    settings = settings or trial_settings(job, files, columns=columns, threads=threads, models=models)
+    torch.set_num_threads(settings[job.parties.active].threads)
+    for own in settings.values():
+        check_allowed(own, job)
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
         runs, tables = [], {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
-            role = cast(Role, role_in(job.parties, name))
-            label = columns.get("label") if role in (job.label_holder, "active") else None
-            data = Data(path=files[name], id=columns.get("id", "id"), label=label) if role != "coordinator" else None
-            settings = Settings(
-                name=name,
-                role=role,
-                data=data,
-                insecure_loopback=True,
-                threads=threads,
-                group_threads=threads,
-                device="cpu",
-                limits=Limits(min_set_size=1, allow_matched=True),  # one owner holds all tables
-                models=dict(models),
-            )
-            table = read_input(settings, job) if data else None
+            own = settings[name]
+            here = {"group_threads": own.threads} | ({} if "device" in own.model_fields_set else {"device": "cpu"})
+            own, role = own.model_copy(update=here), own.role
+            table = read_input(own, job) if own.tables else None
+            Budget(own.limits, own.models).fit(job, role, shape_of(table))
             if table is not None:
                 tables[role] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
-            own = (randomness or {}).get(name) or Randomness(folder.seed())
-            peers = [peer for peer in held if peer in job.parties.data] if data else []
-            memories = {peer: MemoryOfOneRun(own.derive("memory of the peer")) for peer in peers}
+            secret = (randomness or {}).get(name) or Randomness(folder.seed())
+            peers = [peer for peer in held if peer in job.parties.data] if table is not None else []
+            memories = {peer: MemoryOfOneRun(secret.derive("memory of the peer")) for peer in peers}
             channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
-            runs.append(set_up(settings, job, job.name, table, own, folder, progress, 1, memories, channels))
+            runs.append(set_up(own, job, job.name, table, secret, folder, progress, 1, memories, channels))
         active, *_ = runs
         announce(active.session.progress, job, tables)
         clear_artefacts(list(folders.values()))
