@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -135,6 +137,7 @@ class LocalFederation:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "vfl_node", "--role", config["role"], "--config", str(folder / "node.yaml")],
                 stdin=subprocess.DEVNULL,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},  # owners' models
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches this process first, which ends the nodes in order
@@ -204,6 +207,9 @@ def _end_with_parent() -> None:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Ignore a second Ctrl-C while processes are ended and keys are removed."""
+    if threading.current_thread() is not threading.main_thread():  # where no signal arrives, and none may be set
+        yield
+        return
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

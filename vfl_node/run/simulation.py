@@ -34,6 +34,9 @@ from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 
 
+NO_TABLES: Mapping[str, Any] = {}
+
+
 def simulate(
     job: Job,
     files: Mapping[str, Path],
@@ -46,6 +49,7 @@ def simulate(
     wrap: Callable[[str, Channel], Channel] | None = None,
     models: Mapping[str, str] = NONE_DECLARED,
     settings: Mapping[str, Settings] | None = None,
+    tables: Mapping[str, Any] = NO_TABLES,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -61,6 +65,8 @@ def simulate(
         models: of each party's settings: name → ``module:Class`` of an architecture.
         settings: of each party, as :func:`vfl_node.run.private.trial_settings` makes them from ``files``, ``columns``,
             ``threads`` and ``models``, which then count no more.
+        tables: party name → its table in memory, in place of its file, as
+            :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
 
     Returns:
         Party name → folder of its artefacts.
@@ -74,15 +80,15 @@ def simulate(
         check_allowed(own, job)
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
-        runs, tables = [], {}
+        runs, read = [], {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             own = settings[name]
             here = {"group_threads": own.threads} | ({} if "device" in own.model_fields_set else {"device": "cpu"})
             own, role = own.model_copy(update=here), own.role
-            table = read_input(own, job) if own.tables else None
+            table = read_input(own, job, tables.get(name)) if own.tables else None
             Budget(own.limits, own.models).fit(job, role, shape_of(table))
             if table is not None:
-                tables[role] = table
+                read[role] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             folder = JobFolder(Path(scratch) / name)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
@@ -91,7 +97,7 @@ def simulate(
             channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
             runs.append(set_up(own, job, job.name, table, secret, folder, progress, 1, memories, channels))
         active, *_ = runs
-        announce(active.session.progress, job, tables)
+        announce(active.session.progress, job, read)
         clear_artefacts(list(folders.values()))
         try:
             results = run_together(*(protocol for run in runs for protocol in side_by_side(run)))

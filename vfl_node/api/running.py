@@ -1,0 +1,179 @@
+"""Run a job with all its parties on this machine, from tables in memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import structlog
+
+from vfl_node.api.frames import Frame, Given, tables_of, write
+from vfl_node.api.progress import shown
+from vfl_node.api.result import Result
+from vfl_node.configuration import validate
+from vfl_node.errors import UsageError
+from vfl_node.files import private_folder
+from vfl_node.job import Job, load_job
+from vfl_node.logs import configure_logs
+from vfl_node.run.private import PrivateSettings, private, read_private, trial_settings
+from vfl_node.settings import Settings, role_in
+
+IN_MEMORY = Path("table in memory")
+
+
+def run(
+    job: Job | Mapping[str, Any] | str | os.PathLike[str],
+    active: Given | None = None,
+    passive: Given | Mapping[str, Given] | None = None,
+    *,
+    settings: Mapping[str, Mapping[str, Any] | str | os.PathLike[str]] | None = None,
+    models: Mapping[str, str | type] | None = None,
+    id_column: str = "id",
+    label_column: str = "label",
+    threads: int = 1,
+    processes: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+) -> Result:
+    """Run ``job`` with all its parties on this machine, as one owner who holds all tables, and wait for its end.
+
+    By default all parties run in this process and talk in memory; the protocols, and what each party learns, are the same as
+    between nodes. Nothing is printed besides the progress.
+
+    Args:
+        job: a job, its keys and values, or the path of a job file. Keys and values may leave out ``name`` (then ``trial``) and
+            ``parties`` (then ``active`` and ``passive``, or the names in ``passive``).
+        active: the active party's table, with labels: a data frame of pandas or polars, an Arrow table, or a file.
+        passive: the passive party's table; of several parties a mapping of their names to tables.
+        settings: party or role → its private settings, as keys and values or as a file: ``data`` (columns, id, label),
+            ``limits``, ``defences``, ``models`` and others (docs/operations.md, "In a trial").
+        models: name → class of an own network (:mod:`vfl_node.models`), or ``"module:Class"``; the job says the name.
+        id_column: column that identifies a record.
+        label_column: column with the labels.
+        threads: threads for tensors.
+        processes: whether each party is a process of its own, a real node, connected by mutual TLS. It takes some seconds to start.
+        out: folder for the reports and models of all parties; by default one that ends with the result.
+        progress: whether a bar is shown, on a terminal or in a notebook.
+
+    Raises:
+        VflError: the job, the settings or a table cannot be used, or the job failed; with ``message``, ``hint`` and ``code``.
+        KeyboardInterrupt: Ctrl-C; everything that was started has ended.
+    """
+    spec = _job_of(job, passive)
+    files, frames = tables_of(spec, active, passive)
+    given = {_party(spec, name): _private_of(own, name) for name, own in (settings or {}).items()}
+    places = {name: _place(name, kind, importable=processes) for name, kind in (models or {}).items()}
+    with ExitStack() as stack:
+        stack.enter_context(_quiet_logs())
+        paths = dict.fromkeys(frames, IN_MEMORY)
+        if processes:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="vfl-tables-")))
+            paths = {party: write(frame, folder / f"{party}.arrow") for party, frame in frames.items()}
+        owners = trial_settings(
+            spec,
+            files | paths,
+            given=given,
+            columns={"id": id_column, "label": label_column},
+            threads=threads,
+            models=places,
+        )
+        scratch = TemporaryDirectory(prefix="vfl-result-") if out is None else None
+        target = Path(scratch.name if scratch else out or "")
+        _check_folder(target)
+        view = stack.enter_context(shown(spec.name, wanted=progress))
+        if processes:
+            folders = _in_processes(spec, owners, target, view)
+        else:
+            folders = _in_one(spec, owners, frames, target, view)
+    return Result(folders, scratch=scratch)
+
+
+def _in_one(job: Job, owners: Mapping[str, Settings], frames: Mapping[str, Frame], out: Path, view: Any) -> dict[str, Path]:
+    import torch
+
+    from vfl_node.run.simulation import simulate
+
+    threads = torch.get_num_threads()
+    try:
+        return simulate(job, {}, out, settings=owners, tables=frames, on_view=view)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _in_processes(job: Job, owners: Mapping[str, Settings], out: Path, view: Any) -> dict[str, Path]:
+    from vfl_node.node.federation import LocalFederation
+
+    with LocalFederation(job, owners, logs=out / "logs") as federation:
+        federation.run(out, view)
+    return {name: out if name == job.parties.active else out / name for name in job.parties.all}
+
+
+def _job_of(job: Job | Mapping[str, Any] | str | os.PathLike[str], passive: Any) -> Job:
+    if isinstance(job, str | os.PathLike):
+        job = load_job(Path(job))
+    elif isinstance(job, Mapping):
+        names = list(passive) if isinstance(passive, Mapping) else "passive"
+        parties = {"active": "active", "passive": names}
+        job = validate({"name": "trial", "parties": parties, **job}, Job, source="the job")
+    if job.predict:
+        raise UsageError(
+            "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
+        )
+    return job
+
+
+def _party(job: Job, name: str) -> str:
+    roles: dict[str | None, str] = {role_in(job.parties, party): party for party in job.parties.all}
+    if name not in job.parties.all and name not in roles:
+        raise UsageError(f"settings name {name!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}")
+    return name if name in job.parties.all else roles[name]
+
+
+def _private_of(own: Mapping[str, Any] | str | os.PathLike[str], name: str) -> PrivateSettings:
+    return private(own, source=f"settings of {name}") if isinstance(own, Mapping) else read_private(Path(own))
+
+
+def _place(name: str, kind: str | type, *, importable: bool) -> str:
+    """``module:Class`` of an own network."""
+    if isinstance(kind, str):
+        return kind
+    module = sys.modules.get(kind.__module__)
+    if getattr(module, kind.__qualname__, None) is not kind:
+        raise UsageError(
+            f"model {name!r}: {kind.__qualname__} is defined inside of a function or class, or was replaced",
+            code="E_EXTENSION",
+            hint="define it at the top of a module or notebook",
+        )
+    if importable and kind.__module__ == "__main__":
+        raise UsageError(
+            f"model {name!r}: other processes cannot import {kind.__qualname__} from this program",
+            code="E_EXTENSION",
+            hint=f"put it into a module, models={{{name!r}: 'module:{kind.__qualname__}'}}; or leave processes out",
+        )
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        private_folder(folder)
+    except OSError as error:
+        raise UsageError(f"out={str(folder)!r}: {error.strerror}", code="E_FILE", hint="name a folder of your own") from None
+
+
+@contextmanager
+def _quiet_logs() -> Iterator[None]:
+    """Only warnings are logged, to standard error; afterwards the log of this process is as it was."""
+    configured, before = structlog.is_configured(), structlog.get_config()
+    configure_logs(quiet=True)
+    try:
+        yield
+    finally:
+        if configured:
+            structlog.configure(**before)
+        else:
+            structlog.reset_defaults()
