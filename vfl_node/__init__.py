@@ -18,11 +18,8 @@ Nothing heavy is loaded before :func:`run` is called.
 from __future__ import annotations
 
 import importlib
-import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-import vfl_node.run as _package  # a docstring alone
 
 if TYPE_CHECKING:
     from vfl_node.api import Result, run
@@ -54,4 +51,4 @@ class _CallablePackage(ModuleType):
         return self.__wrapped__(*arguments, **options)
 
 
-sys.modules[_package.__name__].__class__ = _CallablePackage
+importlib.import_module(f"{__name__}.run").__class__ = _CallablePackage  # which has a docstring alone

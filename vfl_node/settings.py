@@ -46,8 +46,14 @@ MOST_SERVICES = 16
 class Data(Frozen):
     """This party's table."""
 
-    path: Path = Field(description="the table; CSV is a file with a header line")
-    format: Annotated[str, name_in(READERS)] = Field(default="csv", description="what reads it: csv, or an installed reader")
+    path: Path = Field(description="the table: a file of CSV, Parquet or Arrow; CSV may be compressed by gzip or zstd")
+    format: Annotated[str, name_in(READERS)] = Field(default="auto", description="what reads it; auto: as its first bytes tell")
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
+        default=None, description="between the cells of a CSV, such as ';' or a tab; None: as its first rows suggest"
+    )
+    decimal: Literal[".", ","] | None = Field(
+        default=None, description="how a CSV writes decimals, '.' or ','; None: as its first rows suggest"
+    )
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from vfl_node.data.profile import ColumnProfile, FormProfile, TableProfile, profile
-from vfl_node.data.readers.csv import CsvReader
+from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table
 from vfl_node.data.text_columns import TextColumns
@@ -36,7 +36,7 @@ def look(path: Path, content: str = "", *, rows: int | None = None, **given: Any
     if content:
         path.write_text(content)
     settings = {name: given.pop(name) for name in ("id", "label", "columns") if name in given}
-    with closing(CsvReader(path, party="lab")) as reader:
+    with closing(READERS["csv"](path, party="lab")) as reader:
         head = HeadReader(reader, rows or 10**9)
         text = TextColumns(head)
     arguments: dict[str, Any] = {"id_form": "text", "needs_label": True, "party": "lab", "whole": head.whole} | given

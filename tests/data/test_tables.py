@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from vfl_node.data.cells import MISSING
 from vfl_node.data.identifiers import Identifiers, composite
 from vfl_node.data.readers import csv as csv_reader
-from vfl_node.data.reading import MISSING, read_table
+from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
@@ -245,7 +246,8 @@ def test_a_third_class_needs_a_job_of_three(file: Path) -> None:
 
 
 def test_more_rows_than_a_block(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(csv_reader, "BATCH_ROWS", 4)
+    monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 40)
+    monkeypatch.setattr(csv_reader, "HEAD_BYTES", 40)
     for rows in (3, 4, 5, 8, 9):
         table = read(file, "id,x,kind\n" + "".join(f"{i},{i / 2},k{i % 3}\n" for i in range(rows)))
         assert list(table.ids) == [f"text:{i}".encode() for i in range(rows)]

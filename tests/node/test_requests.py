@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import read_table
-from vfl_node.data.text_columns import read_columns
+from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.run.requests import MOST_WAITING, Records, Requests
 from vfl_node.settings import Data
@@ -21,7 +23,8 @@ def records(tmp_path: Path) -> Records:
     path.write_text('id,of\n"b, with a comma",1\n\na,2\n')
     data = Data(path=path, id=("id", "of"))
     table = read_table(data, id_form=("text", "integer"), needs_label=False, party="clinic")
-    return Records(table, read_columns(path, party="clinic"), ("id", "of"))
+    with closing(open_input(data, party="clinic")) as reader:
+        return Records(table, TextColumns(reader), ("id", "of"))
 
 
 def test_an_answer_spells_ids_as_they_came(records: Records) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -55,19 +56,33 @@ def tables_of(
             if not files[party].is_file():
                 raise UsageError(f"no file {table} (the table of {party})", code="E_FILE")
         elif isinstance(table, Frame):
-            frames[party] = table
+            frames[party] = _without_positions(table)
         elif table is not None:
             raise UsageError(f"the table of {party} is of type {type(table).__name__}", hint=f"give {_KINDS}")
     return files, frames
 
 
-def write(frame: Frame, path: Path) -> Path:
-    """Write a table as an Arrow file that only this user may read; returns ``path``."""
+def write(frame: Frame, folder: Path, party: str) -> Path:
+    """Write a party's table as an Arrow file in ``folder``, which only this user may read; returns its path.
+
+    Raises:
+        DataError: as :class:`vfl_node.data.readers.arrow.ArrowReader`.
+    """
     import pyarrow as pa
 
-    with pa.RecordBatchReader.from_stream(frame) as rows, path.open("xb") as file:
-        path.chmod(0o600)
-        with pa.ipc.new_file(file, rows.schema) as sink:
-            for batch in rows:
-                sink.write_batch(batch)
+    from vfl_node.data.readers.arrow import ArrowReader
+
+    path = folder / f"{party}.arrow"
+    batches = (batch.columns for batch in ArrowReader(frame, source=f"{party}: the table in memory").batches())
+    first = next(batches)
+    with path.open("xb") as file, pa.ipc.new_file(file, first.schema) as sink:
+        for batch in chain([first], batches):
+            sink.write_batch(batch)
     return path
+
+
+def _without_positions(frame: Any) -> Frame:
+    """A frame of pandas without row labels that have no name, such as the numbers left after rows were selected."""
+    names: Any = getattr(getattr(frame, "index", None), "names", ())
+    selected: Frame = frame.reset_index(drop=True) if len(names) == 1 and names[0] is None else frame
+    return selected

@@ -43,8 +43,10 @@ class _NotebookBar:
     def __init__(self, title: str) -> None:
         from IPython.display import HTML, display
 
-        self._html, self._title, self._view = HTML, title, View()
-        self._handle = display(HTML(""), display_id=True)
+        self._html: Any = HTML
+        self._title, self._view = title, View()
+        show: Any = display
+        self._handle = show(self._html(""), display_id=True)
 
     def update(self, view: View) -> None:
         """Draw ``view``."""

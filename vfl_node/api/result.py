@@ -61,6 +61,7 @@ class ReportPage:
         self.page = (folder / "report.html").read_text()
 
     def __call__(self, party: str = "") -> ReportPage:
+        """The report of another party, by its name or role. Raises UsageError as :meth:`Result.party_of`."""
         return self._result.reports[self._result.party_of(party or self.party)]
 
     def __repr__(self) -> str:
@@ -180,8 +181,7 @@ class Result:
             raise UsageError("this trial made no predictions", hint="run(…, predictions=True)")
         from pyarrow import csv
 
-        ids = csv.ConvertOptions(column_types={})
-        return csv.read_csv(path, convert_options=ids)
+        return csv.read_csv(path)
 
 
 def _written(path: Path, content: bytes) -> Path:

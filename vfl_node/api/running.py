@@ -73,7 +73,7 @@ def run(
         paths = dict.fromkeys(frames, IN_MEMORY)
         if processes:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="vfl-tables-")))
-            paths = {party: write(frame, folder / f"{party}.arrow") for party, frame in frames.items()}
+            paths = {party: write(frame, folder, party) for party, frame in frames.items()}
         owners = trial_settings(
             spec,
             files | paths,
@@ -130,7 +130,9 @@ def _job_of(job: Job | Mapping[str, Any] | str | os.PathLike[str], passive: Any)
 def _party(job: Job, name: str) -> str:
     roles: dict[str | None, str] = {role_in(job.parties, party): party for party in job.parties.all}
     if name not in job.parties.all and name not in roles:
-        raise UsageError(f"settings name {name!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}")
+        raise UsageError(
+            f"settings name {name!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
+        )
     return name if name in job.parties.all else roles[name]
 
 

@@ -16,7 +16,6 @@ from rich.table import Column, Table
 from vfl_node.cli.jobs import UNCUT
 from vfl_node.cli.shared import ConfigOption, app, err, out
 from vfl_node.data.named import data_of
-from vfl_node.data.readers import READERS
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
 from vfl_node.settings import DEFAULT_TABLE, Data, Peer, Role, Settings, load_settings, role_in
@@ -100,10 +99,9 @@ def _settings_for(data: Data, job: Job | None, party: str) -> Settings:
     """A node that reads ``data``; its role is that of ``party``, or follows from whether the table has labels."""
     labelled = data.label is not None
     peers: dict[str, Peer] = {}
-    with (
-        suppress(VflError),
-        closing(READERS[data.format](data.path, party=FILE_ALONE)) as reader,
-    ):  # the check names what is wrong
+    from vfl_node.data.readers.opening import open_input  # only a check reads
+
+    with suppress(VflError), closing(open_input(data, party=FILE_ALONE)) as reader:  # the check names what is wrong
         labelled = labelled or "label" in reader.names
     name = FILE_ALONE
     role: Role = "active" if labelled else "passive"

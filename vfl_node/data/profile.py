@@ -6,7 +6,6 @@ It has names of columns and counts, and never an identifier, a label that the ru
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,10 +14,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
+import pyarrow as pa
 
+from vfl_node.data.cells import MISSING, numbers_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.reading import (
-    MISSING,
     column_of,
     columns_set_apart,
     id_columns_of,
@@ -26,7 +26,6 @@ from vfl_node.data.reading import (
     label_column,
     label_spellings,
     labels_of,
-    number,
 )
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
 from vfl_node.data.text_columns import TextColumns
@@ -206,7 +205,7 @@ def profile(
                 errors.append(error)
                 columns.append(ColumnProfile(name, "numeric", declared=kind is not None, error=error))
             else:
-                columns.append(_feature(name, features[name], declared=kind is not None))
+                columns.append(_feature(name, features[name], text.decimal, declared=kind is not None))
     table = None if errors else Table(ids, features, labels)
     return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table)
 
@@ -227,20 +226,19 @@ def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> Col
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
 
 
-def _feature(name: str, column: Column, *, declared: bool) -> ColumnProfile:
+def _feature(name: str, column: Column, decimal: str, *, declared: bool) -> ColumnProfile:
     if isinstance(column, NumericColumn):
         absent = np.isnan(column.values)
         return ColumnProfile(name, "numeric", declared, int(absent.sum()), len(np.unique(column.values[~absent])))
     missing = int(np.count_nonzero(column.codes < 0))
-    numbers = None if declared else _numbers(column)
+    numbers = None if declared else _numbers(column, decimal)
     return ColumnProfile(name, "categorical", declared, missing, len(column.levels), numbers)
 
 
-def _numbers(column: CategoricalColumn) -> int:
+def _numbers(column: CategoricalColumn, decimal: str) -> int:
     """How many values of a categorical column are finite numbers."""
     counts = np.bincount(column.codes[column.codes >= 0], minlength=len(column.levels))
-    finite = np.fromiter((math.isfinite(number(level)) for level in column.levels), np.bool_, len(column.levels))
-    return int(counts[finite].sum())
+    return int(counts[np.isfinite(numbers_of(pa.array(column.levels, pa.string()), decimal))].sum())
 
 
 def _labels(text: TextColumns, name: str) -> LabelProfile:

@@ -1,60 +1,133 @@
-"""An input as columns of text, with the place of each row, so that every error can name its place.
+"""An input, read: some columns as text, with the place of each row, so that every error can name its place; others as values.
 
-A batch of a column is stored as one string. So memory stays near the size of the input, whatever the number of cells.
+Text is kept in Arrow's buffers and values in arrays. So memory stays near their size, whatever the number of cells.
 """
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_right
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
+from typing import Literal
 
-from vfl_node.data.readers import READERS
-from vfl_node.data.readers.contract import Reader
+import pyarrow as pa
+import pyarrow.compute as pc
 
-_SEPARATOR = "\0"  # no cell contains it
+from vfl_node.data.accumulators import FeatureCells, ParsedNumbers
+from vfl_node.data.cells import text_of
+from vfl_node.data.readers.contract import Reader, RowBatch
+from vfl_node.data.tables import CategoricalColumn
+
+FeatureKind = Literal["numeric", "categorical"]
 
 
-class TextColumns:
-    """The cells of an input as text, without white space at their ends.
+class Beginning(Reader):
+    """A :class:`~vfl_node.data.readers.contract.Reader` whose first batch is there already, for a look at its first row.
 
     Args:
-        reader: read here to its end.
+        reader: of the input; closed by whoever opened it.
+        columns: those that are needed; None: all.
 
     Attributes:
-        source: party and input, as errors name them.
-        names: columns in the order of the input.
+        first_row: column → its text in the first row, of the columns that are needed.
+        header: the place of the names, for errors.
 
     Raises:
         DataError, StateError: as :meth:`vfl_node.data.readers.contract.Reader.batches`.
     """
 
-    def __init__(self, reader: Reader) -> None:
-        self.source = reader.source
-        self.names = reader.names
-        self._places = array("q")
+    def __init__(self, reader: Reader, columns: Collection[str] | None = None) -> None:
+        self.source, self.names = reader.source, reader.names
+        self.repeatable, self.decimal = reader.repeatable, reader.decimal
+        self._reader = reader
+        batches = reader.batches(columns)
+        self._first: RowBatch | None = next(batches)
+        self._rest = batches
+        self.first_row = _first_row(self._first)
+        self.header = _header(self.source, self._first)
+
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
+        """As in the contract; the first time with the columns of the constructor."""
+        if self._first is None:
+            yield from self._reader.batches(columns)
+        else:
+            yield self._first
+            self._first = None
+            yield from self._rest
+
+    def close(self) -> None:
+        """Close the other reader."""
+        self._reader.close()
+
+
+class TextColumns:
+    """The columns of an input.
+
+    Args:
+        reader: read here to its end.
+        values: column → its kind, None if it is not declared, of those columns of which only the values are kept.
+        text: columns that are kept as text; None: all others.
+
+    Attributes:
+        source: party and input, as errors name them.
+        names: columns in the order of the input.
+        decimal: how cells of text write decimals.
+        first_row: column → its text in the first row.
+        header: the place of the names, for errors.
+
+    Raises:
+        DataError, StateError: as :meth:`vfl_node.data.readers.contract.Reader.batches`.
+    """
+
+    def __init__(
+        self, reader: Reader, values: Mapping[str, FeatureKind | None] | None = None, text: Collection[str] | None = None
+    ) -> None:
+        values = values or {}
+        self.source, self.names, self.decimal = reader.source, reader.names, reader.decimal
+        kept = [name for name in reader.names if name not in values and (text is None or name in text)]
+        self._kept: dict[str, list[pa.Array]] = {name: [] for name in kept}
         self._starts: list[int] = []  # first row of each batch
-        self._packed: dict[str, list[str]] = {name: [] for name in reader.names}
-        for batch in reader.batches():
-            self._starts.append(len(self._places))
-            self._places.extend(batch.places)
-            for packed, cells in zip(self._packed.values(), batch.columns, strict=True):
-                packed.append(_SEPARATOR.join(cells))
-            del (
-                batch,
-                cells,
-            )  # freed before the next batch is made, which is twice as fast: it stays in the cache of the processor
+        self._lines: list[Sequence[int]] | None = []
+        self._rows = 0
+        read = {name: FeatureCells(kind, decimal=reader.decimal, repeatable=reader.repeatable) for name, kind in values.items()}
+        for batch in reader.batches({*kept, *values}):
+            if not self._rows:
+                self.first_row, self.header = _first_row(batch), _header(reader.source, batch)
+            self._starts.append(self._rows)
+            self._rows += batch.columns.num_rows
+            if batch.lines is None:
+                self._lines = None
+            elif self._lines is not None:
+                self._lines.append(batch.lines)
+            for name, chunks in self._kept.items():
+                chunks.append(batch.columns.column(name))
+            for name, cells in read.items():
+                cells.extend(batch.columns.column(name))
+        self._values: dict[str, ParsedNumbers | CategoricalColumn] = {}
+        again: dict[str, FeatureCells] = {}
+        for name in list(read):
+            column = read.pop(name).column()
+            if column is None:
+                again[name] = FeatureCells("categorical", decimal=reader.decimal, repeatable=False)
+            else:
+                self._values[name] = column
+        if again:
+            for batch in reader.batches(again):
+                for name, cells in again.items():
+                    cells.extend(batch.columns.column(name))
+        self._values |= {name: _there(cells.column()) for name, cells in again.items()}
 
     def __len__(self) -> int:
-        return len(self._places)
+        return self._rows
 
     def blocks(self, name: str) -> Iterator[list[str]]:
-        """The cells of column ``name``, a batch of rows at a time."""
-        for batch in self._packed[name]:
-            yield batch.split(_SEPARATOR)
+        """The cells of column ``name``, a batch of rows at a time; empty where there is no value."""
+        for chunk in self._kept[name]:
+            yield pc.fill_null(text_of(chunk), "").to_pylist()
+
+    def chunks(self, name: str) -> Iterator[pa.Array]:
+        """The cells of column ``name`` as text in Arrow's form; null or empty where there is no value."""
+        return map(text_of, self._kept[name])
 
     def cells(self, name: str) -> Iterator[str]:
         """The cells of column ``name``."""
@@ -63,28 +136,47 @@ class TextColumns:
     def cell(self, name: str, row: int) -> str:
         """The cell of column ``name`` in row ``row``, counted from 0."""
         batch = bisect_right(self._starts, row) - 1
-        return self._packed[name][batch].split(_SEPARATOR)[row - self._starts[batch]]
+        return text_of(self._kept[name][batch].slice(row - self._starts[batch], 1))[0].as_py() or ""
+
+    def feature(self, name: str, kind: FeatureKind | None) -> ParsedNumbers | CategoricalColumn:
+        """Column ``name`` in its declared kind; if none is declared, in the kind that its type or its values suggest."""
+        if name in self._values:
+            return self._values[name]
+        return _feature(self._kept[name], kind, self.decimal)
+
+    @property
+    def unit(self) -> str:
+        """What :meth:`line` counts: lines of a file, or rows."""
+        return "row" if self._lines is None else "line"
 
     def line(self, row: int) -> int:
-        """The line of the file, from 1, where row ``row`` begins; its place in an input without lines."""
-        return self._places[row]
+        """The line of the file, from 1, where row ``row`` begins; the number of the row in an input without lines."""
+        if self._lines is None:
+            return row + 1
+        batch = bisect_right(self._starts, row) - 1
+        return int(self._lines[batch][row - self._starts[batch]])
 
     def where(self, name: str, row: int) -> str:
         """``party: path:line:column`` of one cell."""
-        return f"{self.source}:{self.line(row)}:{name}"
+        return f"{self.source}:{'' if self._lines is not None else 'row '}{self.line(row)}:{name}"
 
 
-def read_columns(path: Path, *, party: str, format: str = "csv") -> TextColumns:
-    """Read an input whole, with the reader of its format.
+def _feature(chunks: Sequence[pa.Array], kind: FeatureKind | None, decimal: str) -> ParsedNumbers | CategoricalColumn:
+    cells = FeatureCells(kind, decimal=decimal, repeatable=True)
+    for chunk in chunks:
+        cells.extend(chunk)
+    return cells.column() or _feature(chunks, "categorical", decimal)
 
-    Args:
-        path: of the input.
-        party: this party's name, for errors.
-        format: a name in :data:`vfl_node.data.readers.READERS`.
 
-    Raises:
-        DataError, StateError: as the reader of the format.
-        UsageError: the package that declares the format cannot be loaded (``E_EXTENSION``).
-    """
-    with closing(READERS[format](path, party=party)) as reader:
-        return TextColumns(reader)
+def _there(column: ParsedNumbers | CategoricalColumn | None) -> ParsedNumbers | CategoricalColumn:
+    assert column is not None
+    return column
+
+
+def _first_row(batch: RowBatch) -> dict[str, str]:
+    row = batch.columns.slice(0, 1)
+    return {name: text_of(column)[0].as_py() or "" for name, column in zip(row.schema.names, row.columns, strict=True)}
+
+
+def _header(source: str, batch: RowBatch) -> str:
+    return source if batch.lines is None else f"{source}:1"

@@ -14,9 +14,9 @@ import structlog
 
 from vfl_node.data.named import data_of
 from vfl_node.data.profile import TableProfile, profile
-from vfl_node.data.readers import READERS
 from vfl_node.data.readers.head import HeadReader
-from vfl_node.data.reading import label_column
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for, label_column
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
@@ -107,12 +107,13 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
     seen, use = None, None
     try:
         data = data or data_of(settings, job)
-        text, whole = _read(data, settings.name, rows)
         needs_label = settings.role == (job.label_holder if job else "active")
+        id_form = job.align.id_form if job else "text"
+        text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label)
         seen = profile(
             text,
             data,
-            id_form=job.align.id_form if job else "text",
+            id_form=id_form,
             needs_label=needs_label,
             party=settings.name,
             classes=job.classes if job else None,
@@ -128,13 +129,15 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
     return TableCheck(data, seen, use, tuple(errors))
 
 
-def _read(data: Data, party: str, rows: int | None) -> tuple[TextColumns, bool]:
+def _read(
+    data: Data, party: str, rows: int | None, *, id_form: IdForm | tuple[IdForm, ...], needs_label: bool
+) -> tuple[TextColumns, bool]:
     """The table, or its first rows, and whether these are all of it."""
-    with closing(READERS[data.format](data.path, party=party)) as reader:
+    with closing(open_input(data, party=party)) as reader:
         if rows is None:
-            return TextColumns(reader), True
+            return columns_for(reader, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True), True
         head = HeadReader(reader, rows)
-        return TextColumns(head), head.whole
+        return columns_for(head, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True), head.whole
 
 
 def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_label: bool) -> JobUse:

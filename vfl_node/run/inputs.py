@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from vfl_node.alignment.lists import promises
 from vfl_node.data.named import data_of
-from vfl_node.data.reading import read_table, table_of
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
-from vfl_node.data.text_columns import read_columns
 from vfl_node.estimate.words import before_start
 from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
@@ -20,13 +22,23 @@ from vfl_node.settings import Data, Kind, Limits, Role, Settings
 from vfl_node.trainers import TableShape
 
 
-def read_input(settings: Settings, job: Job) -> Table:
+def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     """This party's table as ``job`` aligns it or trains on it.
+
+    Args:
+        settings: of this party.
+        job: the job.
+        table: in memory, as :class:`vfl_node.data.readers.arrow.ArrowReader` takes it; None: where the settings say.
 
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`.
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
+    reader = None
+    if table is not None:
+        from vfl_node.data.readers.arrow import ArrowReader  # loads Arrow
+
+        reader = ArrowReader(table, source=f"{settings.name}: the table in memory")
     return read_table(
         data_of(settings, job),
         id_form=job.align.id_form,
@@ -34,6 +46,7 @@ def read_input(settings: Settings, job: Job) -> Table:
         party=settings.name,
         classes=job.classes,
         at_least=settings.limits.min_set_size,
+        reader=reader,
     )
 
 
@@ -44,8 +57,9 @@ def count_input(settings: Settings, job: Job) -> TableShape:
         DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`.
     """
     data = data_of(settings, job)
-    text = read_columns(data.path, party=settings.name, format=data.format)
-    return TableShape(len(text), 2 * len(text.names))
+    with closing(open_input(data, party=settings.name)) as reader:
+        rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
+        return TableShape(rows, 2 * len(reader.names))
 
 
 def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None:
@@ -97,9 +111,11 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], pa
     """
     data = data_of(settings, trained)
     ids = (data.id,) if isinstance(data.id, str) else data.id
-    text = read_columns(path, party=settings.name)
-    present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in text.names if name not in ids}
-    columns = {**present, **kinds} if all_columns else present
-    as_read = Data(path=path, id=data.id, columns=columns)
-    table = table_of(text, as_read, id_form=trained.align.id_form, needs_label=False, party=settings.name)
+    form, party = trained.align.id_form, settings.name
+    with closing(open_input(Data(path=path), party=party)) as reader:
+        present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
+        columns = {**present, **kinds} if all_columns else present
+        as_read = Data(path=path, id=data.id, columns=columns)
+        text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
+    table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids)

@@ -33,7 +33,6 @@ from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
 
-
 NO_TABLES: Mapping[str, Any] = {}
 
 

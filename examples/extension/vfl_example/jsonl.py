@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from vfl_node.data.readers.contract import RowBatch
+import pyarrow as pa
+
+from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.errors import DataError
 
 BATCH_ROWS = 4096
 
 
-class JsonLines:
+class JsonLines(Reader):
     """A :class:`~vfl_node.data.readers.contract.Reader`: ``data: {path: …, format: jsonl}`` in a node's settings."""
 
     def __init__(self, path: Path, *, party: str) -> None:
@@ -27,23 +29,23 @@ class JsonLines:
             raise DataError(f"{self.source}: the file is empty", code="E_EMPTY")
         self.names = tuple(self._object(self._first, 1))
 
-    def batches(self) -> Iterator[RowBatch]:
-        """As the contract says: cells are text; errors name the place and never a cell."""
-        rows: list[list[str]] = []
-        places: list[int] = []
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
+        """As the contract says; errors name the place and never a cell."""
+        rows: list[dict[str, str | None]] = []
+        lines: list[int] = []
         line, text = 1, self._first
         while text:
             values = self._object(text, line)
             if tuple(values) != self.names:
                 raise DataError(f"{self.source}:{line}: other keys than in the first line", code="E_JSON")
-            rows.append(["" if value is None else str(value).strip().replace("\0", "") for value in values.values()])
-            places.append(line)
+            rows.append({name: _text(value) for name, value in values.items()})
+            lines.append(line)
             if len(rows) == BATCH_ROWS:
-                yield RowBatch(list(zip(*rows, strict=True)), places)
-                rows, places = [], []
+                yield RowBatch(pa.RecordBatch.from_pylist(rows), lines)
+                rows, lines = [], []
             line, text = line + 1, self._file.readline()
         if rows:
-            yield RowBatch(list(zip(*rows, strict=True)), places)
+            yield RowBatch(pa.RecordBatch.from_pylist(rows), lines)
 
     def close(self) -> None:
         """As the contract says."""
@@ -57,3 +59,11 @@ class JsonLines:
         if not isinstance(values, dict) or not values:
             raise DataError(f"{self.source}:{line}: not a JSON object", code="E_JSON")
         return values
+
+
+def _text(value: Any) -> str | None:
+    """What stands in the cell; None where there is no value."""
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value)
+    return text.strip().replace("\0", "")

@@ -9,5 +9,15 @@ from __future__ import annotations
 from vfl_node.data.readers.contract import OpenReader
 from vfl_node.registry import Registry
 
-READERS: Registry[OpenReader] = Registry("vfl_node.readers", {"csv": "vfl_node.data.readers.csv:CsvReader"})
+_OPENING = "vfl_node.data.readers.opening"
+
+READERS: Registry[OpenReader] = Registry(
+    "vfl_node.readers",
+    {
+        "auto": f"{_OPENING}:open_auto",
+        "csv": f"{_OPENING}:open_csv",
+        "parquet": f"{_OPENING}:open_parquet",
+        "arrow": f"{_OPENING}:open_arrow",
+    },
+)
 """Format → what opens a file of it."""

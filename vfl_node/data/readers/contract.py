@@ -1,11 +1,14 @@
-"""The contract of a reader: the schema first, then batches of columns, in one pass."""
+"""The contract of a reader: the names of the columns first, then batches of rows as Arrow columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:  # settings know the names of readers, and load no Arrow
+    import pyarrow as pa
 
 
 @dataclass(frozen=True)
@@ -13,47 +16,56 @@ class RowBatch:
     """Some rows, column by column.
 
     Attributes:
-        columns: the cells of each column, in the order of the reader's ``names``. A cell is text, whatever the
-            format: without white space at its ends and without NUL characters; empty where there is no value.
-            One set of rules decides for all formats what is a number or a missing value.
-        places: where each row is in the input, for errors: the line of a file, from 1.
+        columns: the cells; each column of any type that has a text (docs/data.md lists them). Null is a missing value. In
+            columns of text the spellings of a missing value count too, and white space at the ends of a cell does not
+            count: the reader removes it, and no cell has a NUL character.
+        lines: the line of a file where each row begins, from 1, for errors; None for an input without lines, whose
+            rows are counted from 1.
     """
 
-    columns: Sequence[Sequence[str]]
-    places: Sequence[int]
+    columns: pa.RecordBatch
+    lines: Sequence[int] | None = None
 
 
 class Reader(Protocol):
-    """Reads an input once, from its beginning to its end.
+    """Reads an input. A class that names it as its base inherits what is given here.
 
     Attributes:
         source: party and input, as errors name them.
         names: columns in the order of the input, distinct and not empty; known before any row is read.
+        repeatable: whether :meth:`batches` may be called again, for the same rows in the same order.
+        decimal: how cells of text write decimals, ``.`` or ``,``.
     """
 
     source: str
     names: tuple[str, ...]
+    repeatable: bool = False
+    decimal: str = "."
 
-    def batches(self) -> Iterator[RowBatch]:
-        """All rows in their order, at least one; called once. No batch is empty.
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
+        """All rows in their order, at least one. No batch is empty.
+
+        Args:
+            columns: those that are needed; None: all. A batch may have more columns than these.
 
         Raises:
             DataError: the input is not what its format requires (``E_CSV`` for CSV), or has no rows (``E_EMPTY``).
                 The text names the place, and never contains a cell.
             StateError: the machine has a problem, not the input (:func:`vfl_node.files.fault`).
         """
+        ...
 
     def close(self) -> None:
         """Close the input. Idempotent."""
 
 
 class OpenReader(Protocol):
-    """Opens an input and reads its schema."""
+    """Opens an input and reads the names of its columns."""
 
     def __call__(self, path: Path, *, party: str) -> Reader:
         """A reader of ``path``; ``party`` is this party's name, for errors.
 
         Raises:
-            DataError: it cannot be read (``E_FILE``), or its schema is wrong, as for :meth:`Reader.batches`.
+            DataError: it cannot be read (``E_FILE``), or its columns are wrong, as for :meth:`Reader.batches`.
             StateError: as :meth:`Reader.batches`.
         """

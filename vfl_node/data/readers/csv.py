@@ -1,30 +1,33 @@
-"""CSV in UTF-8 (RFC 4180): a header line, then one line or more for each row, with commas between the cells."""
+"""CSV in UTF-8 (RFC 4180): a header line, then one line or more for each row, with a delimiter between the cells."""
 
 from __future__ import annotations
 
 import codecs
 import csv
-from array import array
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterator
 
-from vfl_node.data.readers.contract import RowBatch
-from vfl_node.errors import DataError, StateError
-from vfl_node.files import fault
+from vfl_node.data.readers.contract import Reader, RowBatch
+from vfl_node.data.readers.dialect import decimal_of, delimiter_of
+from vfl_node.data.readers.input_file import HEAD_BYTES, InputFile
+from vfl_node.data.readers.names import column_names
+from vfl_node.errors import DataError
 
-BATCH_ROWS = 1 << 14
+BLOCK_BYTES = 1 << 23
+"""So many bytes are parsed at once: some megabytes, which the processor's cache still helps with."""
 
-_NUL = "\0"
-_WIDE_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)  # that of UTF-32-LE begins as UTF-16's
+MOST_BYTES_A_ROW = 1 << 26
+
+_NUL = b"\0"
 _SAVE_AS_UTF8 = "save the file as UTF-8"
 
 
-class CsvReader:
+class CsvReader(Reader):
     """A :class:`~vfl_node.data.readers.contract.Reader` of a CSV file; empty lines are skipped.
 
     Args:
-        path: of the file.
-        party: this party's name, for errors.
+        file: at its beginning; closed with this reader.
+        delimiter: between the cells; None: as the first rows suggest (:func:`~vfl_node.data.readers.dialect.delimiter_of`).
+        decimal: ``.`` or ``,``; None: as the first rows suggest (:func:`~vfl_node.data.readers.dialect.decimal_of`).
 
     Raises:
         DataError: the file cannot be read (``E_FILE``), is not CSV in UTF-8 with a name for every
@@ -32,110 +35,164 @@ class CsvReader:
         StateError: the machine has a problem, not the file.
     """
 
-    def __init__(self, path: Path, *, party: str) -> None:
-        self.source = f"{party}: {path}"
-        try:
-            self._file = path.open("rb")
-        except OSError as error:
-            raise _unreadable(error, self.source) from None
-        self._reader = csv.reader(_decoded(self._file, self.source), strict=True, skipinitialspace=True)
-        self.names: tuple[str, ...] = ()
-        try:
-            self._read_names()
-        except BaseException:
-            self.close()
-            raise
+    repeatable = True
 
-    def batches(self) -> Iterator[RowBatch]:
+    def __init__(self, file: InputFile, *, delimiter: str | None = None, decimal: str | None = None) -> None:
+        self.source = file.source
+        self._file = file
+        self._rest = _Rest(file)
+        lines = self._rest.head()
+        self.delimiter = delimiter or delimiter_of(lines)
+        self.decimal = decimal or decimal_of(lines, self.delimiter)
+        self.names = self._header()
+
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
         """As in the contract. A row must have one cell for each column (``E_CSV``)."""
-        reader, rows, places, batches = self._reader, [], array("q"), 0
-        first = reader.line_num + 1
-        try:
-            for cells in reader:
-                if cells:
-                    if len(cells) != len(self.names):
-                        raise DataError(
-                            f"{self.source}:{first}: {len(cells)} cells where the header has {len(self.names)}",
-                            code="E_CSV",
-                            hint="give every row one cell a column; a cell with a comma in it goes into double quotes",
-                        )
-                    rows.append(cells)
-                    places.append(first)
-                    if len(rows) == BATCH_ROWS:
-                        yield _taken(rows, places)
-                        batches += 1
-                first = reader.line_num + 1
-        except csv.Error as error:
-            raise _not_csv(error, f"{self.source}:{first}") from None
-        except OSError as error:
-            raise _unreadable(error, self.source) from None
-        if rows:
-            yield _taken(rows, places)
-        elif not batches:
+        from vfl_node.data.readers.csv_blocks import parse  # Arrow is loaded when rows are read
+
+        if self._rest.read:
+            self._file.rewind()
+            self._rest = _Rest(self._file)
+            self._header()
+        rest, some, size = self._rest, False, HEAD_BYTES
+        while block := rest.block(size):
+            batch = parse(block, rest.line, self.names, self.delimiter, columns)
+            if batch is None:
+                rest.give_back(block)
+                batch = self._row_by_row(len(block), columns)
+            else:
+                rest.line += block.count(b"\n")
+            if batch is not None:
+                some = True
+                yield batch
+            size = BLOCK_BYTES
+        if not some:
             raise DataError(f"{self.source}: has a header and no rows", code="E_EMPTY")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def _read_names(self) -> None:
-        first = 1
-        try:
-            for cells in self._reader:
-                if cells:
-                    self.names = _names(cells, f"{self.source}:{first}")
-                    return
-                first = self._reader.line_num + 1
-        except csv.Error as error:
-            raise _not_csv(error, f"{self.source}:{first}") from None
-        except OSError as error:
-            raise _unreadable(error, self.source) from None
+    def _header(self) -> tuple[str, ...]:
+        for line, cells in self._rows():
+            if cells:
+                return column_names(cells, f"{self.source}:{line}")
         raise DataError(f"{self.source}: is empty", code="E_EMPTY")
 
+    def _row_by_row(self, size: int, columns: Collection[str] | None) -> RowBatch | None:
+        """The next rows, of ``size`` bytes or, if the last of them goes on, more; None if there is none."""
+        import pyarrow as pa
 
-def _taken(rows: list[list[str]], places: array[int]) -> RowBatch:
-    """A batch of ``rows``, both emptied for the next one."""
-    batch = RowBatch([list(map(str.strip, cells)) for cells in zip(*rows, strict=True)], places[:])
-    rows.clear()
-    del places[:]
-    return batch
+        rows: list[list[str]] = []
+        lines: list[int] = []
+        before = self._rest.taken
+        for line, cells in self._rows():
+            if cells:
+                if len(cells) != len(self.names):
+                    raise DataError(
+                        f"{self.source}:{line}: {len(cells)} cells where the header has {len(self.names)}",
+                        code="E_CSV",
+                        hint="give every row one cell a column; a cell with the delimiter in it goes into double quotes",
+                    )
+                rows.append(cells)
+                lines.append(line)
+            if self._rest.taken - before >= size:
+                break
+        if not rows:
+            return None
+        cells_of = zip(self.names, zip(*rows, strict=True), strict=True)
+        arrays = {
+            name: pa.array(list(map(str.strip, cells)), pa.string())
+            for name, cells in cells_of
+            if columns is None or name in columns
+        }
+        return RowBatch(pa.RecordBatch.from_pydict(arrays), lines)
 
-
-def _decoded(file: Iterable[bytes], source: str) -> Iterator[str]:
-    """The lines of the file as text."""
-    for line, raw in enumerate(file, start=1):
-        if line == 1:
-            if raw.startswith(_WIDE_BOMS):
-                raise DataError(f"{source}: is UTF-16 or UTF-32, not UTF-8", code="E_CSV", hint=_SAVE_AS_UTF8)
-            raw = raw.removeprefix(codecs.BOM_UTF8)
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The line where each row begins, and its cells; none for an empty line."""
+        first = self._rest.line
+        reader = csv.reader(self._lines(), strict=True, skipinitialspace=True, delimiter=self.delimiter)
         try:
-            text = raw.decode()
-        except UnicodeDecodeError:
-            raise DataError(f"{source}:{line}: is not UTF-8 text", code="E_CSV", hint=_SAVE_AS_UTF8) from None
-        if _NUL in text:
-            raise DataError(f"{source}:{line}: holds NUL characters, as UTF-16 does", code="E_CSV", hint=_SAVE_AS_UTF8)
-        yield text
+            for cells in reader:
+                yield first, cells
+                first = self._rest.line
+        except csv.Error as error:
+            raise _not_csv(error, f"{self.source}:{first}") from None
+
+    def _lines(self) -> Iterator[str]:
+        """The lines of the file as text."""
+        while raw := self._rest.take_line():
+            line = self._rest.line - 1
+            try:
+                text = raw.decode()
+            except UnicodeDecodeError:
+                raise DataError(f"{self.source}:{line}: is not UTF-8 text", code="E_CSV", hint=_SAVE_AS_UTF8) from None
+            if _NUL in raw:
+                raise DataError(f"{self.source}:{line}: holds NUL characters, as UTF-16 does", code="E_CSV", hint=_SAVE_AS_UTF8)
+            yield text
 
 
-def _names(header: list[str], where: str) -> tuple[str, ...]:
-    """The column names. Errors number columns instead of naming them, because the first line may be a record."""
-    names = tuple(map(str.strip, header))
-    seen: dict[str, int] = {}
-    for number, name in enumerate(names, start=1):
-        if not name:
+class _Rest:
+    """What is not yet read of a file, in blocks or line by line.
+
+    Attributes:
+        line: of the file, where the rest begins; from 1.
+        taken: bytes that were taken line by line.
+        read: whether a block was taken.
+    """
+
+    def __init__(self, file: InputFile) -> None:
+        self.line, self.taken, self.read = 1, 0, False
+        self._file = file
+        self._source = file.source
+        self._buffer = file.read(HEAD_BYTES).removeprefix(codecs.BOM_UTF8)
+        self._at = 0  # where the rest begins in the buffer
+        self._ended = len(self._buffer) == 0
+
+    def head(self) -> list[str]:
+        """The first lines, for a guess how they are written."""
+        return self._buffer.decode(errors="replace").replace("\0", "").splitlines(keepends=True)
+
+    def block(self, size: int) -> bytes:
+        """The next rows, of about ``size`` bytes; empty at the end. They end where a row ends, as far as quotes tell."""
+        from vfl_node.data.readers.csv_blocks import record_end
+
+        self.read = True
+        block = self._buffer[self._at :]
+        while not self._ended and (len(block) < size or b"\n" not in block):
+            more = self._more(size, len(block))
+            block += more
+        end = len(block) if self._ended else record_end(block) or block.rfind(b"\n") + 1
+        self._buffer, self._at = block[end:], 0
+        return block if end == len(block) else block[:end]
+
+    def give_back(self, block: bytes) -> None:
+        """``block`` is not read after all."""
+        self._buffer = block + self._buffer[self._at :]
+        self._at = 0
+
+    def take_line(self) -> bytes:
+        """The next line; empty at the end."""
+        while (end := self._buffer.find(b"\n", self._at) + 1) == 0 and not self._ended:
+            self._buffer = self._buffer[self._at :]
+            self._at = 0
+            self._buffer += self._more(HEAD_BYTES, len(self._buffer))
+        line = self._buffer[self._at : end or len(self._buffer)]
+        self._at += len(line)
+        self.line += bool(line)
+        self.taken += len(line)
+        return line
+
+    def _more(self, size: int, held: int) -> bytes:
+        if held > MOST_BYTES_A_ROW:
             raise DataError(
-                f"{where}: column {number} has no name",
+                f"{self._source}:{self.line}: a line is longer than {MOST_BYTES_A_ROW >> 20} MiB",
                 code="E_CSV",
-                hint="name every column in the first line, or remove the column",
+                hint="lines end with LF or CRLF; set data.path to a CSV file",
             )
-        if name in seen:
-            raise DataError(
-                f"{where}: columns {seen[name]} and {number} have the same name",
-                code="E_CSV",
-                hint="the first line must give every column a name of its own",
-            )
-        seen[name] = number
-    return names
+        more = self._file.read(size)
+        self._ended = len(more) == 0
+        return more
 
 
 def _not_csv(error: csv.Error, where: str) -> DataError:
@@ -145,11 +202,3 @@ def _not_csv(error: csv.Error, where: str) -> DataError:
         code="E_CSV",
         hint="a quote within a quoted cell is doubled, every quote is closed, and lines end with LF or CRLF",
     )
-
-
-def _unreadable(error: OSError, source: str) -> DataError | StateError:
-    """What it means that the system refused to open or read the file: a wrong path, or a problem of the machine."""
-    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
-        hint = "set data.path to a CSV file this user can read"
-        return DataError(f"{source}: cannot be read ({error.strerror})", code="E_FILE", hint=hint)
-    return fault(error)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from vfl_node.data.readers.contract import Reader, RowBatch
 
 
-class HeadReader:
+class HeadReader(Reader):
     """A :class:`~vfl_node.data.readers.contract.Reader` of the first rows of another one.
 
     Args:
@@ -19,20 +19,20 @@ class HeadReader:
     """
 
     def __init__(self, reader: Reader, rows: int) -> None:
-        self.source, self.names = reader.source, reader.names
+        self.source, self.names, self.decimal = reader.source, reader.names, reader.decimal
         self.whole = True
         self._reader, self._rows = reader, rows
 
-    def batches(self) -> Iterator[RowBatch]:
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
         """As in the contract."""
         left = self._rows
-        for batch in self._reader.batches():
-            if len(batch.places) > left:
+        for batch in self._reader.batches(columns):
+            if batch.columns.num_rows > left:
                 self.whole = False
                 if left:
-                    yield RowBatch([cells[:left] for cells in batch.columns], batch.places[:left])
+                    yield RowBatch(batch.columns.slice(0, left), None if batch.lines is None else batch.lines[:left])
                 return
-            left -= len(batch.places)
+            left -= batch.columns.num_rows
             yield batch
 
     def close(self) -> None:

@@ -1,0 +1,147 @@
+"""Cells of an Arrow column as numbers and as text: one set of rules, whatever the format and the type.
+
+=================  ==========================================================================
+a column of        its text
+=================  ==========================================================================
+text, dictionary   the text
+integers           decimal digits: ``712``, ``-3``
+floats, decimals   the fewest digits that tell them apart; none after the point if there are none: ``712``, ``0.1``
+booleans           ``true``, ``false``
+dates              ``2024-01-31``
+times of day       ``09:30:00``, with as many digits of a second as are not zero
+timestamps         ``2024-01-31T09:30:00``, likewise; with a zone: in UTC, ``2024-01-31T08:30:00Z``
+=================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+MISSING = frozenset({"", "NA", "N/A", "nan", "NaN", "null", "None", "?"})
+"""Cells of text without a value."""
+
+_MISSING = pa.array(sorted(MISSING))
+_PLAIN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"  # what Arrow and Python read as the same number
+_WHOLE = 2.0**53  # beyond, a float is not sure of its last digit
+
+
+def number(cell: str) -> float:
+    """The number in a cell of text; NaN: missing, infinity: not a finite number."""
+    if cell in MISSING:
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        return math.inf
+    return value if math.isfinite(value) and "_" not in cell else math.inf  # Python reads 2024_01 as 202401
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds numbers."""
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def has_text(kind: pa.DataType) -> bool:
+    """Whether :func:`text_of` knows this type."""
+    if pa.types.is_dictionary(kind):
+        return has_text(kind.value_type)
+    known = (pa.types.is_boolean, pa.types.is_null, pa.types.is_date, pa.types.is_time, pa.types.is_timestamp)
+    return is_number(kind) or _is_text(kind) or any(is_kind(kind) for is_kind in known)
+
+
+def numbers_of(cells: pa.Array, decimal: str = ".") -> NDArray[np.float64]:
+    """float64[n]; NaN: missing, infinity: not a finite number.
+
+    Args:
+        cells: n of any type.
+        decimal: how text writes decimals, ``.`` or ``,``.
+    """
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.dictionary_decode()
+    if is_number(cells.type):
+        return _float64(cells.cast(pa.float64(), safe=False))
+    return _parsed(written(text_of(cells), decimal))
+
+
+def written(text: pa.Array, decimal: str) -> pa.Array:
+    """Numbers in ``text`` as Python writes them; a number with a point, where decimals have a comma, is none."""
+    if decimal == ".":
+        return text
+    return pc.replace_substring(pc.replace_substring(text, ".", "_"), ",", ".")
+
+
+def text_of(cells: pa.Array) -> pa.Array:
+    """The text of cells of any type that has one, as an array of ``string`` or ``large_string``; null stays null."""
+    kind = cells.type
+    if pa.types.is_dictionary(kind):
+        return text_of(cells.dictionary_decode())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return cells
+    if pa.types.is_float16(kind):
+        return text_of(cells.cast(pa.float32()))
+    if pa.types.is_floating(kind):
+        return _of_floats(cells)
+    if pa.types.is_timestamp(kind):
+        zone = kind.tz is not None
+        text = pc.replace_substring((cells.cast(pa.timestamp(kind.unit)) if zone else cells).cast(pa.string()), " ", "T")
+        return pc.binary_join_element_wise(_shortened(text), "Z", "") if zone else _shortened(text)
+    if pa.types.is_decimal(kind) or pa.types.is_time(kind):
+        return _shortened(cells.cast(pa.string()))
+    return cells.cast(pa.string())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _of_floats(cells: pa.Array) -> pa.Array:
+    values = cells.to_numpy(zero_copy_only=False)
+    with np.errstate(invalid="ignore"):
+        whole = (np.abs(values) < _WHOLE) & (np.trunc(values) == values)
+    digits = pc.if_else(pa.array(whole), cells, None).cast(pa.int64()).cast(pa.string())
+    return pc.if_else(pa.array(np.isnan(values)), None, pc.coalesce(digits, cells.cast(pa.string())))
+
+
+def _shortened(text: pa.Array) -> pa.Array:
+    """Without zeros at the end of a fraction, and without a point after which nothing follows."""
+    return pc.replace_substring_regex(text, r"^([^.]*)(?:\.0*|(\.[0-9]*[1-9])0*)$", r"\1\2")
+
+
+def _parsed(text: pa.Array) -> NDArray[np.float64]:
+    values = _all_numbers(text)
+    if values is None:
+        text = pc.if_else(pc.is_in(text, value_set=_MISSING.cast(text.type)), pa.scalar(None, text.type), text)
+        values = _all_numbers(text)
+    if values is None:
+        plain = pc.match_substring_regex(text, _PLAIN)
+        values = _float64(pc.if_else(plain, text, pa.scalar(None, text.type)).cast(pa.float64()))
+        odd = np.flatnonzero((np.isnan(values) | np.isinf(values)) & text.is_valid().to_numpy(zero_copy_only=False))
+        values[odd] = _odd_numbers(text.take(pa.array(odd)))
+    return values
+
+
+def _all_numbers(text: pa.Array) -> NDArray[np.float64] | None:
+    """The numbers, if every cell that is not null is a finite one."""
+    try:
+        values = _float64(text.cast(pa.float64()))
+    except pa.ArrowInvalid:
+        return None
+    return values if len(values) - np.count_nonzero(np.isfinite(values)) == text.null_count else None
+
+
+def _odd_numbers(text: pa.Array) -> NDArray[np.float64]:
+    """Numbers in spellings that Arrow does not know; the few different ones are looked at one by one."""
+    encoded: Any = text.dictionary_encode()
+    of_each = np.array([number(cell) for cell in encoded.dictionary.to_pylist()], dtype=np.float64)
+    return of_each[encoded.indices.to_numpy()]
+
+
+def _float64(cells: pa.Array) -> NDArray[np.float64]:
+    values = cells.to_numpy(zero_copy_only=False)
+    return values if values.flags.writeable else values.copy()

@@ -1,0 +1,103 @@
+"""Parquet files, and Arrow's own: files (Feather) and streams."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Iterator
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from vfl_node.data.readers.contract import Reader, RowBatch
+from vfl_node.data.readers.input_file import InputFile, unreadable
+from vfl_node.data.readers.names import column_names
+from vfl_node.data.readers.typed import BATCH_ROWS, typed_batches
+from vfl_node.errors import DataError, StateError
+
+_AGAIN = "write or copy the file again"
+
+
+class _FileReader(Reader):
+    """A :class:`~vfl_node.data.readers.contract.Reader` of a file that has a schema.
+
+    Args:
+        file: closed with this reader.
+
+    Raises:
+        DataError: the file is damaged or cut off, or a column has no name of its own (``E_CSV``).
+        StateError: the machine has a problem, not the file.
+    """
+
+    repeatable = True
+
+    def __init__(self, file: InputFile) -> None:
+        self.source = file.source
+        self._file = file
+        try:
+            self._fields = tuple(self._schema(self._content()).names)
+        except (pa.ArrowException, OSError) as error:
+            raise self._unusable(error) from None
+        self.names = column_names(self._fields, self.source)
+
+    def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
+        """As in the contract."""
+        chosen = [place for place, name in enumerate(self.names) if columns is None or name in columns]
+        names = [self.names[place] for place in chosen]
+        try:
+            yield from typed_batches(self._read(self._content(), chosen), names, None, self.source)
+        except (pa.ArrowException, OSError) as error:
+            raise self._unusable(error) from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    @abstractmethod
+    def _schema(self, content: pa.NativeFile) -> pa.Schema:
+        """The schema of the file."""
+
+    @abstractmethod
+    def _read(self, content: pa.NativeFile, chosen: list[int]) -> Iterator[pa.RecordBatch]:
+        """All rows, of the columns at the places ``chosen``."""
+
+    def _content(self) -> pa.NativeFile:
+        self._file.rewind()
+        return pa.PythonFile(self._file.file, "r")
+
+    def _unusable(self, error: Exception) -> DataError | StateError:
+        if isinstance(error, OSError) and error.errno is not None:
+            return unreadable(error, self.source)
+        return DataError(f"{self.source}: is damaged or cut off", code="E_CSV", hint=_AGAIN)  # Arrow's text may show a cell
+
+
+class ParquetReader(_FileReader):
+    """A reader of a Parquet file."""
+
+    def _schema(self, content: pa.NativeFile) -> pa.Schema:
+        return pq.read_schema(content)
+
+    def _read(self, content: pa.NativeFile, chosen: list[int]) -> Iterator[pa.RecordBatch]:
+        file = pq.ParquetFile(content)
+        yield from file.iter_batches(BATCH_ROWS, columns=[self._fields[place] for place in chosen])
+
+
+class IpcReader(_FileReader):
+    """A reader of an Arrow file (Feather) or an Arrow stream."""
+
+    def _schema(self, content: pa.NativeFile) -> pa.Schema:
+        return self._opened(content).schema
+
+    def _read(self, content: pa.NativeFile, chosen: list[int]) -> Iterator[pa.RecordBatch]:
+        opened = self._opened(content, chosen)
+        if isinstance(opened, pa.RecordBatchFileReader):
+            yield from map(opened.get_batch, range(opened.num_record_batches))
+        else:
+            yield from opened
+
+    def _opened(
+        self, content: pa.NativeFile, chosen: list[int] | None = None
+    ) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
+        options = pa.ipc.IpcReadOptions(included_fields=chosen)
+        if self._file.starts_with(b"ARROW1"):
+            return pa.ipc.open_file(content, options=options)
+        return pa.ipc.open_stream(content, options=options)

@@ -1,0 +1,68 @@
+"""How a CSV is written: what separates its cells, and how its numbers write decimals. Guessed from its first rows."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+
+DELIMITERS = (",", ";", "\t", "|")
+"""Those that are recognised, in the order in which they are preferred."""
+
+_COMMA = re.compile(r"[+-]?([0-9]*),([0-9]+)([eE][+-]?[0-9]+)?")
+_POINT = re.compile(r"[+-]?[0-9]*\.[0-9]+([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_THOUSANDS = re.compile(r"[+-]?[1-9][0-9]{0,2},[0-9]{3}")
+_NUMERIC_SHARE = 0.95
+
+
+def delimiter_of(lines: Sequence[str]) -> str:
+    """The delimiter that splits all rows into as many cells as the header has, the most of them.
+
+    If none does, it is the one that the header has most often; a comma if it has none.
+
+    Args:
+        lines: of the file, from its beginning, with their ends; the last row may be cut off.
+    """
+    split = {delimiter: _rows(lines, delimiter) for delimiter in DELIMITERS}
+    columns = {delimiter: len(rows[0]) if rows else 1 for delimiter, rows in split.items()}
+    even = [each for each in DELIMITERS if all(len(row) == columns[each] for row in split[each][:-1]) and columns[each] > 1]
+    return max(even or DELIMITERS, key=lambda delimiter: columns[delimiter])
+
+
+def decimal_of(lines: Sequence[str], delimiter: str) -> str:
+    """A comma if more columns are numbers with a comma than with a point; else a point.
+
+    With commas between the cells, decimals have points. Cells such as ``1,234`` alone tell nothing, because the comma may
+    separate thousands.
+
+    Args:
+        lines: as for :func:`delimiter_of`.
+        delimiter: between the cells.
+    """
+    rows = _rows(lines, delimiter)[1:-1] or _rows(lines, delimiter)[1:]
+    if delimiter == "," or not rows:
+        return "."
+    width = min(map(len, rows))
+    columns = [[row[place].strip() for row in rows if row[place].strip()] for place in range(width)]
+    return "," if sum(map(_by_comma, columns)) > sum(map(_by_point, columns)) else "."
+
+
+def _by_comma(cells: Sequence[str]) -> bool:
+    written = [cell for cell in cells if _COMMA.fullmatch(cell)]
+    numbers = len(written) + sum(bool(_WHOLE.fullmatch(cell)) for cell in cells)
+    return numbers >= _NUMERIC_SHARE * len(cells) and not all(map(_THOUSANDS.fullmatch, written))
+
+
+def _by_point(cells: Sequence[str]) -> bool:
+    written = sum(bool(_POINT.fullmatch(cell)) for cell in cells)
+    return written > 0 and written + sum(bool(_WHOLE.fullmatch(cell)) for cell in cells) >= _NUMERIC_SHARE * len(cells)
+
+
+def _rows(lines: Sequence[str], delimiter: str) -> list[list[str]]:
+    """The rows as far as they are CSV."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):
+        rows.extend(row for row in csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True) if row)
+    return rows

@@ -1,0 +1,221 @@
+"""An input's file, opened once: what its first bytes say that it is, and its content, decompressed."""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import io
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from vfl_node.errors import DataError, StateError
+from vfl_node.files import fault
+
+HEAD_BYTES = 1 << 18
+"""So many bytes are looked at to recognise a format or the dialect of a CSV."""
+
+_EXPORT = "export it as CSV in UTF-8, or as Parquet"
+_QUERY = "query it: data: {{query: 'select * from TABLE', database: '{scheme}:///FILE'}}"
+_UTF8 = "save the file as UTF-8"
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How files of a kind begin.
+
+    Attributes:
+        start: their first bytes.
+        what: they are, after "is".
+        hint: what helps whoever has one; empty if it can be read.
+        format: what reads it, if it can be read.
+        at: where ``start`` is.
+    """
+
+    start: bytes
+    what: str
+    hint: str = ""
+    format: str = ""
+    at: int = 0
+
+
+SIGNATURES = (
+    Signature(b"PAR1", "a Parquet file", format="parquet"),
+    Signature(b"ARROW1\0\0", "an Arrow file (Feather)", format="arrow"),
+    Signature(b"\xff\xff\xff\xff", "an Arrow stream", format="arrow"),
+    Signature(b"FEA1", "a Feather file of version 1", "write it as Parquet, or as Feather of version 2"),
+    Signature(b"PK\x03\x04", "a ZIP archive", "unpack it; or compress the table itself by gzip or zstd"),
+    Signature(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a document of an older Excel or Office", _EXPORT),
+    Signature(b"%PDF", "a PDF document", _EXPORT),
+    Signature(b"{\\rtf", "an RTF document", _EXPORT),
+    Signature(b"SQLite format 3\0", "an SQLite database", _QUERY.format(scheme="sqlite")),
+    Signature(b"DUCK", "a DuckDB database", _QUERY.format(scheme="duckdb"), at=8),
+    Signature(b"BZh", "compressed by bzip2", "compress it by gzip or zstd, or not at all"),
+    Signature(b"\xfd7zXZ\0", "compressed by xz", "compress it by gzip or zstd, or not at all"),
+    Signature(b"\x04\x22\x4d\x18", "compressed by LZ4", "compress it by gzip or zstd, or not at all"),
+    Signature(b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "unpack it"),
+    Signature(b"Rar!", "a RAR archive", "unpack it"),
+    Signature(b"ustar", "a TAR archive", "unpack it", at=257),
+    Signature(b"\x80\x02", "a pickle of Python", "write it as Parquet: pandas has DataFrame.to_parquet"),
+    Signature(b"\x80\x03", "a pickle of Python", "write it as Parquet: pandas has DataFrame.to_parquet"),
+    Signature(b"\x80\x04", "a pickle of Python", "write it as Parquet: pandas has DataFrame.to_parquet"),
+    Signature(b"\x80\x05", "a pickle of Python", "write it as Parquet: pandas has DataFrame.to_parquet"),
+    Signature(b"\x93NUMPY", "an array of NumPy", "write it as CSV or Parquet, with names of columns"),
+    Signature(b"\x89HDF\r\n\x1a\n", "an HDF5 file", "write it as Parquet"),
+    Signature(b"ORC", "an ORC file", "write it as Parquet"),
+    Signature(b"Obj\x01", "an Avro file", "write it as Parquet"),
+    Signature(b"$FL2", "an SPSS file", _EXPORT),
+    Signature(b"<stata_dta>", "a Stata file", _EXPORT),
+    Signature(b"\x89PNG", "a picture", "set data.path to the table"),
+    Signature(b"\xff\xd8\xff", "a picture", "set data.path to the table"),
+    Signature(codecs.BOM_UTF16_LE, "UTF-16 or UTF-32, not UTF-8", _UTF8),  # the mark of UTF-32-LE begins so too
+    Signature(codecs.BOM_UTF16_BE, "UTF-16 or UTF-32, not UTF-8", _UTF8),
+    Signature(codecs.BOM_UTF32_BE, "UTF-16 or UTF-32, not UTF-8", _UTF8),
+)
+
+_IN_WORKBOOKS = (b"xl/", b"[Content_Types].xml", b"opendocument.spreadsheet")
+_EXCEL = Signature(b"", "an Excel workbook", _EXPORT)
+_MARKUP = (
+    (b"<!doctype html", "a web page (HTML), perhaps of a log-in", "download the table itself"),
+    (b"<html", "a web page (HTML), perhaps of a log-in", "download the table itself"),
+    (b"<?xml", "XML", _EXPORT),
+    (b'{"', "JSON", _EXPORT),
+    (b"[{", "JSON", _EXPORT),
+    (b"[[", "JSON", _EXPORT),
+)
+_NAMES = {"csv": "CSV", "parquet": "Parquet", "arrow": "Arrow"}
+
+
+class InputFile:
+    """An input's file.
+
+    Args:
+        path: of it.
+        party: this party's name, for errors.
+
+    Attributes:
+        source: party and path, as errors name them.
+        file: the file.
+        content: its bytes, decompressed; at their beginning.
+        compressed: by what; empty if it is not.
+
+    Raises:
+        DataError: it cannot be opened or read (``E_FILE``).
+        StateError: the machine has a problem, not the file.
+    """
+
+    def __init__(self, path: Path, *, party: str) -> None:
+        self.source = f"{party}: {path}"
+        try:
+            self.file: BinaryIO = path.open("rb")
+        except OSError as error:
+            raise unreadable(error, self.source) from None
+        try:
+            start = self.file.read(HEAD_BYTES)
+            self.compressed = "gzip" if start[:2] == b"\x1f\x8b" else "zstd" if start[:4] == b"\x28\xb5\x2f\xfd" else ""
+            self.content: BinaryIO = self.file
+            self.rewind()
+            self._head = self.read(HEAD_BYTES) if self.compressed else start
+            self.rewind()
+        except OSError as error:
+            self.close()
+            raise unreadable(error, self.source) from None
+        except BaseException:
+            self.close()
+            raise
+
+    def format(self, expected: str | None = None) -> str:
+        """What reads it; ``csv`` for whatever is nothing else.
+
+        Args:
+            expected: by the settings; None: they say nothing.
+
+        Raises:
+            DataError: nothing reads it, or not what the settings say (``E_FORMAT``; ``E_CSV`` for another encoding of text).
+        """
+        signature = _signature(self._head)
+        if signature is None or not signature.format:
+            if signature:
+                code = "E_CSV" if signature.hint == _UTF8 else "E_FORMAT"
+                raise DataError(f"{self.source}: is {signature.what}", code=code, hint=signature.hint)
+            if expected not in (None, "csv"):
+                raise DataError(
+                    f"{self.source}: is no {_NAMES[expected]} file",
+                    code="E_FORMAT",
+                    hint="leave data.format out: the first bytes of a file tell what it is",
+                )
+            return "csv"
+        if expected not in (None, signature.format):
+            raise DataError(
+                f"{self.source}: is {signature.what}, not {_NAMES[expected]}",
+                code="E_FORMAT",
+                hint=f"leave data.format out, or set it to {signature.format}",
+            )
+        if self.compressed:
+            raise DataError(
+                f"{self.source}: is {signature.what} compressed by {self.compressed}",
+                code="E_FORMAT",
+                hint="decompress it: only CSV is read compressed; Parquet and Arrow compress their columns themselves",
+            )
+        return signature.format
+
+    def starts_with(self, start: bytes) -> bool:
+        """Whether these are the first bytes of the content."""
+        return self._head.startswith(start)
+
+    def rewind(self) -> None:
+        """Go back to the beginning of the content."""
+        self.file.seek(0)
+        if self.compressed == "gzip":
+            self.content = gzip.GzipFile(fileobj=self.file)  # type: ignore[assignment]
+        elif self.compressed == "zstd":
+            import pyarrow as pa
+
+            self.content = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(self.file, "r"), "zstd"))
+        else:
+            self.content = self.file
+
+    def read(self, size: int) -> bytes:
+        """The next bytes of the content, ``size`` of them unless it ends.
+
+        Raises:
+            DataError: it is damaged or cut off (``E_CSV``), or cannot be read (``E_FILE``).
+            StateError: the machine has a problem, not the file.
+        """
+        try:
+            return self.content.read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            raise self._damaged() from None
+        except OSError as error:
+            if self.compressed and error.errno is None:  # of the decompressor, not of the system
+                raise self._damaged() from None
+            raise unreadable(error, self.source) from None
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self.file.close()
+
+    def _damaged(self) -> DataError:
+        return DataError(
+            f"{self.source}: is damaged or cut off ({self.compressed})", code="E_CSV", hint="copy or compress the file again"
+        )
+
+
+def _signature(head: bytes) -> Signature | None:
+    for signature in SIGNATURES:
+        if head.startswith(signature.start, signature.at):
+            return _EXCEL if signature.start == b"PK\x03\x04" and any(map(head.__contains__, _IN_WORKBOOKS)) else signature
+    begins = head.removeprefix(codecs.BOM_UTF8).lstrip()[:16].lower()
+    for start, what, hint in _MARKUP:
+        if begins.startswith(start):
+            return Signature(start, what, hint)
+    return None
+
+
+def unreadable(error: OSError, source: str) -> DataError | StateError:
+    """What it means that the system refused to open or read the file: a wrong path, or a problem of the machine."""
+    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+        hint = "set data.path to a file this user can read"
+        return DataError(f"{source}: cannot be read ({error.strerror})", code="E_FILE", hint=hint)
+    return fault(error)

@@ -1,0 +1,37 @@
+"""The names of an input's columns, which every format must give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from vfl_node.errors import DataError
+
+
+def column_names(header: Iterable[str], where: str) -> tuple[str, ...]:
+    """The names without white space at their ends.
+
+    Args:
+        header: as the input has them.
+        where: the input and the line, for errors. They number columns instead of naming them, because the first line of a
+            file may be a record.
+
+    Raises:
+        DataError: a column has no name, or two have the same (``E_CSV``).
+    """
+    names = tuple(map(str.strip, header))
+    seen: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if not name:
+            raise DataError(
+                f"{where}: column {number} has no name",
+                code="E_CSV",
+                hint="name every column in the first line, or remove the column",
+            )
+        if name in seen:
+            raise DataError(
+                f"{where}: columns {seen[name]} and {number} have the same name",
+                code="E_CSV",
+                hint="the first line must give every column a name of its own",
+            )
+        seen[name] = number
+    return names

@@ -1,0 +1,64 @@
+"""What opens a party's input: by the settings, or by the first bytes of the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vfl_node.data.readers import READERS
+from vfl_node.data.readers.contract import Reader
+from vfl_node.data.readers.csv import CsvReader
+from vfl_node.data.readers.input_file import InputFile
+
+if TYPE_CHECKING:
+    from vfl_node.settings import Data
+
+
+def open_input(data: Data, *, party: str) -> Reader:
+    """A reader of the party's table.
+
+    Args:
+        data: where it lies.
+        party: this party's name, for errors.
+
+    Raises:
+        DataError, StateError: as :class:`~vfl_node.data.readers.contract.OpenReader`.
+        UsageError: the package that declares the format, or reads the database, cannot be loaded (``E_EXTENSION``).
+    """
+    assert data.path is not None
+    dialect = {name: value for name, value in (("delimiter", data.delimiter), ("decimal", data.decimal)) if value}
+    return READERS[data.format](data.path, party=party, **dialect)
+
+
+def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: str | None = None) -> Reader:
+    """A reader of a file, by its first bytes; the dialect is for CSV."""
+    return _open(path, party, None, delimiter=delimiter, decimal=decimal)
+
+
+def open_csv(path: Path, *, party: str, delimiter: str | None = None, decimal: str | None = None) -> Reader:
+    """A reader of a CSV file."""
+    return _open(path, party, "csv", delimiter=delimiter, decimal=decimal)
+
+
+def open_parquet(path: Path, *, party: str) -> Reader:
+    """A reader of a Parquet file."""
+    return _open(path, party, "parquet")
+
+
+def open_arrow(path: Path, *, party: str) -> Reader:
+    """A reader of an Arrow file (Feather) or an Arrow stream."""
+    return _open(path, party, "arrow")
+
+
+def _open(path: Path, party: str, expected: str | None, **dialect: str | None) -> Reader:
+    file = InputFile(path, party=party)
+    try:
+        format = file.format(expected)
+        if format == "csv":
+            return CsvReader(file, **dialect)
+        from vfl_node.data.readers.columnar import IpcReader, ParquetReader  # loads Arrow
+
+        return ParquetReader(file) if format == "parquet" else IpcReader(file)
+    except BaseException:
+        file.close()
+        raise

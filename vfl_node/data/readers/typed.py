@@ -1,0 +1,87 @@
+"""Batches of sources that have types: under the names of the contract, and their text as the contract asks."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vfl_node.data.cells import has_text
+from vfl_node.data.readers.contract import RowBatch
+from vfl_node.errors import DataError
+
+BATCH_ROWS = 1 << 16
+
+WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
+"""What :meth:`str.strip` removes."""
+
+
+def typed_batches(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Collection[str] | None, source: str
+) -> Iterator[RowBatch]:
+    """What :meth:`~vfl_node.data.readers.contract.Reader.batches` gives of ``batches``, whose columns are ``names`` in this order.
+
+    Args:
+        batches: all rows; some may be empty.
+        names: of the columns.
+        columns: those that are needed; None: all.
+        source: party and input, for errors.
+
+    Raises:
+        DataError: a column is of a type that has no text (``E_COLUMN``), a cell is not valid text (``E_CSV``), or there are no
+            rows (``E_EMPTY``).
+    """
+    rows = 0
+    for batch in _slices(batches):
+        cells = {
+            name: _tidied(column, f"{source}:row", rows, name)
+            for name, column in zip(names, batch.columns, strict=True)
+            if columns is None or name in columns
+        }
+        rows += batch.num_rows
+        yield RowBatch(pa.RecordBatch.from_pydict(cells))
+    if not rows:
+        raise DataError(f"{source}: has no rows", code="E_EMPTY")
+
+
+def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, BATCH_ROWS):
+            yield batch.slice(start, BATCH_ROWS)
+
+
+def _tidied(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
+    kind = column.type
+    if isinstance(kind, pa.BaseExtensionType):
+        return _tidied(column.storage, where, before, name)
+    if not has_text(kind):
+        raise DataError(
+            f"{where.removesuffix(':row')}: column {name!r} is of the type {kind}, which is neither a number nor text",
+            code="E_COLUMN",
+            hint=f"make it text or numbers where the table comes from, or declare it: data.columns: {{{name}: ignore}}",
+        )
+    if pa.types.is_dictionary(kind):
+        values = _tidied(column.dictionary, where, before, name)
+        return pa.DictionaryArray.from_arrays(column.indices, values)
+    if pa.types.is_string_view(kind):
+        return _tidied(column.cast(pa.string()), where, before, name)
+    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return column
+    return _trimmed(column, where, before, name)
+
+
+def _trimmed(column: pa.Array, where: str, before: int, name: str) -> pa.Array:
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        raise DataError(
+            f"{where.removesuffix(':row')}:{name}: is not UTF-8 text", code="E_CSV", hint="write it as UTF-8"
+        ) from None
+    found = pc.index(pc.fill_null(pc.match_substring(column, "\0"), False), True).as_py()
+    if found >= 0:
+        raise DataError(
+            f"{where} {before + found + 1}:{name}: holds NUL characters", code="E_CSV", hint="remove them from the table"
+        )
+    return pc.utf8_trim(column, characters=WHITE_SPACE)
