@@ -41,12 +41,11 @@ class _NotebookBar:
     """A bar below the cell, drawn by the browser itself: no widgets to install."""
 
     def __init__(self, title: str) -> None:
-        from IPython.display import HTML, display
+        from IPython import display
 
-        self._html: Any = HTML
         self._title, self._view = title, View()
-        show: Any = display
-        self._handle = show(self._html(""), display_id=True)
+        self._display: Any = display  # IPython is not typed
+        self._handle = self._display.display(self._display.HTML(""), display_id=True)
 
     def update(self, view: View) -> None:
         """Draw ``view``."""
@@ -56,7 +55,7 @@ class _NotebookBar:
         loss = "" if view["loss"] is None else f", loss {view['loss']:.4f}"
         text = f"{self._title}: {view['phase']} {view['done']:,} of {view['total']:,} {view['unit']}{loss}"
         bar = f'<progress value="{view["done"]:d}" max="{view["total"]:d}"></progress>'
-        self._handle.update(self._html(f"{bar} {html.escape(text)}"))
+        self._handle.update(self._display.HTML(f"{bar} {html.escape(text)}"))
 
     def end(self) -> None:
         """The job has ended well."""

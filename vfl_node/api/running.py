@@ -56,7 +56,7 @@ def run(
         id_column: column that identifies a record.
         label_column: column with the labels.
         threads: threads for tensors.
-        processes: whether each party is a process of its own, a real node, connected by mutual TLS. It takes some seconds to start.
+        processes: whether each party is a process of its own, a real node, connected by mutual TLS; some seconds more.
         out: folder for the reports and models of all parties; by default one that ends with the result.
         progress: whether a bar is shown, on a terminal or in a notebook.
 
@@ -86,10 +86,7 @@ def run(
         target = Path(scratch.name if scratch else out or "")
         _check_folder(target)
         view = stack.enter_context(shown(spec.name, wanted=progress))
-        if processes:
-            folders = _in_processes(spec, owners, target, view)
-        else:
-            folders = _in_one(spec, owners, frames, target, view)
+        folders = _in_processes(spec, owners, target, view) if processes else _in_one(spec, owners, frames, target, view)
     return Result(folders, scratch=scratch)
 
 
@@ -128,12 +125,13 @@ def _job_of(job: Job | Mapping[str, Any] | str | os.PathLike[str], passive: Any)
 
 
 def _party(job: Job, name: str) -> str:
-    roles: dict[str | None, str] = {role_in(job.parties, party): party for party in job.parties.all}
-    if name not in job.parties.all and name not in roles:
-        raise UsageError(
-            f"settings name {name!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
-        )
-    return name if name in job.parties.all else roles[name]
+    """The party with this name or role."""
+    parties: dict[str | None, str] = {role_in(job.parties, party): party for party in job.parties.all}
+    parties |= {party: party for party in job.parties.all}
+    if name not in parties:
+        hint = f"parties: {', '.join(job.parties.all)}"
+        raise UsageError(f"settings name {name!r}, which is no party of this job", hint=hint)
+    return parties[name]
 
 
 def _private_of(own: Mapping[str, Any] | str | os.PathLike[str], name: str) -> PrivateSettings:

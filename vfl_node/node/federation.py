@@ -137,7 +137,8 @@ class LocalFederation:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "vfl_node", "--role", config["role"], "--config", str(folder / "node.yaml")],
                 stdin=subprocess.DEVNULL,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},  # owners' models
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},  # owners' models
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches this process first, which ends the nodes in order
