@@ -96,9 +96,9 @@ def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given(
 
 
 def test_a_party_without_a_table_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no --data for lab") as caught:
+    with pytest.raises(UsageError, match="no table for lab") as caught:
         trial_settings(job(), {"clinic": tmp_path / "a.csv"}, given={"lab": given(tmp_path, "data: {id: number}\n")})
-    assert caught.value.hint == "--data lab=FILE.csv, or data.path in --settings lab=FILE"
+    assert caught.value.hint.startswith("--data lab=FILE.csv, or data.path in --settings lab=FILE; in Python")
 
 
 def test_a_coordinator_has_no_data_and_may_have_limits(tmp_path: Path) -> None:

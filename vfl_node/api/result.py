@@ -5,11 +5,12 @@ from __future__ import annotations
 import html
 import json
 import re
+import shutil
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from weakref import finalize
 
 from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
@@ -98,15 +99,18 @@ class Result:
         reports: party → its report.
     """
 
-    def __init__(self, folders: Mapping[str, Path], *, scratch: TemporaryDirectory[str] | None = None) -> None:
-        self._folders, self._scratch = dict(folders), scratch
+    def __init__(self, folders: Mapping[str, Path], *, scratch: Path | None = None) -> None:
+        self._folders = dict(folders)
+        if scratch:
+            finalize(self, shutil.rmtree, scratch, ignore_errors=True)
         self.parties = tuple(folders)
         self.folder = next(iter(folders.values()))
         self.reports = {party: ReportPage(party, folder, self) for party, folder in folders.items()}
 
     def __repr__(self) -> str:
         figures = "; ".join(filter(None, (_line("federated", self.metrics), _line("alone", self.local_metrics))))
-        return f"Result({figures or 'aligned'}; folder {str(self.folder)!r})"
+        doubts = f"; {len(self.warnings)} warnings" if self.warnings else ""
+        return f"Result({figures or 'aligned'}{doubts}; folder {str(self.folder)!r})"
 
     def party_of(self, name_or_role: str) -> str:
         """The party with this name or role.
@@ -142,6 +146,12 @@ class Result:
         """A row for each epoch or iteration, for ``pandas.DataFrame(result.epochs)``; nested keys are joined by a dot."""
         training = self.report.figures["training"]
         return [{"epoch": number} | dict(_flat(row)) for number, row in enumerate(training["epochs"] if training else (), 1)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences of the active party's report about what may be wrong with the alignment or the training."""
+        sections = (self.report.figures["alignment"], self.report.figures["training"])
+        return [sentence for section in sections if section for sentence in section["warnings"]]
 
     @property
     def learnt(self) -> list[dict[str, Any]]:

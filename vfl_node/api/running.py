@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 
 import structlog
@@ -74,20 +76,17 @@ def run(
         if processes:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="vfl-tables-")))
             paths = {party: write(frame, folder, party) for party, frame in frames.items()}
-        owners = trial_settings(
-            spec,
-            files | paths,
-            given=given,
-            columns={"id": id_column, "label": label_column},
-            threads=threads,
-            models=places,
-        )
-        scratch = TemporaryDirectory(prefix="vfl-result-") if out is None else None
-        target = Path(scratch.name if scratch else out or "")
-        _check_folder(target)
+        columns = {"id": id_column, "label": label_column}
+        owners = trial_settings(spec, files | paths, given=given, columns=columns, threads=threads, models=places)
         view = stack.enter_context(shown(spec.name, wanted=progress))
-        folders = _in_processes(spec, owners, target, view) if processes else _in_one(spec, owners, frames, target, view)
-    return Result(folders, scratch=scratch)
+        target = _folder(out)
+        try:
+            folders = _in_processes(spec, owners, target, view) if processes else _in_one(spec, owners, frames, target, view)
+            return Result(folders, scratch=target if out is None else None)
+        except BaseException:
+            if out is None:
+                shutil.rmtree(target, ignore_errors=True)
+            raise
 
 
 def _in_one(job: Job, owners: Mapping[str, Settings], frames: Mapping[str, Frame], out: Path, view: Any) -> dict[str, Path]:
@@ -158,18 +157,23 @@ def _place(name: str, kind: str | type, *, importable: bool) -> str:
     return f"{kind.__module__}:{kind.__qualname__}"
 
 
-def _check_folder(folder: Path) -> None:
+def _folder(out: str | os.PathLike[str] | None) -> Path:
+    """Where artefacts go: ``out``, or a new folder of this user's alone."""
+    if out is None:
+        return Path(mkdtemp(prefix="vfl-result-"))
     try:
-        private_folder(folder)
+        private_folder(Path(out))
     except OSError as error:
-        raise UsageError(f"out={str(folder)!r}: {error.strerror}", code="E_FILE", hint="name a folder of your own") from None
+        raise UsageError(f"out={str(out)!r}: {error.strerror}", code="E_FILE", hint="name a folder of your own") from None
+    return Path(out)
 
 
 @contextmanager
 def _quiet_logs() -> Iterator[None]:
-    """Only warnings are logged, to standard error; afterwards the log of this process is as it was."""
+    """Nothing but errors is logged; warnings stand in the reports. Afterwards the log of this process is as it was."""
     configured, before = structlog.is_configured(), structlog.get_config()
     configure_logs(quiet=True)
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     try:
         yield
     finally:

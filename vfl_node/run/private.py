@@ -131,7 +131,8 @@ def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[s
         return {name: _table(table, file if name == used else None, columns) for name, table in data.items()}
     table = _table(data, file, columns)
     if isinstance(table, Mapping) and "path" not in table:
-        raise UsageError(f"no --data for {party}", hint=f"--data {party}=FILE.csv, or data.path in --settings {party}=FILE")
+        hint = f"--data {party}=FILE.csv, or data.path in --settings {party}=FILE; in Python the argument active or passive"
+        raise UsageError(f"no table for {party}", hint=hint)
     return table
 
 
