@@ -55,7 +55,12 @@ def test_usage_mistakes(job: Path, trial: Any, tmp_path: Path) -> None:
     refused(
         command("run", job, "--data", f"nobody={trial.lab}", "--out", tmp_path / "o"), 2, "no party of this job", "clinic, lab"
     )
-    refused(command("run", job, "--data", f"active={trial.clinic}", "--out", tmp_path / "o"), 2, "no table for lab", "--data lab=FILE.csv")
+    refused(
+        command("run", job, "--data", f"active={trial.clinic}", "--out", tmp_path / "o"),
+        2,
+        "no table for lab",
+        "--data lab=FILE.csv",
+    )
     refused(command("run", job, "--data", "active=/none.csv", "--out", tmp_path / "o"), 2, "no file /none.csv")
     none = ["--settings", "active=/none.yaml", "--out", tmp_path / "o"]
     refused(command("run", job, *none), 2, "no file /none.yaml (settings of clinic)")

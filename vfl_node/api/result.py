@@ -221,5 +221,5 @@ def _chart_rules(style: str) -> str:
     """The rules of the page's style sheet for charts, which hold in their own image only, wherever it is inlined."""
     colours = re.search(r":root\s*{(.*?)}", style, re.DOTALL)
     charts = "\n".join(line.replace("svg ", "svg.vfl-node ") for line in style.splitlines() if line.startswith("svg "))
-    own = "background: #fff; font-family: system-ui, sans-serif;"
+    own = "background: #fff; font-family: system-ui, sans-serif; max-width: 28rem;"
     return f"svg.vfl-node {{ {colours[1].strip() if colours else ''} {own} }}\n{charts}".replace("light dark", "light")
