@@ -16,10 +16,7 @@ from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from torch import Tensor
-
-PREDICTIONS = "predictions.csv"
 
 _FRAME = '<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{height}px;border:0" title="Report of {party}"></iframe>'
 
@@ -178,20 +175,6 @@ class Result:
         if name not in self.model:
             raise UsageError(f"{name} has no part of a model", hint="a job that only aligns trains none")
         return storage.load(self.model[name])[0]
-
-    @property
-    def predictions(self) -> pa.Table:
-        """What the model says of the active party's shared rows, as an Arrow table (``.to_pandas()``).
-
-        Raises:
-            UsageError: none were made.
-        """
-        path = self.folder / PREDICTIONS
-        if not path.exists():
-            raise UsageError("this trial made no predictions", hint="run(…, predictions=True)")
-        from pyarrow import csv
-
-        return csv.read_csv(path)
 
 
 def _written(path: Path, content: bytes) -> Path:
