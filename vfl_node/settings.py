@@ -23,8 +23,8 @@ from pydantic import (
     model_validator,
 )
 
-from vfl_node.configuration import Frozen, load, name_in
-from vfl_node.data.readers import READERS
+from vfl_node.configuration import Frozen, load
+from vfl_node.data_source import DataSource
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
 from vfl_node.limits import Limits
@@ -43,17 +43,9 @@ MOST_SERVICES = 16
 """Services of predictions at once, which take no place of the jobs that run."""
 
 
-class Data(Frozen):
+class Data(DataSource):
     """This party's table."""
 
-    path: Path = Field(description="the table: a file of CSV, Parquet or Arrow; CSV may be compressed by gzip or zstd")
-    format: Annotated[str, name_in(READERS)] = Field(default="auto", description="what reads it; auto: as its first bytes tell")
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] | None = Field(
-        default=None, description="between the cells of a CSV, such as ';' or a tab; None: as its first rows suggest"
-    )
-    decimal: Literal[".", ","] | None = Field(
-        default=None, description="how a CSV writes decimals, '.' or ','; None: as its first rows suggest"
-    )
     id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
         default="id", description="column that identifies a record; a list if several columns identify it together"
     )
@@ -285,7 +277,7 @@ def load_settings(path: Path) -> Settings:
 def settled(settings: Settings, base: Path) -> Settings:
     """``settings`` with their relative paths resolved against the folder ``base``."""
     update: dict[str, object] = {"state_dir": base / settings.state_dir}
-    tables = {name: table.model_copy(update={"path": base / table.path}) for name, table in settings.tables.items()}
+    tables = {name: table.relative_to(base) for name, table in settings.tables.items()}
     if settings.data:
         update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
     if settings.tls:

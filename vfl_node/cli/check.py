@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from vfl_node.cli.jobs import UNCUT
 from vfl_node.cli.shared import ConfigOption, app, err, out
 from vfl_node.data.named import data_of
+from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
 from vfl_node.settings import DEFAULT_TABLE, Data, Peer, Role, Settings, load_settings, role_in
@@ -91,7 +92,10 @@ def _tables_of(settings: Settings, job: Job | None, wanted: str, columns: dict[s
             raise UsageError(f"{settings.name} has several tables", hint=f"--table {' or '.join(tables)}")
         ((name, data),) = tables.items()
         given = data or (data_of(settings, job) if settings.tables else None)
-        tables = {name: Data(**(given.model_dump(exclude_unset=True) if given else {}) | columns)}
+        keys = given.model_dump(exclude_unset=True) if given else {}
+        if "path" in columns:
+            keys = {key: value for key, value in keys.items() if key not in OF_A_QUERY}
+        tables = {name: Data(**keys | columns)}
     return tables
 
 
@@ -132,7 +136,7 @@ def _show(checked: TableCheck) -> None:
     if data is None or table is None:
         return
     head = "" if table.whole else "the first "
-    out.print(f"{data.path}: {data.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
+    out.print(f"{data.place}: {checked.format}, {head}{table.rows:,} rows, {len(table.columns)} columns", markup=False)
     listed = Table(
         Column("column", overflow="fold"),
         "taken for",
@@ -207,8 +211,8 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
 
     data, table, use = checked.data, checked.profile, checked.job
     document: dict[str, Any] = {
-        "path": str(data.path) if data else None,
-        "format": data.format if data else None,
+        "path": str(data.path) if data and data.path else None,
+        "format": checked.format,
         "table": None,
         "job": use and vars(use),
         "errors": [described(error) for error in checked.errors],

@@ -26,6 +26,11 @@ from numpy.typing import NDArray
 MISSING = frozenset({"", "NA", "N/A", "nan", "NaN", "null", "None", "?"})
 """Cells of text without a value."""
 
+WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
+"""What :meth:`str.strip` removes: Unicode has no white space beyond U+3000."""
+
+ASCII_SPACE = "".join(filter(str.isascii, WHITE_SPACE))
+
 _MISSING = pa.array(sorted(MISSING))
 _PLAIN = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"  # what Arrow and Python read as the same number
 _WHOLE = 2.0**53  # beyond, a float is not sure of its last digit
@@ -52,7 +57,7 @@ def has_text(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return has_text(kind.value_type)
     known = (pa.types.is_boolean, pa.types.is_null, pa.types.is_date, pa.types.is_time, pa.types.is_timestamp)
-    return is_number(kind) or _is_text(kind) or any(is_kind(kind) for is_kind in known)
+    return is_number(kind) or is_text(kind) or any(is_kind(kind) for is_kind in known)
 
 
 def numbers_of(cells: pa.Array, decimal: str = ".") -> NDArray[np.float64]:
@@ -96,7 +101,8 @@ def text_of(cells: pa.Array) -> pa.Array:
     return cells.cast(pa.string())
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column of this type holds text."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 

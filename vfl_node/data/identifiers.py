@@ -140,6 +140,15 @@ class Identifiers(Sequence[bytes]):
         np.cumsum(lengths, out=offsets[1:])
         return cls(text.getvalue(), offsets)
 
+    @classmethod
+    def joined(cls, parts: Iterable[Identifiers]) -> Identifiers:
+        """The ids of all ``parts``, one after the other."""
+        texts, lengths = [b""], [np.zeros(1, dtype=np.int64)]
+        for part in parts:
+            texts.append(part._text)
+            lengths.append(np.diff(part._offsets))
+        return cls(b"".join(texts), np.cumsum(np.concatenate(lengths)))
+
     def __len__(self) -> int:
         return len(self._offsets) - 1
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.cells import number
-from vfl_node.data.identifiers import Identifiers, canonical, composite
+from vfl_node.data.id_columns import UnusableId, identifiers_of
+from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, check_enough
@@ -206,16 +207,17 @@ def ids_of(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...])
 
 
 def _joined(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]) -> Identifiers:
-    parts = [_canonical_cells(text, name, form) for name, form in zip(names, forms, strict=True)]
-    return Identifiers.of(parts[0] if len(parts) == 1 else map(composite, zip(*parts, strict=True)))
+    def batches() -> Iterator[Identifiers]:
+        before = 0
+        for cells in zip(*map(text.chunks, names), strict=True):
+            try:
+                yield identifiers_of(cells, forms)
+            except UnusableId as unusable:
+                where, error = text.where(names[unusable.part], before + unusable.row), unusable.error
+                raise DataError(f"{where}: {error.message}", code=error.code, hint=error.hint) from None
+            before += len(cells[0])
 
-
-def _canonical_cells(text: TextColumns, name: str, form: IdForm) -> Iterator[bytes]:
-    for row, cell in enumerate(text.cells(name)):
-        try:
-            yield canonical(cell, form)
-        except DataError as error:
-            raise DataError(f"{text.where(name, row)}: {error.message}", code=error.code, hint=error.hint) from None
+    return Identifiers.joined(batches())
 
 
 def label_spellings(classes: int) -> dict[str, int]:

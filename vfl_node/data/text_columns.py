@@ -38,7 +38,7 @@ class Beginning(Reader):
 
     def __init__(self, reader: Reader, columns: Collection[str] | None = None) -> None:
         self.source, self.names = reader.source, reader.names
-        self.repeatable, self.decimal = reader.repeatable, reader.decimal
+        self.repeatable, self.decimal, self.format = reader.repeatable, reader.decimal, reader.format
         self._reader = reader
         batches = reader.batches(columns)
         self._first: RowBatch | None = next(batches)
@@ -72,6 +72,7 @@ class TextColumns:
         source: party and input, as errors name them.
         names: columns in the order of the input.
         decimal: how cells of text write decimals.
+        format: what was read, in a few words.
         first_row: column → its text in the first row.
         header: the place of the names, for errors.
 
@@ -83,7 +84,8 @@ class TextColumns:
         self, reader: Reader, values: Mapping[str, FeatureKind | None] | None = None, text: Collection[str] | None = None
     ) -> None:
         values = values or {}
-        self.source, self.names, self.decimal = reader.source, reader.names, reader.decimal
+        self.source, self.names = reader.source, reader.names
+        self.decimal, self.format = reader.decimal, reader.format
         kept = [name for name in reader.names if name not in values and (text is None or name in text)]
         self._kept: dict[str, list[pa.Array]] = {name: [] for name in kept}
         self._starts: list[int] = []  # first row of each batch

@@ -67,12 +67,14 @@ class TableCheck:
 
     Attributes:
         data: where it lies.
+        format: what was read, in a few words; None if nothing was.
         profile: of the table; None if it cannot be read, or lacks a column that the settings name.
         job: what the job does with it; None without a job, or without a profile.
         errors: what the node would raise, in its order; none if a job could run.
     """
 
     data: Data | None
+    format: str | None
     profile: TableProfile | None
     job: JobUse | None
     errors: tuple[VflError, ...]
@@ -104,12 +106,13 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             check_allowed(settings, job, loading=False)
         except VflError as error:
             errors.append(error)
-    seen, use = None, None
+    format, seen, use = None, None, None
     try:
         data = data or data_of(settings, job)
         needs_label = settings.role == (job.label_holder if job else "active")
         id_form = job.align.id_form if job else "text"
         text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label)
+        format = text.format
         seen = profile(
             text,
             data,
@@ -126,7 +129,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             _check_use(use, job, settings, seen)
     except VflError as error:
         errors.append(error)
-    return TableCheck(data, seen, use, tuple(errors))
+    return TableCheck(data, format, seen, use, tuple(errors))
 
 
 def _read(

@@ -27,7 +27,7 @@ from vfl_node.run.inputs import read_input, read_records, taking_part
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.serving import FileTally, Model, Predicting, reported
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Role, Settings, role_in
+from vfl_node.settings import Data, Role, Settings, role_in
 from vfl_node.training.serving import StoredModel, check_allowed, predictor_of
 
 
@@ -135,7 +135,7 @@ def prepare(
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
     kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
-    records = read_records(settings, model.job, kinds, data_of(settings, model.job).path, all_columns=True)
+    records = read_records(settings, model.job, kinds, data_of(settings, model.job), all_columns=True)
     return records.table, Predicting(model, None, None)
 
 
@@ -149,8 +149,9 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)
         file.flush()
+        source = Data(path=Path(file.name), id=data_of(settings, record.job).id)
         try:
-            return read_records(settings, record.job, kinds, Path(file.name), all_columns=new)
+            return read_records(settings, record.job, kinds, source, all_columns=new)
         except DataError as error:
             message = error.message.replace(file.name, "the records to predict")
             raise DataError(message, code=error.code, hint=error.hint) from None

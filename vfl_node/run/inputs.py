@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 from vfl_node.alignment.lists import promises
@@ -96,26 +95,25 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
     return at_most(table, most, memory.secret.derive("down-sampling").bytes(32))
 
 
-def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], path: Path, *, all_columns: bool) -> Records:
-    """Read a file of records with the columns that a model reads; other columns are left out.
+def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], source: Data, *, all_columns: bool) -> Records:
+    """Read records with the columns that a model reads; other columns are left out.
 
     Args:
-        settings: of this party; they name the id columns.
+        settings: of this party.
         trained: the job that trained the model.
         kinds: column → kind, of those that the model reads.
-        path: the file.
+        source: where the records are; it names the id columns.
         all_columns: whether every one of them must be there.
 
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table`; a column is missing (``E_COLUMN``).
     """
-    data = data_of(settings, trained)
-    ids = (data.id,) if isinstance(data.id, str) else data.id
+    ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
-    with closing(open_input(Data(path=path), party=party)) as reader:
+    with closing(open_input(source, party=party)) as reader:
         present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
         columns = {**present, **kinds} if all_columns else present
-        as_read = Data(path=path, id=data.id, columns=columns)
+        as_read = source.model_copy(update={"columns": columns, "label": None})
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from vfl_node.configuration import text_of, validate
+from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
@@ -130,15 +131,19 @@ def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[s
         used = job.tables.get(party) or (next(iter(data)) if len(data) == 1 else DEFAULT_TABLE)
         return {name: _table(table, file if name == used else None, columns) for name, table in data.items()}
     table = _table(data, file, columns)
-    if isinstance(table, Mapping) and "path" not in table:
+    if isinstance(table, Mapping) and table.keys().isdisjoint(("path", "query")):
         hint = f"--data {party}=FILE.csv, or data.path in --settings {party}=FILE; in Python the argument active or passive"
         raise UsageError(f"no table for {party}", hint=hint)
     return table
 
 
 def _table(table: Any, file: Path | None, columns: Mapping[str, str]) -> Any:
-    at = {} if file is None else {"path": str(file.resolve())}
-    return _over({**columns, "check": False}, table) | at if isinstance(table, Mapping | None) else table
+    if not isinstance(table, Mapping | None):
+        return table
+    own = dict(table or {})
+    if file is not None:
+        own = {key: value for key, value in own.items() if key not in OF_A_QUERY} | {"path": str(file.resolve())}
+    return {**columns, "check": False, **own}
 
 
 def _over(defaults: Mapping[str, Any], own: Any) -> Any:

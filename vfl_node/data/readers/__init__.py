@@ -18,6 +18,7 @@ READERS: Registry[OpenReader] = Registry(
         "csv": f"{_OPENING}:open_csv",
         "parquet": f"{_OPENING}:open_parquet",
         "arrow": f"{_OPENING}:open_arrow",
+        "sql": f"{_OPENING}:open_sql",
     },
 )
 """Format → what opens a file of it."""

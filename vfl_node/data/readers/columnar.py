@@ -73,6 +73,8 @@ class _FileReader(Reader):
 class ParquetReader(_FileReader):
     """A reader of a Parquet file."""
 
+    format = "parquet"
+
     def _schema(self, content: pa.NativeFile) -> pa.Schema:
         return pq.read_schema(content)
 
@@ -83,6 +85,8 @@ class ParquetReader(_FileReader):
 
 class IpcReader(_FileReader):
     """A reader of an Arrow file (Feather) or an Arrow stream."""
+
+    format = "arrow"
 
     def _schema(self, content: pa.NativeFile) -> pa.Schema:
         return self._opened(content).schema

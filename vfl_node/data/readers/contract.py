@@ -35,12 +35,14 @@ class Reader(Protocol):
         names: columns in the order of the input, distinct and not empty; known before any row is read.
         repeatable: whether :meth:`batches` may be called again, for the same rows in the same order.
         decimal: how cells of text write decimals, ``.`` or ``,``.
+        format: what is read, in a few words for its owner.
     """
 
     source: str
     names: tuple[str, ...]
     repeatable: bool = False
     decimal: str = "."
+    format: str = ""
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
         """All rows in their order, at least one. No batch is empty.

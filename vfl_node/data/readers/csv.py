@@ -17,6 +17,7 @@ BLOCK_BYTES = 1 << 23
 
 MOST_BYTES_A_ROW = 1 << 26
 
+_SEEN = {"\t": "tabs", ";": "semicolons", "|": "bars"}
 _NUL = b"\0"
 _SAVE_AS_UTF8 = "save the file as UTF-8"
 
@@ -44,11 +45,12 @@ class CsvReader(Reader):
         lines = self._rest.head()
         self.delimiter = delimiter or delimiter_of(lines)
         self.decimal = decimal or decimal_of(lines, self.delimiter)
+        self.format = self._in_words()
         self.names = self._header()
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
         """As in the contract. A row must have one cell for each column (``E_CSV``)."""
-        from vfl_node.data.readers.csv_blocks import parse  # Arrow is loaded when rows are read
+        from vfl_node.data.readers.csv_blocks import lines_in, parse  # Arrow is loaded when rows are read
 
         if self._rest.read:
             self._file.rewind()
@@ -61,7 +63,7 @@ class CsvReader(Reader):
                 rest.give_back(block)
                 batch = self._row_by_row(len(block), columns)
             else:
-                rest.line += block.count(b"\n")
+                rest.line += lines_in(block)
             if batch is not None:
                 some = True
                 yield batch
@@ -72,6 +74,11 @@ class CsvReader(Reader):
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+    def _in_words(self) -> str:
+        between = "" if self.delimiter == "," else f", cells between {_SEEN.get(self.delimiter, repr(self.delimiter))}"
+        decimal = "" if self.decimal == "." else ", decimals with a comma"
+        return f"csv{f' in {self._file.compressed}' if self._file.compressed else ''}{between}{decimal}"
 
     def _header(self) -> tuple[str, ...]:
         for line, cells in self._rows():

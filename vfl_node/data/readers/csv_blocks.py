@@ -16,12 +16,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import csv as arrow_csv
 
+from vfl_node.data.cells import ASCII_SPACE, WHITE_SPACE
 from vfl_node.data.readers.contract import RowBatch
-from vfl_node.data.readers.typed import WHITE_SPACE
 
 _LF, _CR, _QUOTE = b'\n\r"'
-_SPACES = frozenset(ord(character) for character in WHITE_SPACE if character.isascii())
-_ASCII_SPACES = "".join(map(chr, sorted(_SPACES)))
 _LONGEST = csv.field_size_limit()
 
 
@@ -35,13 +33,14 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
         delimiter: between the cells.
         columns: those that are needed; None: all.
     """
-    if b"\0" in block or block.count(b"\r") != block.count(b"\r\n"):
-        return None
     ascii = block.isascii()
-    if not ascii and not _is_utf8(block):
+    if b"\0" in block or (not ascii and not _is_utf8(block)):
         return None
     text = np.frombuffer(block, dtype=np.uint8)
     marks = np.flatnonzero(text <= ord(" "))  # ends of lines and white space
+    returns = marks[text[marks] == _CR] + 1
+    if len(returns) and (returns[-1] == len(text) or (text[returns] != _LF).any()):
+        return None
     quotes = np.flatnonzero(text == _QUOTE) if b'"' in block else np.empty(0, dtype=np.int64)
     if not _are_regular(text, quotes, ord(delimiter)):
         return None
@@ -76,8 +75,15 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
     return RowBatch(cells, _lines(line, rows, breaks, regular=len(rows) == len(starts) and len(ends) == len(breaks)))
 
 
+def lines_in(block: bytes) -> int:
+    """How many lines end in ``block``."""
+    return int(np.count_nonzero(np.frombuffer(block, dtype=np.uint8) == _LF))
+
+
 def record_end(block: bytes) -> int:
     """Where the last whole row of ``block`` ends, which begins with a row; 0 if no row ends in it."""
+    if b'"' not in block:
+        return block.rfind(b"\n") + 1
     inside = block.count(b'"') % 2 == 1
     end = len(block)
     while (found := block.rfind(b"\n", 0, end)) >= 0:
@@ -107,7 +113,7 @@ def _are_regular(text: NDArray[np.uint8], quotes: NDArray[np.int64], delimiter: 
 
 def _has_outer_space(text: NDArray[np.uint8], marks: NDArray[np.int64], delimiter: int) -> bool:
     """Whether white space may be at an end of a cell."""
-    spaces = marks[np.isin(text[marks], [space for space in _SPACES if space not in (_LF, _CR, delimiter)])]
+    spaces = marks[np.isin(text[marks], [space for space in map(ord, ASCII_SPACE) if space not in (_LF, _CR, delimiter)])]
     if not len(spaces):
         return False
     edges = (delimiter, _LF, _CR, _QUOTE)
@@ -117,7 +123,7 @@ def _has_outer_space(text: NDArray[np.uint8], marks: NDArray[np.int64], delimite
 
 def _trimmed(column: pa.Array, ascii: bool) -> pa.Array:
     if ascii:
-        return pc.ascii_trim(column, characters=_ASCII_SPACES)
+        return pc.ascii_trim(column, characters=ASCII_SPACE)
     return pc.utf8_trim(column, characters=WHITE_SPACE)
 
 

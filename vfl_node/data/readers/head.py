@@ -19,7 +19,8 @@ class HeadReader(Reader):
     """
 
     def __init__(self, reader: Reader, rows: int) -> None:
-        self.source, self.names, self.decimal = reader.source, reader.names, reader.decimal
+        self.source, self.names = reader.source, reader.names
+        self.decimal, self.format = reader.decimal, reader.format
         self.whole = True
         self._reader, self._rows = reader, rows
 

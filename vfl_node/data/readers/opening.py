@@ -9,6 +9,7 @@ from vfl_node.data.readers import READERS
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.csv import CsvReader
 from vfl_node.data.readers.input_file import InputFile
+from vfl_node.errors import UsageError
 
 if TYPE_CHECKING:
     from vfl_node.settings import Data
@@ -25,9 +26,18 @@ def open_input(data: Data, *, party: str) -> Reader:
         DataError, StateError: as :class:`~vfl_node.data.readers.contract.OpenReader`.
         UsageError: the package that declares the format, or reads the database, cannot be loaded (``E_EXTENSION``).
     """
+    if data.query is not None:
+        from vfl_node.data.readers.sql import open_query  # loads Arrow
+
+        return open_query(data.query, database=data.database, password=data.database_password, party=party)
     assert data.path is not None
     dialect = {name: value for name, value in (("delimiter", data.delimiter), ("decimal", data.decimal)) if value}
     return READERS[data.format](data.path, party=party, **dialect)
+
+
+def open_sql(path: Path, *, party: str) -> Reader:
+    """Refused: a query has no path."""
+    raise UsageError(f"{party}: {path} is no query", code="E_CONFIG", hint="data: {query: 'select …', database: URL}")
 
 
 def open_auto(path: Path, *, party: str, delimiter: str | None = None, decimal: str | None = None) -> Reader:

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from vfl_node.data.cells import has_text
+from vfl_node.data.cells import WHITE_SPACE, has_text
 from vfl_node.data.readers.contract import RowBatch
 from vfl_node.errors import DataError
 
 BATCH_ROWS = 1 << 16
 
-WHITE_SPACE = "".join(filter(str.isspace, map(chr, range(sys.maxunicode + 1))))
-"""What :meth:`str.strip` removes."""
-
 
 def typed_batches(
     batches: Iterable[pa.RecordBatch], names: Sequence[str], columns: Collection[str] | None, source: str
 ) -> Iterator[RowBatch]:
-    """What :meth:`~vfl_node.data.readers.contract.Reader.batches` gives of ``batches``, whose columns are ``names`` in this order.
+    """What a :class:`~vfl_node.data.readers.contract.Reader` gives of ``batches``, whose columns are ``names`` in this order.
 
     Args:
         batches: all rows; some may be empty.

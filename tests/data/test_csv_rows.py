@@ -1,0 +1,185 @@
+"""Blocks that Arrow parses are what Python's csv module reads row by row: cells, lines, errors, and kinds of columns."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from vfl_node.data.accumulators import ParsedNumbers
+from vfl_node.data.cells import MISSING
+from vfl_node.data.readers import csv as csv_reader
+from vfl_node.data.readers import csv_blocks
+from vfl_node.data.readers.opening import open_csv
+from vfl_node.data.reading import column_of
+from vfl_node.data.tables import CategoricalColumn, NumericColumn
+from vfl_node.data.text_columns import TextColumns
+from vfl_node.errors import DataError
+
+MESSY = settings(deadline=None, derandomize=True, max_examples=400)
+
+PLAIN = ["1", "-2.5", "+3", "4.", ".5", "6e7", "7E-3", "x", "red", "2024_01", "inf", "NAN", "1e999", "1e-400", "0x10", *MISSING]
+SPACED = [" 8", "9 ", "\t10", "\x1c11\x1f", "\u00a012", "\u200313", " ", "é", "１２", "a b", "日本"]
+QUOTED = ['"14"', '" 15 "', '""', '"a,b"', '"two\nlines"', '"crlf\r\nx"', '"q""q"', '""""', ' "16"']
+WRONG = ['a"b', '"a"b', '"open', "\r", "\0", "1,2", 'a""', '"a" ']
+
+
+@st.composite
+def files(draw: st.DrawFn) -> str:
+    """A CSV of three columns, as messy as ``kinds`` of cells make it."""
+    kinds = draw(st.sampled_from([[PLAIN], [PLAIN, SPACED], [PLAIN, QUOTED], [PLAIN, SPACED, QUOTED], [PLAIN, QUOTED, WRONG]]))
+    cells = st.sampled_from([cell for kind in kinds for cell in kind])
+    ends = st.sampled_from(["\n", "\n", "\r\n", "\n\n", "\n\r\n"])
+    rows = draw(st.lists(st.tuples(st.lists(cells, min_size=3, max_size=3), ends), min_size=1, max_size=12))
+    text = "a,b,c\n" + "".join(",".join(row) + end for row, end in rows)
+    return text if draw(st.booleans()) else text.removesuffix("\n")
+
+
+def row_by_row(content: bytes) -> tuple[list[list[str]], list[int]] | tuple[str, int]:
+    """The rows after the header, with their lines; or what is wrong, and where."""
+    at = 0
+
+    def lines() -> Any:
+        nonlocal at
+        for raw in io.BytesIO(content):
+            at += 1
+            if b"\0" in raw:
+                raise ValueError("holds NUL characters")
+            yield raw.decode()
+
+    reader = csv.reader(lines(), strict=True, skipinitialspace=True)
+    rows, places, first = [], [], 1
+    try:
+        for cells in reader:
+            if cells:
+                if len(cells) != 3:
+                    return f"{len(cells)} cells", first
+                rows.append([cell.strip() for cell in cells])
+                places.append(first)
+            first = reader.line_num + 1
+    except csv.Error:
+        return "is not valid CSV", first
+    except ValueError as error:
+        return str(error), at
+    return rows[1:], places[1:]
+
+
+def number(cell: str) -> float:
+    if cell in MISSING:
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        return math.inf
+    return value if math.isfinite(value) and "_" not in cell else math.inf
+
+
+def column(cells: list[str]) -> tuple[str, list[Any]]:
+    """The kind of a column that is not declared, and its values; None: missing, and infinity: not a number."""
+    values = [number(cell) for cell in cells]
+    present = [value for value in values if not math.isnan(value)]
+    if sum(map(math.isfinite, present)) >= 0.95 * len(present):
+        return "numeric", [None if math.isnan(value) else value for value in values]
+    return "categorical", [None if cell in MISSING else cell for cell in cells]
+
+
+def values(text: TextColumns, name: str) -> tuple[str, list[Any]]:
+    read = text.feature(name, None)
+    if isinstance(read, ParsedNumbers):
+        if (wrong := np.flatnonzero(np.isinf(read.values))).size:
+            with pytest.raises(DataError, match=f":{text.line(int(wrong[0]))}:{name}: {read.wrong} in numeric"):
+                column_of(text, name, None)
+        return "numeric", [None if math.isnan(value) else value for value in read.values.tolist()]
+    return "categorical", [None if code < 0 else read.levels[code] for code in read.codes.tolist()]
+
+
+@MESSY
+@given(content=files(), block=st.sampled_from([1, 20, 60, 1 << 20]))
+@example(content='a,b,c\n1,2,3\n"x\n\ny",2,3\n\n4,5,6', block=1)
+@example(content='a,b,c\n1,2,3\n4,5,"6\n7,8,9\n', block=1)
+def test_a_messy_file(content: str, block: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("messy") / "table.csv"
+    path.write_bytes(content.encode())
+    expected = row_by_row(content.encode())
+    wrong: Any = None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_reader, "HEAD_BYTES", block)
+        patch.setattr(csv_reader, "BLOCK_BYTES", block)
+        try:
+            with closing(open_csv(path, party="lab", delimiter=",")) as reader:
+                held = TextColumns(reader)
+                streamed = TextColumns(reader, dict.fromkeys(reader.names))
+        except DataError as error:
+            empty = error.code == "E_EMPTY"
+            where, _, what = error.message.removeprefix(f"lab: {path}:").partition(": ")
+            wrong = ([], []) if empty else (what[: len(str(expected[0]))], int(where))
+    if wrong:
+        assert wrong == expected
+        return
+    rows, lines = expected
+    assert [list(row) for row in zip(*map(held.cells, "abc"), strict=True)] == rows
+    assert [held.line(row) for row in range(len(held))] == [streamed.line(row) for row in range(len(streamed))] == lines
+    for name, cells in zip("abc", zip(*rows, strict=True), strict=True):
+        assert values(held, name) == column(list(cells))
+        assert values(streamed, name) == column(list(cells))
+
+
+@pytest.mark.parametrize(
+    ("content", "fast"),
+    [
+        ("1,2\n3,4\n", True),
+        ("1,2\r\n\r\n3,4", True),
+        ('"a ""b""\nc",2\n3,""\n', True),
+        ("1, 2\né,4\n", True),
+        ('1, "2"\n', False),
+        ('a"b",2\n', False),
+        ('"a"b,2\n', False),
+        ("1,2\r3,4\n", False),
+        ("1,2\n3\n", False),
+        ("x" * 200_000 + ",2\n", False),
+    ],
+)
+def test_which_blocks_arrow_parses(content: str, fast: bool) -> None:
+    assert (csv_blocks.parse(content.encode(), 2, ("a", "b"), ",", None) is not None) == fast
+
+
+@pytest.mark.parametrize("share", [0.94, 0.95, 0.96])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_column_that_seemed_to_be_numbers_is_read_again(
+    share: float, late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or the other way round: texts come first, and numbers after them."""
+    monkeypatch.setattr(csv_reader, "HEAD_BYTES", 100)
+    monkeypatch.setattr(csv_reader, "BLOCK_BYTES", 100)
+    cells = [f"{row}.0" for row in range(round(100 * share))] + ["north"] * round(100 - 100 * share)
+    cells = cells if late else cells[::-1]
+    path = tmp_path / "table.csv"
+    path.write_text("id,x\n" + "".join(f"k{row},{cell}\n" for row, cell in enumerate(cells)))
+    with closing(open_csv(path, party="lab")) as reader:
+        text = TextColumns(reader, {"x": None}, ["id"])
+    kind, read = values(text, "x")
+    assert (kind, read) == column(cells)
+    assert kind == ("numeric" if share >= 0.95 else "categorical")
+    assert list(text.cells("id")) == [f"k{row}" for row in range(100)]
+
+
+def test_unwritable_arrays_are_not_handed_on(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("x,y\n1,a\n2,b\n")
+    with closing(open_csv(path, party="lab")) as reader:
+        text = TextColumns(reader)
+    numbers, categories = column_of(text, "x", None), column_of(text, "y", None)
+    assert isinstance(numbers, NumericColumn)
+    assert isinstance(categories, CategoricalColumn)
+    assert numbers.values.dtype == np.float64
+    assert categories.codes.dtype == np.int64
+    assert numbers.values.flags.writeable
+    assert categories.codes.flags.writeable

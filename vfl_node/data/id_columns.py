@@ -1,0 +1,87 @@
+"""Identifiers of whole columns: of plain ASCII cells at once, in Arrow; of other cells one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from vfl_node.data.cells import ASCII_SPACE
+from vfl_node.data.identifiers import Identifiers, canonical, composite
+from vfl_node.errors import DataError
+from vfl_node.job import IdForm
+
+
+class UnusableId(Exception):
+    """A cell has no canonical form.
+
+    Args:
+        row: its row, counted from the first one given.
+        part: which of the columns.
+        error: why.
+    """
+
+    def __init__(self, row: int, part: int, error: DataError) -> None:
+        super().__init__(error.message)
+        self.row, self.part, self.error = row, part, error
+
+
+def identifiers_of(columns: Sequence[pa.Array], forms: Sequence[IdForm]) -> Identifiers:
+    """The identifier of each row: canonical in its form, or composite if there are several columns.
+
+    Args:
+        columns: text of n rows, a column for each form.
+        forms: of the job.
+
+    Cost: 0.1 µs an id if it is ASCII, else as :func:`~vfl_node.data.identifiers.canonical`.
+
+    Raises:
+        UnusableId: the first row that has none.
+    """
+    parts = [_in_ascii(cells, form) for cells, form in zip(columns, forms, strict=True)]
+    if any(part is None for part in parts):
+        return Identifiers.of(_one_by_one(columns, forms))
+    if len(parts) == 1:
+        return _as_identifiers(parts[0])
+    pieces: list[pa.Array | str] = ["composite:"]
+    for part in parts:
+        pieces += [pc.binary_length(part).cast(pa.string()), ":", part]
+    return _as_identifiers(pc.binary_join_element_wise(*pieces, ""))
+
+
+def _in_ascii(cells: pa.Array, form: IdForm) -> pa.Array | None:
+    """As :func:`canonical`, if all cells are ASCII and have a canonical form."""
+    if cells.null_count or not pc.all(pc.string_is_ascii(cells)).as_py():
+        return None
+    cells = pc.ascii_trim(cells, characters=ASCII_SPACE).cast(pa.string())
+    if form == "nocase":
+        cells = pc.ascii_lower(cells)
+    elif form == "integer":
+        if not pc.all(pc.match_substring_regex(cells, "^[+-]?[0-9]+$")).as_py():
+            return None
+        cells = pc.replace_substring_regex(cells, r"^[+]?(-?)0*([0-9]+)$", r"\1\2")
+        cells = pc.replace_substring_regex(cells, "^-0$", "0")
+    if not pc.min(pc.binary_length(cells)).as_py():
+        return None
+    return pc.binary_join_element_wise(f"{form}:", cells, "")
+
+
+def _one_by_one(columns: Sequence[pa.Array], forms: Sequence[IdForm]) -> list[bytes]:
+    ids = []
+    for row, cells in enumerate(zip(*(pc.fill_null(column, "").to_pylist() for column in columns), strict=True)):
+        parts = []
+        for place, (cell, form) in enumerate(zip(cells, forms, strict=True)):
+            try:
+                parts.append(canonical(cell, form))
+            except DataError as error:
+                raise UnusableId(row, place, error) from None
+        ids.append(parts[0] if len(parts) == 1 else composite(parts))
+    return ids
+
+
+def _as_identifiers(cells: pa.Array) -> Identifiers:
+    _, offsets, text = cells.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[cells.offset : cells.offset + len(cells) + 1].astype(np.int64)
+    return Identifiers(text.slice(ends[0], ends[-1] - ends[0]).to_pybytes(), ends - ends[0])
