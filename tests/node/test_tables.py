@@ -111,12 +111,12 @@ def test_a_difference_in_tables_is_named_before_anything_is_aligned() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        ("data: {panel: {pth: a.csv}}", "node.yaml:5:8: 'data.panel.path' is missing; 5:16: unknown key 'data.panel.pth'"),
+        ("data: {panel: {pth: a.csv}}", "node.yaml:5:16: unknown key 'data.panel.pth'"),
         ("data: {panel: {path: a.csv}, scores: b.csv}", "5:38: 'data.scores': 'b.csv' is not keys and values"),
         ("data: {panel: {path: a.csv, columns: {a: numerc}}}", "5:42: 'data.panel.columns.a' cannot be 'numerc'"),
         ("data: {My Panel: {path: a.csv}}", "'data.My Panel': 'My Panel' is not a name"),
         ("data: {pth: a.csv}", "unknown key 'data.pth'"),
-        ("data: {columns: {a: numeric}}", "'data.path' is missing"),
+        ("data: {columns: {a: numeric}}", "node.yaml:5:7: 'data': say where the table is: path, or query"),
     ],
 )
 def test_mistakes_in_several_tables_have_a_place(tmp_path: Path, data: str, said: str) -> None:
