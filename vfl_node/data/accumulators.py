@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from vfl_node.data.cells import MISSING, is_number, is_text, numbers_of, text_of, written
+from vfl_node.data.cells import MISSING, is_number, numbers_of, text_of, written
 from vfl_node.data.tables import CategoricalColumn
 
 NUMERIC_SHARE = 0.95
@@ -126,9 +126,12 @@ class _LevelCells:
         self._batches: list[pa.DictionaryArray] = []
 
     def extend(self, cells: pa.Array) -> None:
-        encoded = text_of(cells).dictionary_encode() if is_text(cells.type) else cells.dictionary_encode()
-        texts = text_of(encoded.dictionary).cast(pa.large_string())
-        self._batches.append(pa.DictionaryArray.from_arrays(encoded.indices, texts))
+        encoded = cells.dictionary_encode()
+        texts = text_of(encoded.dictionary)
+        if texts.null_count:  # such as NaN
+            encoded = text_of(cells).dictionary_encode()
+            texts = encoded.dictionary
+        self._batches.append(pa.DictionaryArray.from_arrays(encoded.indices.cast(pa.int32()), texts.cast(pa.large_string())))
 
     def column(self) -> CategoricalColumn:
         column = pa.chunked_array(self._batches, pa.dictionary(pa.int32(), pa.large_string())).unify_dictionaries()

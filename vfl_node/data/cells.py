@@ -69,6 +69,8 @@ def numbers_of(cells: pa.Array, decimal: str = ".") -> NDArray[np.float64]:
     """
     if pa.types.is_dictionary(cells.type):
         cells = cells.dictionary_decode()
+    if pa.types.is_decimal(cells.type):
+        return _parsed(cells.cast(pa.string()))  # Arrow's own conversion is not always that to the nearest number
     if is_number(cells.type):
         return _float64(cells.cast(pa.float64(), safe=False))
     return _parsed(written(text_of(cells), decimal))

@@ -62,7 +62,7 @@ class _FileReader(Reader):
 
     def _content(self) -> pa.NativeFile:
         self._file.rewind()
-        return pa.PythonFile(self._file.file, "r")
+        return self._file.native()
 
     def _unusable(self, error: Exception) -> DataError | StateError:
         if isinstance(error, OSError) and error.errno is not None:

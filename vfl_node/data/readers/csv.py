@@ -15,6 +15,9 @@ from vfl_node.errors import DataError
 BLOCK_BYTES = 1 << 23
 """So many bytes are parsed at once: some megabytes, which the processor's cache still helps with."""
 
+HEAD_LINES = 200
+"""So many lines tell how a CSV is written."""
+
 MOST_BYTES_A_ROW = 1 << 26
 
 _SEEN = {"\t": "tabs", ";": "semicolons", "|": "bars"}
@@ -158,7 +161,8 @@ class _Rest:
 
     def head(self) -> list[str]:
         """The first lines, for a guess how they are written."""
-        return self._buffer.decode(errors="replace").replace("\0", "").splitlines(keepends=True)
+        lines = self._buffer.decode(errors="replace").replace("\0", "").split("\n")
+        return [f"{line}\n" for line in (lines[:-1] or lines)[:HEAD_LINES]]
 
     def block(self, size: int) -> bytes:
         """The next rows, of about ``size`` bytes; empty at the end. They end where a row ends, as far as quotes tell."""

@@ -23,11 +23,11 @@ def delimiter_of(lines: Sequence[str]) -> str:
     If none does, it is the one that the header has most often; a comma if it has none.
 
     Args:
-        lines: of the file, from its beginning, with their ends; the last row may be cut off.
+        lines: of the file, from its beginning, with their ends; a last row that is cut off within quotes does not count.
     """
     split = {delimiter: _rows(lines, delimiter) for delimiter in DELIMITERS}
     columns = {delimiter: len(rows[0]) if rows else 1 for delimiter, rows in split.items()}
-    even = [each for each in DELIMITERS if all(len(row) == columns[each] for row in split[each][:-1]) and columns[each] > 1]
+    even = [each for each in DELIMITERS if all(len(row) == columns[each] for row in split[each]) and columns[each] > 1]
     return max(even or DELIMITERS, key=lambda delimiter: columns[delimiter])
 
 
@@ -41,7 +41,7 @@ def decimal_of(lines: Sequence[str], delimiter: str) -> str:
         lines: as for :func:`delimiter_of`.
         delimiter: between the cells.
     """
-    rows = _rows(lines, delimiter)[1:-1] or _rows(lines, delimiter)[1:]
+    rows = _rows(lines, delimiter)[1:]
     if delimiter == "," or not rows:
         return "."
     width = min(map(len, rows))

@@ -5,13 +5,17 @@ from __future__ import annotations
 import codecs
 import gzip
 import io
+import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from vfl_node.errors import DataError, StateError
 from vfl_node.files import fault
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 HEAD_BYTES = 1 << 18
 """So many bytes are looked at to recognise a format or the dialect of a CSV."""
@@ -146,17 +150,17 @@ class InputFile:
                     hint="leave data.format out: the first bytes of a file tell what it is",
                 )
             return "csv"
-        if expected not in (None, signature.format):
-            raise DataError(
-                f"{self.source}: is {signature.what}, not {_NAMES[expected]}",
-                code="E_FORMAT",
-                hint=f"leave data.format out, or set it to {signature.format}",
-            )
         if self.compressed:
             raise DataError(
                 f"{self.source}: is {signature.what} compressed by {self.compressed}",
                 code="E_FORMAT",
                 hint="decompress it: only CSV is read compressed; Parquet and Arrow compress their columns themselves",
+            )
+        if expected not in (None, signature.format):
+            raise DataError(
+                f"{self.source}: is {signature.what}, not {_NAMES[expected]}",
+                code="E_FORMAT",
+                hint=f"leave data.format out, or set it to {signature.format}",
             )
         return signature.format
 
@@ -172,9 +176,15 @@ class InputFile:
         elif self.compressed == "zstd":
             import pyarrow as pa
 
-            self.content = io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(self.file, "r"), "zstd"))
+            self.content = io.BufferedReader(pa.CompressedInputStream(self.native(), "zstd"))
         else:
             self.content = self.file
+
+    def native(self) -> pa.NativeFile:
+        """The file for Arrow, which closes what it is given."""
+        import pyarrow as pa
+
+        return pa.PythonFile(os.fdopen(os.dup(self.file.fileno()), "rb"), "r")
 
     def read(self, size: int) -> bytes:
         """The next bytes of the content, ``size`` of them unless it ends.
