@@ -116,10 +116,17 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
     own = tmp_path / "lab.yaml"
     own.write_text("data: {path: lab.csv, id: patient}\ndefences: [{name: noise, sigma: 0.25}]\n")
     words = ["--data", f"clinic={clinic}", "--settings", f"lab={own}", "--id-column", "patient", "--label-column", "ill"]
-    result = command("run", job, *words, "--out", tmp_path / "out")
+    more = ["--seed", "3", "--predictions", str(tmp_path / "predicted.csv")]
+    result = command("run", job, *words, *more, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
     assert "union 200, intersection 120" in result.stdout
     assert "nothing is kept for predictions (serve)" in result.stdout
+    assert "seed 3: All secrets of this run follow from a seed (vfl-node run --seed)" in result.stdout
+    assert "boosted tree alone: auc 0." in result.stdout
+    assert f"predictions: {tmp_path / 'predicted.csv'}" in result.stdout
+    head, *lines = (tmp_path / "predicted.csv").read_text().splitlines()
+    assert head == "patient,rows,label,probability"
+    assert len(lines) == 160
     assert "training on the union: 160 rows an epoch" in result.stderr
     assert "the intersection would take 96 rows an epoch" in result.stderr
     for name in ("clinic", "lab"):

@@ -25,6 +25,7 @@ from vfl_node.report.sections import CommonFigures
 from vfl_node.run.serving import reported
 from vfl_node.settings import Protection, role_in
 from vfl_node.trainers import TRAINERS
+from vfl_node.training.evaluation import Rival
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.logistic.section import LogisticSection
 from vfl_node.training.serving import Predicted, Served, predictor_of
@@ -98,6 +99,25 @@ EACH = replace(
     local_confusion=[[58, 5], [4, 36]],
 )
 """One split with all that is measured on its rows."""
+
+TREE = {"auc": 0.987, "ace": 0.05, "nll": 0.2, "accuracy": 0.94}
+
+COMPARED = replace(
+    EACH,
+    local_kind="a network of the same kind",
+    local_rows=4_000,
+    rival=Rival(
+        kind="a boosted tree (of a library)",
+        trained_rows=3_999,
+        metrics=TREE,
+        repeats={name: [value] for name, value in TREE.items()},
+        intervals={"auc": around(0.987, "delong")},
+        gains={"auc": around(0.004, "delong")},
+        curve=[(0.3, 0.2, 50), (0.6, 0.8, 53)],
+        confusion=[[59, 4], [3, 37]],
+    ),
+)
+"""Beside a network and a boosted tree alone."""
 
 UNTOLD = replace(
     RESULT,
@@ -254,6 +274,8 @@ REPORTS = {
     "active": lambda: build(),
     "repeated": lambda: build(a_job(repeats=10), training=REPEATED),
     "one split": lambda: build(a_job(threshold=0.4), training=EACH),
+    "compared": lambda: build(training=COMPARED),
+    "no boosted tree": lambda: build(training=replace(EACH, rival_note="No boosted tree was trained: no library.")),
     "on training rows": lambda: build(a_job(test_fraction=0)),
     "without own features": lambda: build(training=replace(RESULT, local_metrics=None, local_calibration_curve=[])),
     "undefined metrics": lambda: build(
@@ -366,10 +388,10 @@ def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
     found = json.loads(built.to_json())
     for key, value in found.items():
         assert any(name.split(".")[0] == key for name in documented), key
-        inner = {"local_metrics": "metrics"}.get(key, key)
+        inner = {"local_metrics": "metrics", "boosted_tree_metrics": "metrics"}.get(key, key)
         if key == "training" and value:
             value |= {f"{value['algorithm']}.{name}": None for name in value.pop(value["algorithm"])}
-        if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases", "gains"):
+        if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases", "gains", "boosted_tree_gains"):
             missing = {f"{inner}.{name}" for name in value} - {name.removesuffix("[]") for name in documented}
             assert not missing
 
@@ -403,6 +425,32 @@ def test_an_owner_reads_that_nothing_was_attacked_and_what_was_changed(case: str
     audited = text(page(build()))
     assert "No attack was run" not in audited
     assert "changed what it sent" not in audited
+
+
+def test_models_alone_stand_beside_the_federated_one_and_say_what_they_learnt_from() -> None:
+    built = build(training=COMPARED)
+    found, read = json.loads(built.to_json()), text(page(built))
+    assert found["metrics"]["model"] is found["metrics"]["trained_rows"] is found["boosted_tree_note"] is None
+    assert (found["local_metrics"]["model"], found["local_metrics"]["trained_rows"]) == ("a network of the same kind", 4000)
+    tree = found["boosted_tree_metrics"]
+    assert (tree["model"], tree["trained_rows"], tree["auc"]) == ("a boosted tree (of a library)", 3999, 0.987)
+    assert (tree["rows"], tree["constant_nll"]) == (103, 0.6629)
+    assert tree["confusion"]["counts"] == [[59, 4], [3, 37]]
+    assert tree["calibration"] == [[0.3, 0.2, 50], [0.6, 0.8, 53]]
+    assert tree["repeats"]["auc"] == [0.987]
+    assert found["boosted_tree_gains"]["auc"]["mean"] == 0.004
+    assert "clinic alone: a network of the same kind on 4,000 own labelled rows, none of them held out." in read
+    assert "boosted tree of clinic alone: a boosted tree (of a library) on 3,999 own labelled rows" in read
+    assert "0.987 boosted tree alone" in read
+    assert "boosted tree of clinic alone: predicted at threshold 0.5" in read
+
+
+def test_why_there_is_no_boosted_tree_is_said_to_whom_it_concerns() -> None:
+    note = "No boosted tree was trained: no library."
+    for training, party, told in ((replace(EACH, rival_note=note), "clinic", True), (UNTOLD, "lab", False)):
+        built = build(training=training, party=party)
+        assert built.boosted_tree_metrics is built.boosted_tree_gains is None
+        assert (built.boosted_tree_note == note) == (note in text(page(built))) == told
 
 
 def test_keys_of_the_whole() -> None:

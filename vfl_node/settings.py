@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from vfl_node.comparison import Compare
 from vfl_node.configuration import Frozen, load
 from vfl_node.data_source import DataSource
 from vfl_node.errors import UsageError
@@ -179,6 +180,7 @@ class Settings(Frozen):
     )
     limits: Limits = Limits()
     obfuscation: Obfuscation = Obfuscation()
+    compare: Compare = Compare()
     models: dict[ModelName, ModelPlace] = Field(
         default={}, description="this owner's own architectures, by the name that a job says: name → module:Class"
     )
@@ -206,6 +208,8 @@ class Settings(Frozen):
             raise ValueError(f"plaintext is for loopback only, and {bad[0]} is not")
         if self.role != "active" and self.obfuscation != Obfuscation():
             raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
+        if self.role != "active" and self.compare != Compare():
+            raise ValueError("compare is for an active node, which measures models")
         if self.role == "coordinator" and self.data is not None:
             raise ValueError("a coordinator has no data: leave it out")
         if self.limits.max_attack_auc is not None and not self.audit.membership:

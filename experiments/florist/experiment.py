@@ -33,14 +33,16 @@ from vfl_node.data.tables import Table
 from vfl_node.job import Parties, load_job
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
+from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import under
 from vfl_node.privacy.attacks import ATTACKS, follow, spectral
 from vfl_node.privacy.attacks.transcript import Batch
 from vfl_node.privacy.equal_weights import works_at_once
+from vfl_node.progress import Silent
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.active import ActiveHalf, local_rate
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.local import local_logits
+from vfl_node.training.split.local import local_logits, train_local
 from vfl_node.training.split.missing.calibration import Calibration, Composition, calibration
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.positioned_input import PositionedInput
@@ -176,6 +178,7 @@ class Training:
         channels = dict(zip(owns, memory_channels(ACTIVE, PASSIVE), strict=True))
         if trial.attacked:
             channels = {name: self._recorder.wrap(name, channel) for name, channel in channels.items()}
+        self._own = randomness.derive(ACTIVE)
         self._halves: dict[str, Any] = {}
         self._tested: dict[str, Table] = {}
         for name, other, half_of in ((ACTIVE, PASSIVE, ActiveHalf), (PASSIVE, ACTIVE, PassiveHalf)):
@@ -273,7 +276,14 @@ class Training:
         if not self._trial.at_active:
             return logits, torch.full((len(everything),), active.scoring()["positive_rate"])
         local = build_classifier(architecture_of(self._trial.train.model), self._trial.train, inputs[ACTIVE].schema, [])
-        local.load_state_dict(under("local", active.weights()))
+        if weights := under("local", active.weights()):
+            local.load_state_dict(weights)
+        else:  # trained without calibration, which is read off it afterwards: the model that would give q is trained now
+            own, rows = self._own.derive("local/0"), np.arange(len(self._labels))
+            initialise(local, own)
+            with torch.enable_grad():
+                args = local, self._trial.train, active._inputs, active._targets, rows, own, Silent()
+                train_local(*args, counted=active._real)
         return logits, local_rate(local_logits(local, inputs[ACTIVE], everything))
 
 

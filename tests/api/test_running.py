@@ -43,7 +43,7 @@ JOB = {
 
 @pytest.fixture(scope="module")
 def result(trial: Any) -> Result:
-    return run(JOB, active=pd.read_csv(trial.clinic), passive=pl.read_csv(trial.lab))
+    return run(JOB, active=pd.read_csv(trial.clinic), passive=pl.read_csv(trial.lab), predictions=True)
 
 
 def program(*lines: str) -> str:
@@ -103,6 +103,13 @@ def test_the_result_is_what_the_reports_say(result: Result) -> None:
         result.report("coordinator")
 
 
+def test_predictions_are_of_every_shared_row(result: Result) -> None:
+    frame = result.predictions.to_pandas()
+    assert list(frame.columns) == ["id", "rows", "label", "probability"]
+    assert (len(frame), frame["id"].is_unique, set(frame["rows"])) == (120, True, {"held_out", "trained"})
+    assert frame["probability"].between(0, 1).all()
+
+
 def test_a_notebook_shows_the_page_without_rights_and_each_chart_as_an_image(result: Result, tmp_path: Path) -> None:
     shown = result.report._repr_html_()
     assert 'sandbox=""' in shown
@@ -131,6 +138,8 @@ def test_the_folder_ends_with_the_result_unless_it_was_named(trial: Any, tmp_pat
     ended = run(aligns, active=trial.clinic, passive=str(trial.lab))
     folder = ended.folder
     assert (ended.metrics, ended.epochs, ended.model) == (None, [], {})
+    with pytest.raises(UsageError, match="made no predictions"):
+        _ = ended.predictions
     with pytest.raises(UsageError, match="active has no part of a model"):
         ended.weights()
     assert (folder / "passive" / "report.json").exists()
@@ -201,7 +210,9 @@ def test_three_parties_and_private_settings(trial: Any, tmp_path: Path) -> None:
 
 def test_own_networks_by_their_class(trial: Any) -> None:
     own = JOB | {"train": {**JOB["train"], "model": "gated"}}
-    ended = run(own, active=trial.clinic, passive=trial.lab, models={"gated": Gated})
+    ended = run(own, active=trial.clinic, passive=trial.lab, models={"gated": Gated}, seed=7)
+    again = run(own, active=pd.read_csv(trial.clinic), passive=pl.read_csv(trial.lab), models={"gated": Gated}, seed=7)
+    assert all(torch.equal(tensor, again.weights()[name]) for name, tensor in ended.weights().items())
     assert any("gate" in name for name in ended.weights("passive"))
 
     class Inner(Gated):
@@ -225,6 +236,8 @@ def test_own_networks_by_their_class(trial: Any) -> None:
         ({"settings": {"active": {"tls": {}}}}, "settings of active: 'tls' cannot be set in a trial", "leave it out"),
         ({"settings": {"active": {"limits": {"min_set_siz": 3}}}}, "settings of active: unknown key", "min_set_size"),
         ({"label_column": "ill"}, "there is no column 'ill' (data.label)", "columns"),
+        ({"seed": -1}, "seed -1 is not a whole number from 0", ""),
+        ({"predictions": True, "job": {"align": {"protocol": "psi"}}}, "this job only aligns", ""),
         ({"out": "/dev/null/x"}, "out='/dev/null/x': File exists", "name a folder of your own"),
     ],
 )
@@ -275,8 +288,8 @@ def test_from_standard_input_in_one_process_and_in_several(trial: Any, tmp_path:
         "    run(own, clinic, lab, models={'mine': Mine}, processes=True)",
         "except Exception as error:",
         "    print(error.message, error.hint)",
-        "result = run(job, clinic, lab, processes=True)",
-        "print(len(result.epochs), result.report.figures['alignment']['intersection'])",
+        "result = run(job, clinic, lab, processes=True, predictions=True)",
+        "print(len(result.epochs), len(result.predictions))",
     )
     child = python(text, folder=tmp_path)
     said, _ = child.communicate(timeout=240)
@@ -302,7 +315,7 @@ def test_ctrl_c_ends_it_cleanly(trial: Any, tmp_path: Path, processes: bool) -> 
     )
     child = python(text, folder=tmp_path, start_new_session=True)
     limit = time.monotonic() + 240
-    under_way = "vfl-federation-*/passive/state/jobs/*/seed" if processes else "vfl-simulation-*/*/seed"
+    under_way = "vfl-federation-*/passive/state/jobs/*/seed" if processes else "vfl-simulation-*/**/seed"
     try:
         while not list(tmp_path.glob(under_way)):
             assert time.monotonic() < limit

@@ -108,6 +108,8 @@ class Federation:
 
     def configure(self, name: str, **settings: Any) -> Path:
         path = self.folder / name / "node.yaml"
+        if self.roles[name] == "active":
+            settings = {"compare": {"boosted_tree": False}} | settings  # scikit-learn takes a second to load in every process
         config = (
             yaml.safe_load(path.read_text())
             | {"http": "127.0.0.1:0", "peer_wait_s": GENEROUS_S, "quarantine_after": 99}

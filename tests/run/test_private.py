@@ -91,7 +91,7 @@ def test_a_mistake_has_file_line_and_column(tmp_path: Path, text: str, said: str
 
 
 def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:
-    may_be_given = {"data", "device", "limits", "obfuscation", "models", "audit", "defences"}
+    may_be_given = {"data", "device", "limits", "obfuscation", "models", "audit", "defences", "compare"}
     assert set(Settings.model_fields) == may_be_given | set(SET_BY_A_TRIAL)
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.sessions import session
 from tests.training.predicting import world_fixture as world_fixture
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
+from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
@@ -149,6 +150,7 @@ class Run:
     resume_from: str | None = None
     protections: tuple[Protection, Protection] = (Protection(), Protection())
     models: tuple[Mapping[str, str], Mapping[str, str]] = field(default_factory=lambda: ({}, {}))
+    compare: Compare = field(default_factory=lambda: Compare(boosted_tree=False))
     tamper: Callable[[Message], None] = lambda message: None
     """May change a message on its way out."""
 
@@ -207,6 +209,7 @@ class Run:
             clock=lambda: float(next(ticks)),
             protection=self.protections[number],
             models=self.models[number],
+            compare=self.compare,
         )
 
     def schedule(self, parties: Federation) -> Schedule:

@@ -51,12 +51,14 @@ def training(run: Make, synthetic: Make, work: Work, owned: float, calibration: 
 
 @pytest.mark.parametrize("calibration", ["none", "test", "train"])
 def test_a_gradient_takes_as_much_work_whatever_is_owned(run: Make, synthetic: Make, work: Work, calibration: str) -> None:
-    """The active party's own model is trained before the first one, over all rows; half of it on few would be less."""
+    """What gives calibration its q is trained before the first one, over all rows; half of it on few would be less."""
     few, many = (training(run, synthetic, work, owned, calibration) for owned in (0.3, 0.9))
     assert few == many
     first = few.index("Gradient")
-    models = 3 if calibration == "train" else 1
+    models = {"none": 0, "test": 1, "train": 3}[calibration]
     assert sum(rows for rows in few[:first] if isinstance(rows, int)) >= models * TRAIN.epochs * 160
+    alone = sum(rows for rows in few if isinstance(rows, int)) - sum(rows for rows in few[:first] if isinstance(rows, int))
+    assert alone >= 2 * 2 * TRAIN.epochs * 160  # the joint halves, and a network alone in each of two repeats
 
 
 @pytest.mark.parametrize("strategy", ["sampling", "gaussian"])

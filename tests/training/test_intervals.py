@@ -148,7 +148,7 @@ def test_no_interval_leaves_the_range_of_its_metric(rows: int, seed: int, noise:
     else:
         labels, first = sample(rows, seed, noise)
         models = [first, sample(rows, seed + 1, 0.5)[1]]
-    (joint, alone), gains = over_rows(NAMES, labels, models, 0.4, Randomness(SEED))
+    (joint, alone), (gains,) = over_rows(NAMES, labels, models, 0.4, Randomness(SEED))
     for of, model in ((joint, models[0]), (alone, models[1])):
         values = compute(NAMES, labels, model.scores, model.probabilities, 0.4)
         for name, found in of.items():
@@ -161,11 +161,11 @@ def test_no_interval_leaves_the_range_of_its_metric(rows: int, seed: int, noise:
 def test_the_difference_is_paired() -> None:
     labels, output = sample(300)
     other = ModelOutput.clipped(output.scores + np.random.default_rng(5).normal(size=300) * 0.02)
-    (ours, theirs), gains = over_rows(NAMES, labels, [output, other], 0.5, Randomness(SEED))
+    (ours, theirs), (gains,) = over_rows(NAMES, labels, [output, other], 0.5, Randomness(SEED))
     for name, gain in gains.items():
         assert gain["mean"] == pytest.approx(ours[name]["mean"] - theirs[name]["mean"])
     assert {name for name, gain in gains.items() if gain["sd"] < 0.6 * ours[name]["sd"]} >= {"auc", "pr_auc", "accuracy", "f1"}
-    _, same = over_rows(NAMES, labels, [output, output], 0.5, Randomness(SEED))
+    _, (same,) = over_rows(NAMES, labels, [output, output], 0.5, Randomness(SEED))
     assert same == {}  # nothing changes it
 
 

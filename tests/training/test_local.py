@@ -1,4 +1,4 @@
-"""The active party's own model: what it gives calibration, and what its training must not tell."""
+"""The active party's own model that gives calibration its q, and what its training must not tell."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_without_calibration_q_is_the_rate_of_positives(synthetic: Callable[...,
 
 
 @pytest.mark.parametrize("protocol", ["apsi", "psu"])
-def test_training_alone_takes_as_long_however_many_rows_are_owned(
+def test_a_model_for_calibration_takes_as_long_however_many_rows_are_owned(
     synthetic: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     """The peer waits for it, and sees how long it takes: apsi hides how many rows are shared, padding how many a party has."""
@@ -73,7 +73,7 @@ def test_training_alone_takes_as_long_however_many_rows_are_owned(
     monkeypatch.setattr(active, "train_local", counting)
     for share in (0.3, 0.9):
         parties = synthetic(300, (share, 1.0), independent=True)
-        half(parties, protocol=protocol)
+        half(parties, "test", protocol=protocol)
     assert steps == [300, 300]
 
 
@@ -81,7 +81,7 @@ def test_training_alone_takes_as_long_however_many_rows_are_owned(
 def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any], protocol: str) -> None:
     """They take part in every batch and count for nothing."""
     parties = synthetic(300, (0.5, 1.0), independent=True)
-    found = half(parties, protocol=protocol)
+    found = half(parties, "test", protocol=protocol)
     assert found._local is not None
     before = {name: tensor.clone() for name, tensor in found._local.state_dict().items()}
     targets = active._as_targets
@@ -91,7 +91,7 @@ def test_rows_without_a_label_are_not_learnt_from(synthetic: Callable[..., Any],
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(active, "_as_targets", others)
-        again = half(parties, protocol=protocol)
+        again = half(parties, "test", protocol=protocol)
     assert again._local is not None
     assert all(torch.equal(before[name], tensor) for name, tensor in again._local.state_dict().items())
 

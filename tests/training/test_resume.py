@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from vfl_node.comparison import Compare
 from vfl_node.errors import StateError
 from vfl_node.job import Evaluate
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
@@ -37,7 +38,7 @@ class Fatal(MemoryCheckpoints):
 @pytest.fixture
 def settings(run: Any) -> dict[str, Any]:
     train = run().train.model_copy(update={"batch_size": 4, "missing": Missing(calibration="train"), "model": "wide_deep"})
-    return {"train": train, "evaluate": Evaluate(repeats=2, share_with_passive=True)}
+    return {"train": train, "evaluate": Evaluate(repeats=2, share_with_passive=True), "compare": Compare(boosted_tree=True)}
 
 
 def assert_same(ours: Any, theirs: Any) -> None:
@@ -63,6 +64,9 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
         "constant_nll",
         "confusion",
         "local_confusion",
+        "local_rows",
+        "rival",
+        "rival_note",
         "population",
         "encoder",
         "calibration_curve",

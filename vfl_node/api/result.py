@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator, Mapping
+from csv import reader
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,10 @@ from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from torch import Tensor
+
+PREDICTIONS = "predictions.csv"
 
 _FRAME = '<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{height}px;border:0" title="Report of {party}"></iframe>'
 
@@ -139,6 +143,12 @@ class Result:
         return metrics
 
     @property
+    def boosted_tree_metrics(self) -> dict[str, Any] | None:
+        """``boosted_tree_metrics`` of the active party's report: of a boosted tree on its own columns. None without one."""
+        metrics: dict[str, Any] | None = self.report.figures["boosted_tree_metrics"]
+        return metrics
+
+    @property
     def epochs(self) -> list[dict[str, Any]]:
         """A row for each epoch or iteration, for ``pandas.DataFrame(result.epochs)``; nested keys are joined by a dot."""
         training = self.report.figures["training"]
@@ -175,6 +185,25 @@ class Result:
         if name not in self.model:
             raise UsageError(f"{name} has no part of a model", hint="a job that only aligns trains none")
         return storage.load(self.model[name])[0]
+
+    @property
+    def predictions(self) -> pa.Table:
+        """What the model says of the active party's shared rows, an Arrow table (``.to_pandas()``); ids are text.
+
+        Columns: the id columns; ``rows``: ``held_out`` or ``trained``; ``label``; ``probability``, or one for each class.
+
+        Raises:
+            UsageError: none were made.
+        """
+        path = self.folder / PREDICTIONS
+        if not path.exists():
+            raise UsageError("this trial made no predictions", hint="run(…, predictions=True)")
+        from pyarrow import csv, string
+
+        with path.open(newline="") as file:
+            names = next(reader(file))
+        ids = names[: names.index("rows")]
+        return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(ids, string())))
 
 
 def _written(path: Path, content: bytes) -> Path:

@@ -16,7 +16,8 @@ import structlog
 
 from vfl_node.api.frames import Frame, Given, tables_of, write
 from vfl_node.api.progress import shown
-from vfl_node.api.result import Result
+from vfl_node.api.result import PREDICTIONS, Result
+from vfl_node.comparison import Compare
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
@@ -26,6 +27,8 @@ from vfl_node.run.private import PrivateSettings, private, read_private, trial_s
 from vfl_node.settings import Settings, role_in
 
 IN_MEMORY = Path("table in memory")
+
+WITH_TREE = Compare(boosted_tree=True)  # one owner has all tables, so nobody's time tells anything
 
 
 def run(
@@ -39,6 +42,8 @@ def run(
     label_column: str = "label",
     threads: int = 1,
     processes: bool = False,
+    seed: int | None = None,
+    predictions: bool = False,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> Result:
@@ -59,6 +64,9 @@ def run(
         label_column: column with the labels.
         threads: threads for tensors.
         processes: whether each party is a process of its own, a real node, connected by mutual TLS; some seconds more.
+        seed: from which the randomness of all parties follows, 0 to 2^63 - 1: the same run gives the same bytes again, and
+            nothing in it is secret. Reports say so.
+        predictions: whether the trained model's predictions of all shared rows are made (:attr:`Result.predictions`).
         out: folder for the reports and models of all parties; by default one that ends with the result.
         progress: whether a bar is shown, on a terminal or in a notebook.
 
@@ -67,6 +75,12 @@ def run(
         KeyboardInterrupt: Ctrl-C; everything that was started has ended.
     """
     spec = _job_of(job, passive)
+    if predictions:
+        from vfl_node.run.known_rows import check_predictable
+
+        check_predictable(spec)
+    if seed is not None and not 0 <= seed < 1 << 63:
+        raise UsageError(f"seed {seed} is not a whole number from 0 to 2^63 - 1")
     files, frames = tables_of(spec, active, passive)
     given = {_party(spec, name): _private_of(own, name) for name, own in (settings or {}).items()}
     places = {name: _place(name, kind, importable=processes) for name, kind in (models or {}).items()}
@@ -77,11 +91,17 @@ def run(
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="vfl-tables-")))
             paths = {party: write(frame, folder, party) for party, frame in frames.items()}
         columns = {"id": id_column, "label": label_column}
-        owners = trial_settings(spec, files | paths, given=given, columns=columns, threads=threads, models=places)
+        owners = trial_settings(
+            spec, files | paths, given=given, columns=columns, threads=threads, models=places, compare=WITH_TREE
+        )
         view = stack.enter_context(shown(spec.name, wanted=progress))
         target = _folder(out)
         try:
-            folders = _in_processes(spec, owners, target, view) if processes else _in_one(spec, owners, frames, target, view)
+            predicted = target / PREDICTIONS if predictions else None
+            if processes:
+                folders = _in_processes(spec, owners, target, view, seed, predicted)
+            else:
+                folders = _in_one(spec, owners, frames, target, view, seed, predicted)
             return Result(folders, scratch=target if out is None else None)
         except BaseException:
             if out is None:
@@ -89,23 +109,36 @@ def run(
             raise
 
 
-def _in_one(job: Job, owners: Mapping[str, Settings], frames: Mapping[str, Frame], out: Path, view: Any) -> dict[str, Path]:
+def _in_one(
+    job: Job,
+    owners: Mapping[str, Settings],
+    frames: Mapping[str, Frame],
+    out: Path,
+    view: Any,
+    seed: int | None,
+    predictions: Path | None,
+) -> dict[str, Path]:
     import torch
 
     from vfl_node.run.simulation import simulate
 
     threads = torch.get_num_threads()
     try:
-        return simulate(job, {}, out, settings=owners, tables=frames, on_view=view)
+        return simulate(job, {}, out, settings=owners, tables=frames, on_view=view, seed=seed, predictions=predictions)
     finally:
         torch.set_num_threads(threads)
 
 
-def _in_processes(job: Job, owners: Mapping[str, Settings], out: Path, view: Any) -> dict[str, Path]:
+def _in_processes(
+    job: Job, owners: Mapping[str, Settings], out: Path, view: Any, seed: int | None, predictions: Path | None
+) -> dict[str, Path]:
     from vfl_node.node.federation import LocalFederation
 
-    with LocalFederation(job, owners, logs=out / "logs") as federation:
-        federation.run(out, view)
+    keeps = predictions is not None
+    with LocalFederation(job, owners, logs=out / "logs", seed=seed, keeps=keeps) as federation:
+        ended = federation.run(out, view)
+        if predictions:
+            federation.predict(ended["id"], predictions)
     return {name: out if name == job.parties.active else out / name for name in job.parties.all}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from vfl_node.cli.shared import app, client_of, err, follow, out
+from vfl_node.cli.shared import app, check_writable, client_of, err, follow, out, writing
 from vfl_node.errors import UsageError
 from vfl_node.files import write_whole
 from vfl_node.node.states import UNFINISHED
@@ -42,32 +41,13 @@ def predict(
         request = data.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {data}: {error.strerror}", code="E_FILE") from None
-    _check_writable(target)
+    check_writable(target, "--out")
     settings = load_settings(config)
     client_of(settings).job(job_id)  # fail at once if the node does not run, or does not know the job
     answer = _predicted_new(settings, job_id, request) if align else _predicted(settings, job_id, request)
-    try:
+    with writing(target, "--out"):
         write_whole(target, answer)
-    except OSError as error:
-        raise _unwritable(target, error) from None
     out.print(f"wrote {target}")
-
-
-def _check_writable(target: Path) -> None:
-    """Raises UsageError (``E_FILE``) if the file cannot be written: before the work, not after it."""
-    if not target.parent.is_dir():
-        raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint="make it, or name another --out")
-    try:
-        if target.exists() and not target.is_file():
-            raise UsageError(f"{target} is not a file", code="E_FILE", hint="name a file by --out")
-        with tempfile.NamedTemporaryFile(prefix=target.name, dir=target.parent):
-            pass
-    except OSError as error:
-        raise _unwritable(target, error) from None
-
-
-def _unwritable(target: Path, error: OSError) -> UsageError:
-    return UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint="name another --out")
 
 
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:

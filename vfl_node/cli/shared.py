@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -60,6 +62,26 @@ def client_at(config: Path | None, node: str, token_file: Path | None) -> Client
         return Client(node.removeprefix("http://").rstrip("/"), token)
     hint = "--config FILE of a node on this machine, or --node HOST:PORT --token-file FILE"
     raise UsageError("name the node", hint=hint)
+
+
+def check_writable(target: Path, option: str) -> None:
+    """Raises UsageError (``E_FILE``) if the file of ``option`` cannot be written: before the work, not after it."""
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}", code="E_FILE", hint=f"make it, or name another {option}")
+    with writing(target, option):
+        if target.exists() and not target.is_file():
+            raise UsageError(f"{target} is not a file", code="E_FILE", hint=f"name a file by {option}")
+        with tempfile.NamedTemporaryFile(prefix=target.name, dir=target.parent):
+            pass
+
+
+@contextmanager
+def writing(target: Path, option: str) -> Iterator[None]:
+    """Turns an error of the system about the file of ``option`` into a UsageError (``E_FILE``)."""
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.strerror}", code="E_FILE", hint=f"name another {option}") from None
 
 
 def follow(client: Client, job_id: str, board: str = "") -> None:

@@ -13,11 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from vfl_node.cli.shared import ConfigOption, app, out
+from vfl_node.cli.shared import ConfigOption, app, check_writable, out
+from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
 from vfl_node.logs import configure_logs
+from vfl_node.report.words import SEEDED
 from vfl_node.run.private import read_private, trial_settings
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
@@ -35,6 +37,14 @@ def run(
     label_column: Annotated[str, typer.Option(help="Column with the labels.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
     model: Annotated[list[str], typer.Option(help="NAME=MODULE:CLASS of an own network. Repeat for each.")] = [],  # noqa: B006
+    seed: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(min=0, max=2**63 - 1, help="All parties' randomness follows from it: repeatable, and no secret."),
+    ] = None,
+    predictions: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="CSV file for what the model says of the active party's shared rows."),
+    ] = None,
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
 ) -> None:
     """Run a whole federation on this machine, to try a job on your own files."""
@@ -44,9 +54,20 @@ def run(
         raise UsageError(
             "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
         )
+    if predictions:
+        from vfl_node.run.known_rows import check_predictable
+
+        check_predictable(spec)
     given = {name: read_private(path) for name, path in _files(spec, settings, "--settings").items()}
-    columns, models = {"id": id_column, "label": label_column}, _models(model)
-    parties = trial_settings(spec, _data_files(spec, data), given=given, columns=columns, threads=threads, models=models)
+    parties = trial_settings(
+        spec,
+        _data_files(spec, data),
+        given=given,
+        columns={"id": id_column, "label": label_column},
+        threads=threads,
+        models=_models(model),
+        compare=Compare(boosted_tree=True),  # one owner has all tables, so nobody's time tells anything
+    )
     if spec.train:
         for name in spec.parties.data:
             spec.train.check_here(parties[name].models)
@@ -57,23 +78,32 @@ def run(
         raise UsageError(
             f"--out {folder}: {error.strerror}", code="E_FILE", hint="name a folder of your own, and no symbolic link"
         ) from None
+    if predictions:
+        check_writable(predictions, "--predictions")  # which may lie in the folder of --out
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     started = time.monotonic()
     if spec.serve:
         out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
+    if seed is not None:
+        out.print(f"seed {seed}: {SEEDED}")
     with ShownProgress(spec.name) as shown:
         if in_process:
             from vfl_node.run.simulation import simulate
 
-            simulate(spec, {}, folder, on_view=shown.update, settings=parties)
+            simulate(spec, {}, folder, on_view=shown.update, settings=parties, seed=seed, predictions=predictions)
         else:
             from vfl_node.node.federation import LocalFederation
 
             logs = folder / "logs"
-            with LocalFederation(spec, parties, logs=logs) as federation:
-                federation.run(folder, shown.update)
+            keeps = predictions is not None
+            with LocalFederation(spec, parties, logs=logs, seed=seed, keeps=keeps) as federation:
+                view = federation.run(folder, shown.update)
+                if predictions:
+                    federation.predict(view["id"], predictions)
     _summarise(folder / "report.json", time.monotonic() - started)
+    if predictions:
+        out.print(f"predictions: {predictions}")
 
 
 @app.command()
@@ -165,7 +195,8 @@ def _summarise(path: Path, seconds: float) -> None:
     names = ("ours", "theirs", "rows", "union", "intersection")
     sizes = ", ".join(f"{name} {'hidden' if alignment[name] is None else alignment[name]}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
-    for title, metrics in (("federated", report["metrics"]), ("active party alone", report["local_metrics"])):
+    models = {"federated": "metrics", "active party alone": "local_metrics", "boosted tree alone": "boosted_tree_metrics"}
+    for title, metrics in ((title, report.get(key)) for title, key in models.items()):
         if not metrics:
             continue
         shown = []
@@ -176,6 +207,8 @@ def _summarise(path: Path, seconds: float) -> None:
             shown.append(f"{name} {metrics[name]:.4f}" + (f" [{spread['low']:.3f}, {spread['high']:.3f}]" if spread else ""))
         rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
+    if note := report.get("boosted_tree_note"):
+        out.print(note)
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
 
 

@@ -28,9 +28,14 @@ from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.files import private_folder
 from vfl_node.job import Job
 from vfl_node.node.client import Client
+from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
-from vfl_node.run.folder import clear_artefacts, copy_artefacts
-from vfl_node.settings import Role, Settings, role_in
+from vfl_node.run.artefacts import clear_artefacts, copy_artefacts
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.inputs import read_input, taking_part
+from vfl_node.run.known_rows import TrialParty, write_predictions
+from vfl_node.run.trial import Trial, write_trial
+from vfl_node.settings import Role, Settings, load_settings, role_in
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -49,12 +54,17 @@ class LocalFederation:
         job: the job; party names come from it.
         settings: party name → its settings, as :func:`vfl_node.run.private.trial_settings` makes them.
         logs: folder for one JSON-lines log per party.
+        seed: from which the randomness of every party follows (:mod:`vfl_node.run.trial`); reports say so.
+        keeps: whether the nodes keep what :meth:`predict` needs.
     """
 
-    def __init__(self, job: Job, settings: Mapping[str, Settings], *, logs: Path) -> None:
+    def __init__(
+        self, job: Job, settings: Mapping[str, Settings], *, logs: Path, seed: int | None = None, keeps: bool = False
+    ) -> None:
         self._job = job
         self._settings = settings
         self._logs = logs
+        self._seed, self._keeps = seed, keeps
         self._folder = Path(tempfile.mkdtemp(prefix="vfl-federation-"))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
@@ -121,8 +131,22 @@ class LocalFederation:
             copy_artefacts(source, out if name == active else out / name)
         return view
 
+    def predict(self, job_id: str, out: Path) -> None:
+        """Write ``out``, as :func:`vfl_node.run.known_rows.write_predictions`, once :meth:`run` has ended."""
+        parties = self._job.parties
+        halves = {}
+        for name in parties.data:
+            settings = load_settings(self._folder / name / "node.yaml")
+            memory = Partner(settings.state_dir / "partners", parties.peer_of(name))  # its node changes nothing any more
+            whole = read_input(settings, self._job)
+            table = taking_part(whole, self._job.align, memory, settings.limits, name)
+            halves[name] = TrialParty(settings, JobFolder(settings.state_dir / "jobs" / job_id), whole, table)
+        write_predictions(self._job, halves, out)
+
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name
+        if self._seed is not None or self._keeps:
+            write_trial(folder / "state", Trial.of(self._seed, name, keeps=self._keeps))
         config = yaml.safe_load((folder / "node.yaml").read_text())
         config.pop("listen", None)
         config |= {

@@ -37,8 +37,13 @@ class Partner:
     There must be only one such object for a folder.
     """
 
-    def __init__(self, folder: Path, peer: str) -> None:
+    def __init__(self, folder: Path, peer: str, secret: bytes | None = None) -> None:
         """Open the memory of ``peer`` in ``folder``, or begin one, whose secret is drawn from the operating system.
+
+        Args:
+            folder: of all partners.
+            peer: a party's name.
+            secret: with which it begins in a trial.
 
         Raises:
             ValueError: ``peer`` is not a party's name.
@@ -54,7 +59,7 @@ class Partner:
         self._folder.chmod(0o700)
         path = self._folder / "secret"
         if not any(file.suffix != ".tmp" for file in self._folder.iterdir()):
-            write_checked(path, secrets.token_bytes(32))
+            write_checked(path, secret or secrets.token_bytes(32))
         if path.exists() and path.stat().st_size == 32:
             raise StateError(
                 f"{self._folder} was written by an earlier vfl-node, without checksums",

@@ -26,10 +26,12 @@ from vfl_node.node.peers import Peers
 from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
+from vfl_node.report.words import SEEDED
 from vfl_node.run.device import choose_device
 from vfl_node.run.folder import ARTEFACTS
 from vfl_node.run.requests import PredictionRequest
 from vfl_node.run.serving import PREDICTIONS
+from vfl_node.run.trial import read_trial
 from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder
@@ -71,7 +73,10 @@ class Node:
             log.warning("plaintext between loopback addresses: for trials on one machine only")
         self.device = choose_device(settings.device)
         torch.set_num_threads(settings.threads)
-        self._store = Store(settings.state_dir)
+        trial = read_trial(settings)
+        if trial.seeded:
+            log.warning(SEEDED)
+        self._store = Store(settings.state_dir, trial)
         self._works = Works(settings, self._store)
         self._jobs = Jobs(settings, self._store, self._works)
         self._data = StartCheck(settings)

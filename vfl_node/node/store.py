@@ -32,6 +32,7 @@ from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record, damaged_record
 from vfl_node.node.states import UNFINISHED
 from vfl_node.run.folder import SUMS, JobFolder
+from vfl_node.run.trial import Trial
 
 log = structlog.get_logger()
 
@@ -39,15 +40,15 @@ log = structlog.get_logger()
 class Store:
     """The index of jobs of one node; safe to use from several threads."""
 
-    def __init__(self, folder: Path) -> None:
-        """Open or create the store in ``folder``, which becomes private to this user (0700).
+    def __init__(self, folder: Path, trial: Trial | None = None) -> None:
+        """Open or create the store in ``folder``, which becomes private to this user (0700); ``trial``: what it belongs to.
 
         Raises:
             StateError: the folder cannot be written (``E_STATE``), another node uses it
                 (``E_STATE_LOCKED``), or the index is damaged or of a newer release (``E_STATE_CORRUPT``,
                 ``E_STATE_VERSION``).
         """
-        self.folder = folder
+        self.folder, self._trial = folder, trial or Trial()
         self._lock = threading.RLock()
         self._partners: dict[str, Partner] = {}
         self._unwritten: dict[str, Record] = {}
@@ -110,7 +111,11 @@ class Store:
 
         Raises:
             StateError: it cannot be written (``E_DISK_FULL``, ``E_STATE``, …); then no trace of the job is left.
+            UsageError: a seeded trial has run it already (``E_JOB_ENDED``): its secrets would be those of that run.
         """
+        job_id = job_id or self._trial.job_id(job.name)
+        if self._trial.seeded and job_id and self.get(job_id):
+            raise UsageError(f"this seeded trial has run job {job_id}", code="E_JOB_ENDED", hint="start another trial")
         record = Record(
             id=job_id or f"{job.name[:48]}-{secrets.token_hex(4)}",
             name=job.name,
@@ -244,7 +249,7 @@ class Store:
 
     def job_folder(self, record: Record) -> JobFolder:
         """The private folder of a job."""
-        return JobFolder(self.folder / "jobs" / record.id)
+        return JobFolder(self.folder / "jobs" / record.id, self._trial)
 
     def has_report(self, record: Record) -> bool:
         """Whether a job has left its report."""
@@ -267,7 +272,7 @@ class Store:
         """What this node remembers of ``peer`` beyond any job; the same object for every job."""
         with self._lock:
             if peer not in self._partners:
-                self._partners[peer] = Partner(self.folder / "partners", peer)
+                self._partners[peer] = Partner(self.folder / "partners", peer, self._trial.memory_secret(peer))
             return self._partners[peer]
 
     def _write(self, record: Record, verb: Literal["INSERT", "REPLACE"]) -> None:

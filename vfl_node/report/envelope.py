@@ -60,12 +60,24 @@ class Report(Section):
     parties: Parties
     started: UtcTime
     finished: UtcTime
+    seeded: bool = Field(
+        default=False, description="whether all secrets of the run follow from a seed (vfl-node run --seed), for trials only"
+    )
     alignment: AlignmentSizes | None = Field(description="null at the coordinator, and for predictions of known records")
     training: TrainingFigures | None = Field(description="null for a job that only aligns, or predicts")
     metrics: Metrics | None = Field(description="of the federated model; null if not shared with this party, or not measured")
     local_metrics: Metrics | None = Field(description="of the active party's own model on the same rows; null without one")
     gains: dict[str, Interval] | None = Field(
         description="federated minus local: repeat by repeat, or on the rows of a single one; null if not known to this party"
+    )
+    boosted_tree_metrics: Metrics | None = Field(
+        default=None, description="of a boosted tree of the active party alone, on the same rows; null without one"
+    )
+    boosted_tree_gains: dict[str, Interval] | None = Field(
+        default=None, description="federated minus boosted tree, as gains; null without one"
+    )
+    boosted_tree_note: str | None = Field(
+        default=None, description="why the active party has no boosted tree beside its metrics; null elsewhere"
     )
     predictions: Predictions | None = Field(description="null for a job without predictions")
     phases: dict[str, PhaseTraffic]
@@ -107,6 +119,7 @@ def build(
     started: str,
     finished: str,
     versions: Mapping[str, str],
+    seeded: bool = False,
 ) -> Report:
     """The report of ``party``, from what it has at the end of a job.
 
@@ -126,6 +139,7 @@ def build(
         started: ISO 8601 in UTC, ending in ``+00:00``.
         finished: the same.
         versions: of the software, see :func:`installed_versions`.
+        seeded: whether the secrets of the run follow from a seed.
 
     Raises:
         pydantic.ValidationError: a value that the format does not allow, such as NaN.
@@ -141,11 +155,15 @@ def build(
         parties=job.parties,
         started=started,
         finished=finished,
+        seeded=seeded,
         alignment=_sizes(job, alignment, align_seconds, align_warnings, records, traffic),
         training=_training(job, training, protection) if training else None,
         metrics=_metrics(job, training, local=False) if training else None,
         local_metrics=_metrics(job, training, local=True) if training else None,
         gains=_intervals(job, training.gains) if training else None,
+        boosted_tree_metrics=_rival_metrics(job, training) if training else None,
+        boosted_tree_gains=_intervals(job, training.rival.gains) if training and training.rival else None,
+        boosted_tree_note=(training.rival_note or None) if training else None,
         predictions=_predictions(job, role, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, result.disclosures if result else None),
@@ -240,6 +258,8 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
     about = result.population or {}
     return Metrics(
         **values,
+        model=(result.local_kind or None) if local else None,
+        trained_rows=result.local_rows if local else None,
         constant_nll=result.constant_nll,
         repeats={name: tuple(of) for name, of in repeats.items()} if repeats else None,
         confusion=_confusion(job, confusion) if confusion else None,
@@ -249,6 +269,23 @@ def _metrics(job: Job, result: Trained, *, local: bool) -> Metrics | None:
         held_out=job.evaluate.test_fraction > 0,
         intervals=_intervals(job, intervals),
         calibration=tuple(curve),
+    )
+
+
+def _rival_metrics(job: Job, result: Trained) -> Metrics | None:
+    of, federated = result.rival, _metrics(job, result, local=False)
+    if of is None or federated is None:
+        return None
+    return federated.model_copy(
+        update={
+            **of.metrics,
+            "model": of.kind,
+            "trained_rows": of.trained_rows,
+            "repeats": {name: tuple(values) for name, values in of.repeats.items()},
+            "confusion": _confusion(job, of.confusion),
+            "intervals": _intervals(job, of.intervals),
+            "calibration": tuple(of.curve),
+        }
     )
 
 

@@ -20,7 +20,7 @@ from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import charts, results
 from vfl_node.report.charts import Bar, LineChart, Row
-from vfl_node.report.words import attack_figures, human_bytes, human_count, human_seconds, human_time, signed
+from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, signed
 from vfl_node.trainers import TRAINERS, TrainerConfig
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
@@ -44,6 +44,7 @@ def render(report: Report) -> str:
     aligned = _reported_alignment(report, train, peer) if report.alignment else None
     return environment.get_template("report.html.j2").render(
         report=data,
+        seeded=SEEDED if report.seeded else None,
         others=[name for name in names.all if name != report.party],
         peer=peer,
         metric_names=readings,
@@ -53,6 +54,7 @@ def render(report: Report) -> str:
         trainer=_trainer_words(report, train, peer),
         curves=_curves(data, unit),
         audit=_audit(data, unit),
+        rivals=results.rivals(data),
         comparisons=results.comparisons(data),
         methods=results.methods(data, readings),
         confusions=results.confusions(data),

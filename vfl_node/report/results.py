@@ -48,6 +48,19 @@ METHODS = {
 """Method of an interval → in words."""
 
 
+TREE = "boosted tree"
+
+
+def models(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """Short name, style and metrics of each model that this party knows: the federated one, then those of one party alone."""
+    known = (
+        ("federated", "joint", report["metrics"]),
+        ("alone", "alone", report["local_metrics"]),
+        (TREE, "first", report["boosted_tree_metrics"]),
+    )
+    return [(title, style, of) for title, style, of in known if of]
+
+
 def readings(report: dict[str, Any], classes: int) -> dict[str, Reading]:
     """:data:`METRICS` that were measured, as they are for this job."""
     threshold = Evaluate.model_validate(report["job"]["spec"]["evaluate"]).threshold
@@ -72,25 +85,37 @@ def methods(report: dict[str, Any], about: Mapping[str, Reading]) -> str:
     return "; ".join(f"{', '.join(titles[method])} {METHODS[method]}" for method in used)
 
 
+def titled(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    """As :func:`models`, with names that say whose model it is."""
+    owner = report["parties"]["active"]
+    titles = {"alone": f"{owner} alone", TREE: f"{TREE} of {owner} alone"}
+    return [(titles.get(title, title), style, of) for title, style, of in models(report)]
+
+
 def confusions(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Whose model, and its confusion matrix; none of very many classes."""
-    models = (("Federated", report["metrics"]), (f"{report['parties']['active']} alone", report["local_metrics"]))
     return [
-        (title, of["confusion"])
-        for title, of in models
-        if of and of["confusion"] and of["rows"] and len(of["confusion"]["counts"]) <= MOST_CLASSES
+        (title.replace("federated", "Federated"), of["confusion"])
+        for title, _, of in titled(report)
+        if of["confusion"] and of["rows"] and len(of["confusion"]["counts"]) <= MOST_CLASSES
+    ]
+
+
+def rivals(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """Each model of the active party alone: ``title`` of its column, ``style``, ``metrics``, and the ``gains`` over it."""
+    gains = {"alone": report["gains"], "first": report["boosted_tree_gains"]}
+    return [
+        {"title": title, "style": style, "metrics": of, "gains": gains[style] or {}}
+        for title, style, of in titled(report)
+        if style in gains
     ]
 
 
 def comparisons(report: dict[str, Any]) -> dict[str, Markup]:
-    """Metric → federated and local value on one axis, where there is something to compare."""
+    """Metric → the value of each model on one axis, where there is something to compare."""
     drawn = {}
     for name, (title, _, most) in METRICS.items():
-        marks = [
-            _mark(label, of, name, style)
-            for label, of, style in (("federated", report["metrics"], "joint"), ("alone", report["local_metrics"], "alone"))
-            if of and of[name] is not None
-        ]
+        marks = [_mark(label, of, name, style) for label, style, of in models(report) if of[name] is not None]
         if len(marks) > 1 or any(mark.low < mark.high for mark in marks):
             drawn[name] = charts.dot_chart(f"metric-{name}", title, marks, most=most)
     return drawn
@@ -102,13 +127,6 @@ def _mark(label: str, of: dict[str, Any], name: str, style: str) -> Mark:
 
 
 def calibration(report: dict[str, Any]) -> Markup | None:
-    """Calibration of both models; None where there is none to draw."""
-    curves = [
-        CalibrationChart(label, of["calibration"], style)
-        for label, of, style in (
-            ("federated", report["metrics"], "joint"),
-            (f"{report['parties']['active']} alone", report["local_metrics"], "alone"),
-        )
-        if of and of["calibration"]
-    ]
+    """Calibration of each model; None where there is none to draw."""
+    curves = [CalibrationChart(title, of["calibration"], style) for title, style, of in titled(report) if of["calibration"]]
     return charts.calibration_chart("calibration", "Calibration", curves) if curves else None

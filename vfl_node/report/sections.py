@@ -134,6 +134,11 @@ class ConfusionMatrix(Section):
 class Metrics(Section):
     """Metrics of a model; a metric is null if it was not asked for or is not defined."""
 
+    model: str | None = Field(default=None, description="what the model is, in words; null for the federated one")
+    trained_rows: Count | None = Field(
+        default=None,
+        description="own labelled rows that a model of the active party alone learnt from, first repeat; null for another",
+    )
     auc: float | None = None
     pr_auc: float | None = None
     ks: float | None = None

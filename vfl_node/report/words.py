@@ -10,6 +10,11 @@ from datetime import datetime
 
 NO_TITLES: Mapping[str, str] = {}
 
+SEEDED = (
+    "All secrets of this run follow from a seed (vfl-node run --seed): whoever knows it can compute every key, mask and "
+    "initial weight of every party. For trials on one machine only."
+)
+
 
 def attack_figures(
     attacks: Mapping[str, float | None], judged: Mapping[str, int], titles: Mapping[str, str] = NO_TITLES

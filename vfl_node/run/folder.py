@@ -25,8 +25,9 @@ from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.configuration import Frozen
 from vfl_node.errors import StateError
-from vfl_node.files import private_folder, read_checked, remove, write_checked, write_whole
+from vfl_node.files import read_checked, remove, write_checked, write_whole
 from vfl_node.models import storage
+from vfl_node.run.trial import Trial
 from vfl_node.transport.channel import Traffic
 
 ARTEFACTS = ("model.safetensors", "report.html", "report.json")
@@ -49,18 +50,21 @@ class Serving(Frozen):
         input: digest of the records that took part, hexadecimal.
         encoder: JSON of the encoder that belongs to the model.
         serving: JSON, as :attr:`vfl_node.training.trainer.Servable.state`; holds a secret.
+        held_out: shared positions that were held out; None but in a trial.
     """
 
     input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     encoder: str
     serving: str
+    held_out: tuple[int, ...] | None = None
 
 
 class JobFolder:
     """Everything that one job stores on this node's disk (0700). Several conversations of the job may use it at once."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, trial: Trial | None = None) -> None:
+        """The folder at ``path``, whose name is the job's id; ``trial``: the one that the job is run in, if any."""
+        self.path, self.trial = path, trial or Trial()
         self._pinning = threading.Lock()
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -164,7 +168,7 @@ class JobFolder:
 
     def serve(self, serving: Serving) -> None:
         """Store ``serving``; from now on the alignment remains, too, when the secrets are destroyed."""
-        write_checked(self._serving, serving.model_dump_json().encode())
+        write_checked(self._serving, serving.model_dump_json(exclude_none=True).encode())
 
     def serve_no_more(self) -> None:
         """Remove what :meth:`serve` stored."""
@@ -186,7 +190,7 @@ class JobFolder:
         write_whole(self._cancelled, b"")
 
     def seed(self, *, first: bool = True) -> bytes:
-        """The job's secret seed at this party; drawn once from the operating system.
+        """The job's secret seed at this party; drawn once from the operating system, or the trial's.
 
         Args:
             first: whether this is the first attempt; a later one must find the seed.
@@ -199,7 +203,7 @@ class JobFolder:
             if not first:
                 raise self._lost()
             write_checked(self._pins, b"{}")  # before the seed: where that is, they must be
-            write_checked(path, secrets.token_bytes(32))
+            write_checked(path, self.trial.job_seed(self.path.name) or secrets.token_bytes(32))
         if path.stat().st_size == 32:
             raise StateError(
                 f"{path} was written by an earlier vfl-node, whose draws were others", code="E_STATE_VERSION", hint=_ANEW
@@ -333,18 +337,3 @@ class JobFolder:
                 shutil.rmtree(entry)
             else:
                 entry.unlink(missing_ok=True)
-
-
-def clear_artefacts(folders: list[Path]) -> None:
-    """Remove what an earlier run left in ``folders``, so that nothing of it stands beside a new report."""
-    for folder in folders:
-        for name in ARTEFACTS:
-            (folder / name).unlink(missing_ok=True)
-
-
-def copy_artefacts(source: Path, target: Path) -> None:
-    """Copy what a job left, each file whole (0600), the report last."""
-    private_folder(target)
-    for name in ARTEFACTS:
-        if (source / name).exists():
-            write_whole(target / name, (source / name).read_bytes())

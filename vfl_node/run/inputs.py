@@ -8,6 +8,7 @@ from typing import Any
 
 from vfl_node.alignment.lists import promises
 from vfl_node.data.named import data_of
+from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.sampling import at_most
@@ -33,20 +34,34 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`.
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
-    reader = None
-    if table is not None:
-        from vfl_node.data.readers.arrow import ArrowReader  # loads Arrow
-
-        reader = ArrowReader(table, source=f"{settings.name}: the table in memory")
+    data = data_of(settings, job)
     return read_table(
-        data_of(settings, job),
+        data,
         id_form=job.align.id_form,
         needs_label=settings.role == job.label_holder,
         party=settings.name,
         classes=job.classes,
         at_least=settings.limits.min_set_size,
-        reader=reader,
+        reader=None if table is None else opened(data, settings.name, table),
     )
+
+
+def opened(data: Data, party: str, table: Any = None) -> Reader:
+    """A reader of a party's table.
+
+    Args:
+        data: where it is.
+        party: its name, for errors.
+        table: in memory, as :class:`vfl_node.data.readers.arrow.ArrowReader` takes it, in place of where ``data`` says.
+
+    Raises:
+        DataError: as the reader.
+    """
+    if table is None:
+        return open_input(data, party=party)
+    from vfl_node.data.readers.arrow import ArrowReader  # loads Arrow
+
+    return ArrowReader(table, source=f"{party}: the table in memory")
 
 
 def count_input(settings: Settings, job: Job) -> TableShape:

@@ -63,8 +63,9 @@ def keep(
             "encoder": trained.encoder,
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
-    if trained and session.job.serve and trained.servable:
-        serving.keep(folder, trained.encoder, trained.servable, run.data.table)
+    if trained and trained.servable and (session.job.serve or folder.trial.keeps):
+        held_out = trained.held_out if folder.trial.keeps else None
+        serving.keep(folder, trained.encoder, trained.servable, run.data.table, held_out)
     report = envelope.build(
         job=session.job,
         job_id=session.job_id,
@@ -80,6 +81,7 @@ def keep(
         started=started,
         finished=now(),
         versions=envelope.installed_versions(),
+        seeded=folder.trial.seeded,
     )
     envelope.write(report, folder.artefacts)
     folder.seal()

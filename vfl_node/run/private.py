@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.configuration import text_of, validate
 from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError
@@ -90,6 +91,7 @@ def trial_settings(
     columns: Mapping[str, str] | None = None,
     threads: int = 1,
     models: Mapping[str, str] = NONE_DECLARED,
+    compare: Compare = NO_TREE,
 ) -> dict[str, Settings]:
     """The settings of every party of ``job``.
 
@@ -100,6 +102,7 @@ def trial_settings(
         columns: names of the id and label columns where they differ from the defaults; ``given`` goes before.
         threads: threads for tensors, of each.
         models: name → ``module:Class`` of an architecture that all declare; those in ``given`` go before.
+        compare: of the active party, where it has none.
 
     Raises:
         UsageError: a party's settings cannot be used, with file, line and column (``E_CONFIG``), or it has no table.
@@ -118,6 +121,8 @@ def trial_settings(
             "limits": _over(PERMISSIVE, own.document.get("limits")),
             "models": _over(models, own.document.get("models")),
         }
+        if role == "active":
+            document["compare"] = _over(compare.model_dump(), own.document.get("compare"))
         if role != "coordinator":
             wanted = {key: columns[key] for key in columns if key != "label" or role in (job.label_holder, "active")}
             document["data"] = _data(job, name, own.document.get("data"), files.get(name), wanted)

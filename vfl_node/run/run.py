@@ -126,6 +126,7 @@ def set_up(
         obfuscation=settings.obfuscation,
         models=settings.models,
         protection=settings.protection,
+        compare=settings.compare,
     )
     inputs = None
     if table is not None:

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from vfl_node.alignment.alignment import Alignment
@@ -28,7 +30,7 @@ _SERVED = TypeAdapter(Served)
 _TALLY_BYTES = 1024
 
 
-def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table) -> None:
+def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table, held_out: NDArray[np.int64] | None = None) -> None:
     """Store what predictions need beside the alignment and the model, which are stored already.
 
     Args:
@@ -36,9 +38,11 @@ def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table) -> N
         encoder: JSON of the encoder that belongs to the model.
         servable: what the training leaves for predictions.
         table: the records that took part, which must be the same when it predicts.
+        held_out: in a trial, the shared positions that were held out.
     """
     FileShown.begin(folder.shown, servable.tested)
-    folder.serve(Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state))
+    positions = None if held_out is None else tuple(held_out.tolist())
+    folder.serve(Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state, held_out=positions))
 
 
 @dataclass(frozen=True)

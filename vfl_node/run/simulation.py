@@ -22,12 +22,15 @@ from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.progress import Advanced, Event
 from vfl_node.run.allowed import check_allowed
+from vfl_node.run.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.run.conversations import conversations
-from vfl_node.run.folder import JobFolder, clear_artefacts, copy_artefacts
+from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import announce, read_input
+from vfl_node.run.known_rows import TrialParty, write_predictions
 from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.run.private import trial_settings
 from vfl_node.run.run import Run, set_up
+from vfl_node.run.trial import Trial
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
@@ -49,6 +52,8 @@ def simulate(
     models: Mapping[str, str] = NONE_DECLARED,
     settings: Mapping[str, Settings] | None = None,
     tables: Mapping[str, Any] = NO_TABLES,
+    seed: int | None = None,
+    predictions: Path | None = None,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -66,6 +71,8 @@ def simulate(
             ``threads`` and ``models``, which then count no more.
         tables: party name → its table in memory, in place of its file, as
             :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
+        seed: from which the randomness of every party follows (:mod:`vfl_node.run.trial`); reports say so.
+        predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.run.known_rows`).
 
     Returns:
         Party name → folder of its artefacts.
@@ -77,9 +84,10 @@ def simulate(
     torch.set_num_threads(settings[job.parties.active].threads)
     for own in settings.values():
         check_allowed(own, job)
+    job_id = Trial.of(seed, job.parties.active).job_id(job.name) or job.name
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
-        runs, read = [], {}
+        runs, read, parties = [], {}, {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
             own = settings[name]
             here = {"group_threads": own.threads} | ({} if "device" in own.model_fields_set else {"device": "cpu"})
@@ -89,12 +97,18 @@ def simulate(
             if table is not None:
                 read[role] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
-            folder = JobFolder(Path(scratch) / name)
+            trial = Trial.of(seed, name, keeps=predictions is not None)
+            folder = JobFolder(Path(scratch) / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
             peers = [peer for peer in held if peer in job.parties.data] if table is not None else []
-            memories = {peer: MemoryOfOneRun(secret.derive("memory of the peer")) for peer in peers}
+            secrets = {peer: trial.memory_secret(peer) for peer in peers}
+            memories = {
+                peer: MemoryOfOneRun(Randomness(of) if of else secret.derive("memory of the peer"))
+                for peer, of in secrets.items()
+            }
             channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
-            runs.append(set_up(own, job, job.name, table, secret, folder, progress, 1, memories, channels))
+            parties[name] = own
+            runs.append(set_up(own, job, job_id, table, secret, folder, progress, 1, memories, channels))
         active, *_ = runs
         announce(active.session.progress, job, read)
         clear_artefacts(list(folders.values()))
@@ -108,6 +122,15 @@ def simulate(
             raise error
         for run in runs:
             copy_artefacts(run.folder.artefacts, folders[run.session.name])
+        if predictions:
+            halves = {
+                run.session.name: TrialParty(
+                    parties[run.session.name], run.folder, run.inputs.whole, run.inputs.table, tables.get(run.session.name)
+                )
+                for run in runs
+                if run.inputs
+            }
+            write_predictions(job, halves, predictions)
     return folders
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
@@ -45,6 +46,7 @@ class Session:
         obfuscation: this owner's own wishes for an obfuscated set.
         models: this owner's own architectures: name → ``module:Class``.
         protection: what this owner does about what tensors tell.
+        compare: with what this owner compares a federated model; with no boosted tree unless it is given.
     """
 
     job: Job
@@ -65,6 +67,7 @@ class Session:
     obfuscation: Obfuscation = field(default_factory=Obfuscation)
     models: Mapping[str, str] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
+    compare: Compare = NO_TREE
 
     @property
     def role(self) -> Role:

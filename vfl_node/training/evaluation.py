@@ -9,7 +9,7 @@ active party does not know which, so a row's score is the calibration's expectat
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,48 @@ class Figures:
     auc: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class RivalOutput:
+    """Another model of the active party alone, in one repeat.
+
+    Attributes:
+        output: what it says of the test rows that this party owns; None where there is no such model.
+        kind: what it is, as the report says it.
+        rows: number of own labelled rows that it learnt from.
+        note: why there is none, a whole sentence for this party's owner; empty where there is one.
+    """
+
+    output: ModelOutput | None
+    kind: str = ""
+    rows: int = 0
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another model of the active party alone beside the federated one, on the same rows; JSON-serialisable.
+
+    Attributes:
+        kind: as :attr:`RivalOutput.kind`.
+        trained_rows: as :attr:`RivalOutput.rows`, in the first repeat.
+        metrics: the mean over repeats.
+        repeats: metric → its value in each repeat.
+        intervals: of ``metrics``, as :attr:`Evaluation.intervals`.
+        gains: of the difference federated − this model; likewise.
+        curve: as :attr:`Evaluation.curve`, first repeat.
+        confusion: as :attr:`Evaluation.confusion`, first repeat.
+    """
+
+    kind: str
+    trained_rows: int
+    metrics: Values
+    repeats: Repeats
+    intervals: Intervals
+    gains: Intervals
+    curve: Curve
+    confusion: Confusion
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One repeat's results at the active party; JSON-serialisable by ``dataclasses.asdict``.
@@ -68,6 +110,9 @@ class Evaluation:
         gains: of the difference federated − local; likewise.
         matched: metrics on the rows that both parties own; None where the job does not ask for them or they are too few.
         matched_rows: how many they are; likewise.
+        local_rows: number of own labelled rows that its own model learnt from; None without one.
+        rival: another model of its own on the same rows; None where there is none.
+        rival_note: why there is none; empty where there is one.
     """
 
     metrics: Values
@@ -83,12 +128,17 @@ class Evaluation:
     gains: Intervals = field(default_factory=dict)
     matched: Values | None = None
     matched_rows: int | None = None
+    local_rows: int | None = None
+    rival: Rival | None = None
+    rival_note: str = ""
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
         """What ``dataclasses.asdict`` and JSON made of an evaluation, back again."""
         curves = {name: [tuple(point) for point in values[name]] for name in ("curve", "local_curve")}
-        return cls(**{**values, **curves})
+        rival = values.get("rival")  # an earlier version stored none
+        compared = rival and Rival(**{**rival, "curve": [tuple(point) for point in rival["curve"]]})
+        return cls(**{**values, **curves, "rival": compared})
 
 
 def assess(
@@ -99,6 +149,7 @@ def assess(
     class_shares: NDArray[np.float64] | None,
     randomness: Randomness,
     *,
+    rival: RivalOutput | None = None,
     undefined: Collection[str] = (),
 ) -> Evaluation:
     """All that the active party measures on its own test rows in one repeat, but for matched rows.
@@ -111,10 +162,12 @@ def assess(
         class_shares: float64[K], how frequent each class is among the labels trained on: all that a constant model knows;
             None without such labels.
         randomness: its own for this.
+        rival: another model of its own.
         undefined: metrics that this model has none of, and which are None.
     """
     names = [name for name in asked.metrics if name not in undefined]
-    models = [joint] if alone is None else [joint, alone]
+    other = rival.output if rival else None
+    models = [model for model in (joint, alone, other) if model is not None]
 
     def values(of: ModelOutput) -> Values:
         measured = metrics.compute(names, labels, of.scores, of.probabilities, asked.threshold)
@@ -125,7 +178,7 @@ def assess(
         said = np.broadcast_to(class_shares[1] if joint.scores.ndim == 1 else class_shares, joint.scores.shape)
         constant_nll = metrics.compute(["nll"], labels, said, said)["nll"]
     own: list[Intervals] = [{} for _ in models]
-    gains: Intervals = {}
+    gains: list[Intervals] = [{} for _ in models[1:]]
     if asked.repeats == 1:
         own, gains = over_rows(names, labels, models, asked.threshold, randomness)
     return Evaluation(
@@ -139,7 +192,20 @@ def assess(
         constant_nll=constant_nll,
         intervals=own[0],
         local_intervals={} if alone is None else own[1],
-        gains=gains,
+        gains={} if alone is None else gains[0],
+        rival=None
+        if rival is None or other is None
+        else Rival(
+            kind=rival.kind,
+            trained_rows=rival.rows,
+            metrics=values(other),
+            repeats=_by_metric([values(other)]),
+            intervals=own[-1],
+            gains=gains[-1],
+            curve=_curve(labels, other),
+            confusion=metrics.confusion(labels, other.probabilities, asked.threshold),
+        ),
+        rival_note=rival.note if rival else "",
     )
 
 
@@ -172,6 +238,8 @@ class Summary:
         repeats: metric → its value in each repeat, federated model.
         local_repeats: the same for the local model; None if there is none.
         constant_nll: mean over repeats of :attr:`Evaluation.constant_nll`.
+        rival: another model of the active party alone; None where there is none, or not in every repeat.
+        rival_note: why there is none; empty where there is one.
     """
 
     metrics: Values
@@ -182,6 +250,8 @@ class Summary:
     repeats: Repeats
     local_repeats: Repeats | None
     constant_nll: float | None
+    rival: Rival | None
+    rival_note: str
 
 
 def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int) -> Summary:
@@ -196,10 +266,11 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
     first = evaluations[0]
     ours = [evaluation.metrics for evaluation in evaluations]
     alone = [evaluation.local_metrics for evaluation in evaluations if evaluation.local_metrics is not None]
-    gains = [
-        {name: difference(value, local[name]) for name, value in joint.items()}
-        for joint, local in zip(ours, alone, strict=False)
-    ]
+
+    def gains(others: Sequence[Values]) -> list[Values]:
+        """The difference of the federated model to another one, a repeat each."""
+        pairs = zip(ours, others, strict=False)
+        return [{name: difference(value, other[name]) for name, value in joint.items()} for joint, other in pairs]
 
     def intervals(values: Sequence[Values], *, lowest: int) -> Intervals:
         """Of metrics from 0, or of differences of metrics, from ``lowest`` times the largest value on."""
@@ -211,15 +282,28 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
         }
 
     several = len(evaluations) > 1
+    rivals = [evaluation.rival for evaluation in evaluations if evaluation.rival]
+    rival = rivals[0] if len(rivals) == len(evaluations) else None
+    if rival and several:
+        values = [of.metrics for of in rivals]
+        rival = replace(
+            rival,
+            metrics=_mean(values),
+            repeats=_by_metric(values),
+            intervals=intervals(values, lowest=0),
+            gains=intervals(gains(values), lowest=-1),
+        )
     return Summary(
         metrics=_mean(ours),
         local_metrics=_mean(alone) if alone else None,
         intervals=intervals(ours, lowest=0) if several else first.intervals,
         local_intervals=intervals(alone, lowest=0) if several else first.local_intervals,
-        gains=intervals(gains, lowest=-1) if several else first.gains,
+        gains=intervals(gains(alone), lowest=-1) if several else first.gains,
         repeats=_by_metric(ours),
         local_repeats=_by_metric(alone) if alone else None,
         constant_nll=_mean([{"nll": evaluation.constant_nll} for evaluation in evaluations])["nll"],
+        rival=rival,
+        rival_note="" if rival else next((evaluation.rival_note for evaluation in evaluations if evaluation.rival_note), ""),
     )
 
 

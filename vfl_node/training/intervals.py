@@ -89,7 +89,7 @@ def over_repeats(
 
 def over_rows(
     names: Sequence[str], labels: NDArray[Any], models: Sequence[ModelOutput], threshold: float, randomness: Randomness
-) -> tuple[list[Intervals], Intervals]:
+) -> tuple[list[Intervals], list[Intervals]]:
     """Intervals of one split, from the rows held out.
 
     A metric is left out where it is not defined, in half of the resamples or more, or where no resample changes it: rows that
@@ -98,14 +98,14 @@ def over_rows(
     Args:
         names: of metrics.
         labels: of N rows.
-        models: one or two, on the same rows.
+        models: one or more, on the same rows.
         threshold: see :func:`vfl_node.metrics.compute`.
         randomness: which rows are drawn; the same gives the same intervals.
 
     Returns:
-        The intervals of each model, and those of the first one's difference to the second (none for one model).
+        The intervals of each model, and those of the first one's difference to each other one.
 
-    Cost: at most four seconds (two classes, all metrics, two models) and 30 MB on one core, see :data:`MOST_ROWS`.
+    Cost: at most two seconds a model (two classes, all metrics) and 30 MB on one core, see :data:`MOST_ROWS`.
     """
     values = [compute(names, labels, model.scores, model.probabilities, threshold) for model in models]
     used = _part(len(labels), models[0], randomness)
@@ -123,11 +123,12 @@ def over_rows(
         }
 
     own = [intervals(of, spread) for of, spread in zip(values, spreads, strict=True)]
-    if len(models) == 1:
-        return own, {}
-    differences = {name: difference(values[0][name], values[1][name]) for name in names}
-    paired = {name: of - spreads[1][name] for name, of in spreads[0].items() if name in spreads[1]}
-    return own, intervals(differences, paired, signed=True)
+    gains = []
+    for other, spread in zip(values[1:], spreads[1:], strict=True):
+        differences = {name: difference(values[0][name], other[name]) for name in names}
+        paired = {name: of - spread[name] for name, of in spreads[0].items() if name in spread}
+        gains.append(intervals(differences, paired, signed=True))
+    return own, gains
 
 
 def difference(ours: float | None, theirs: float | None) -> float | None:

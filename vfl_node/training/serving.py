@@ -19,6 +19,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Predict, Serve
 from vfl_node.ledger import Disclosure
+from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.registry import load
 from vfl_node.session.session import Session
 from vfl_node.settings import Kind
@@ -45,6 +46,23 @@ class StoredModel:
     encoder: str = field(repr=False)
     state: str = field(repr=False)
     models: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KeptHalf:
+    """One party's half of a trained model, and all that it predicts the shared rows of the training with.
+
+    Attributes:
+        model: the half.
+        alignment: that of the training.
+        table: the party's records that took part.
+        defences: of its owner's settings, which change what it would send.
+    """
+
+    model: StoredModel
+    alignment: Alignment
+    table: Table
+    defences: tuple[DefenceParams, ...] = ()
 
 
 class Request(Protocol):

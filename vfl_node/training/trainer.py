@@ -20,7 +20,7 @@ from vfl_node.session.session import Session
 from vfl_node.settings import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Confusion, Curve, Repeats, Values
+from vfl_node.training.evaluation import Confusion, Curve, Repeats, Rival, Values
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.section import TrainerSection
 from vfl_node.transport.channel import Channel
@@ -107,6 +107,11 @@ class Trained:
         local_calibration_curve: the same of the active party alone; empty without own features.
         confusion: number of rows of each class that were predicted to be of each, first repeat; None at the passive party.
         local_confusion: the same of the active party alone; None without own features.
+        local_kind: what the active party's own model is, as the report says it: ``a network of the same kind``.
+        local_rows: number of own labelled rows that it learnt from, first repeat; None without one.
+        rival: another model of the active party alone; None where there is none.
+        rival_note: why there is none, for this party's owner; empty where there is one, or it is not this party's matter.
+        held_out: int64[t], shared positions held out in the first repeat, ascending.
     """
 
     epochs: tuple[Epoch, ...]
@@ -133,6 +138,11 @@ class Trained:
     local_calibration_curve: Curve = field(default_factory=list)
     confusion: Confusion | None = None
     local_confusion: Confusion | None = None
+    local_kind: str = ""
+    local_rows: int | None = None
+    rival: Rival | None = None
+    rival_note: str = ""
+    held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 class Coordination(Protocol):

@@ -24,6 +24,7 @@ class Logistic(TrainerConfig):
 
     implementation: ClassVar[str] = "vfl_node.training.logistic.trainer:LogisticTrainer"
     report_section: ClassVar[str] = "vfl_node.training.logistic.section:LogisticSection"
+    joined: ClassVar[str] = "vfl_node.training.logistic.joined:predict"
 
     on_device: ClassVar[bool] = False
     coordinated_by: ClassVar[str] = "flow: coordinator or coordinator-clear"

@@ -23,6 +23,8 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
+import numpy as np
+
 from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
@@ -44,7 +46,7 @@ from vfl_node.training.logistic.exchange import receive_scores, send_scores
 from vfl_node.training.logistic.flow import Flow, IterationContext, Outcome
 from vfl_node.training.logistic.masked_decryption import MaskedDecryption
 from vfl_node.training.logistic.masked_tensors import MaskedTensor, shapes, tensors_of
-from vfl_node.training.logistic.measuring import labels_of, measure, output_of
+from vfl_node.training.logistic.measuring import KIND, labels_of, measure, output_of
 from vfl_node.training.logistic.prepared_inputs import PreparedInputs, prepare
 from vfl_node.training.logistic.scales import Scales
 from vfl_node.training.logistic.section import LogisticSection
@@ -52,7 +54,7 @@ from vfl_node.training.logistic.side import Positions, Side
 from vfl_node.training.logistic.strong_labels import ActiveWithoutLabels, PassiveWithLabels
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.sharing import receive_figures, send_figures
-from vfl_node.training.trainer import Epoch, Trained, TrainingData
+from vfl_node.training.trainer import Epoch, Servable, Trained, TrainingData
 from vfl_node.transport.channel import Traffic
 
 FLOWS: Mapping[tuple[str, str, str], Callable[[IterationContext], Flow]] = {
@@ -240,7 +242,9 @@ class _Regression:
             warnings=self._warnings,
             weights=own.side.model(),
             encoder=own.encoder.to_json(),
+            servable=Servable("", np.empty(0, dtype=np.int64)),
             metrics=metrics,
+            held_out=self._testing if evaluate.test_fraction else np.empty(0, dtype=np.int64),
         )
         if measured is None or summary is None:
             return trained
@@ -258,6 +262,10 @@ class _Regression:
             local_calibration_curve=measured.local_curve,
             confusion=measured.confusion,
             local_confusion=measured.local_confusion,
+            local_kind=KIND,
+            local_rows=measured.local_rows,
+            rival=summary.rival,
+            rival_note=summary.rival_note,
         )
 
     async def _measure(self, own: PreparedInputs) -> Evaluation | None:

@@ -23,7 +23,10 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.session.session import Session
+from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, Figures, assess, class_shares, measure, real_share
+from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import Positions, audit, check_step, encode, learner, way_out
 from vfl_node.training.split.local import check_finite, local_logits, train_local
@@ -61,7 +64,7 @@ class ActiveHalf:
         training: Positions,
         saved: Mapping[str, Tensor] | None,
     ) -> None:
-        self._channel, self._session, self._alignment = session.peer, session, data.alignment
+        self._channel, self._session, self._data, self._alignment = session.peer, session, data, data.alignment
         train, self._owned = Train.of(session.job), data.alignment.owned
         self._train, self._evaluate = train, session.job.evaluate
         self._labels = _labels(data)
@@ -104,13 +107,14 @@ class ActiveHalf:
 
         self._base_rate = torch.full((len(self._owned),), self._positive_rate, device=session.device)
         self._local: Classifier | None = None
-        if not self._inputs.schema.empty:
+        if missing.calibration != "none" and not self._inputs.schema.empty:
             self._local = build_classifier(self._architecture, train, self._inputs.schema, []).to(session.device)
             if saved is not None:
                 self._local.load_state_dict(under("local", saved))
                 self._base_rate = saved["rate"].to(session.device)
             else:
-                self._train_alone(randomness.derive(f"local/{repeat}"), training, labelled)
+                self._train_local(randomness.derive(f"local/{repeat}"), training, labelled)
+        self._private = randomness.derive(f"alone/{repeat}")
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since figures were taken."""
         self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
@@ -168,11 +172,11 @@ class ActiveHalf:
         held_out, scores = np.concatenate(batches), np.concatenate(expected)
         owned = self._owned[held_out]
         labels = self._labels[held_out]
-        alone = None
-        if self._local is not None:
-            alone = ModelOutput.clipped(probabilities(local_logits(self._local, self._inputs, held_out))[owned])
-        joint = ModelOutput.clipped(scores[owned])
-        evaluation = assess(self._evaluate, labels[owned], joint, alone, self._class_shares, self._resampling)
+        joint, own = ModelOutput.clipped(scores[owned]), self._own_rows(held_out)
+        alone, tree = self._alone(own), boosted_tree.train(self._session, self._data, own, self._private.derive("tree"))
+        evaluation = assess(self._evaluate, labels[owned], joint, alone, self._class_shares, self._resampling, rival=tree)
+        if alone is not None:
+            evaluation = dataclasses.replace(evaluation, local_rows=len(own.training))
         if self._randomness is None:
             return evaluation
         both = await matched_active(
@@ -191,23 +195,34 @@ class ActiveHalf:
         """As :meth:`Half.tensors`."""
         rate = {} if self._local is None else {"rate": self._base_rate}
         defended = prefixed("defences", self.exit.state())
-        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._alone(), **rate}
+        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._judge(), **rate}
 
     def weights(self) -> dict[str, Tensor]:
-        """As :meth:`Half.weights`: the joint model's, and its own model's as ``local.NAME``."""
-        return {**self.learner.weights(), **self._alone()}
+        """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model that gives calibration its q."""
+        return {**self.learner.weights(), **self._judge()}
 
     def scoring(self) -> dict[str, Any]:
         """As :meth:`Half.scoring`: calibration, and the rate of positives among its labels."""
         return {"calibration": self._calibration.to_json(), "positive_rate": self._positive_rate}
 
-    def _alone(self) -> dict[str, Tensor]:
+    def _own_rows(self, testing: Positions) -> OwnRows:
+        held_out, table = self._evaluate.test_fraction > 0, self._data.table
+        return OwnRows.of(self._alignment, testing, held_out=held_out, records=len(table))
+
+    def _alone(self, own: OwnRows) -> ModelOutput | None:
+        """What a network of this party alone says of the rows measured on; None if it has no columns."""
+        assert self._data.table.labels is not None
+        targets = _as_targets(self._data.table.labels, self._train).to(self._session.device)
+        logits = logits_alone(self._session, self._data, own, targets, self._private.derive("network"))
+        return None if logits is None else ModelOutput.clipped(probabilities(logits))
+
+    def _judge(self) -> dict[str, Tensor]:
         if self._local is None:
             return {}
         return prefixed("local", {name: tensor.cpu() for name, tensor in self._local.state_dict().items()})
 
-    def _train_alone(self, private: Randomness, training: Positions, labelled: Positions) -> None:
-        """Train the model of this party alone, and set q, the rate of positives where the peer's features are synthetic.
+    def _train_local(self, private: Randomness, training: Positions, labelled: Positions) -> None:
+        """Train a model of this party alone, and set q, the rate of positives where the peer's features are synthetic.
 
         The peer waits for the first gradient meanwhile. How long must not tell how many of the rows are this party's, which
         padding hides: all rows of training are computed, of which only the labelled ones count.
@@ -227,8 +242,6 @@ class ActiveHalf:
 
         assert self._local is not None
         trained(self._local, private, self._real)
-        if missing.calibration == "none":
-            return
         self._base_rate = rates(self._local)
         if missing.calibration == "train" and len(labelled) > 1:
             mixed = labelled[private.derive("folds").permutation(len(labelled))]

@@ -35,6 +35,7 @@ class Train(TrainerConfig):
     implementation: ClassVar[str] = "vfl_node.training.split.trainer:SplitTrainer"
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
+    joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {

@@ -1,7 +1,6 @@
-"""The active party alone: what it would have without the other's features.
+"""How a network of the active party alone is trained: the same kind of bottom and top, epochs, batch size and optimiser.
 
-Same kind of bottom and top, same epochs, batch size and optimiser, learning from its own
-labelled rows only. The result is what the federated model is compared with, and gives calibration its q.
+Such a network is what the joint model is compared with (alone.py), and another one gives calibration its q (active.py).
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Figures, real_share, summarise
 from vfl_node.training.sharing import receive_figures, send_figures
+from vfl_node.training.split import alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
@@ -74,6 +75,10 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
         local_calibration_curve=first.local_curve,
         confusion=first.confusion,
         local_confusion=first.local_confusion,
+        local_kind=alone.KIND,
+        local_rows=first.local_rows,
+        rival=summary.rival,
+        rival_note=summary.rival_note,
     )
 
 
@@ -106,6 +111,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         encoder=journal.encoder,
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
+        held_out=journal.tested if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
     )
 
 

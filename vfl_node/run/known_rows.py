@@ -1,0 +1,131 @@
+"""``vfl-node run --predictions``: what the trained model says of every shared record of the active party, in one file.
+
+Only a run on one machine writes it, whose user has all tables anyway: both halves of the model are put together in this
+process, and nothing is sent for it. Between two organisations it would be a disclosure: the embedding of every training row
+under the final weights. There such predictions are asked for by a job with ``serve``, limited, and entered in the ledger
+(docs/prediction.md).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vfl_node.data.named import data_of
+from vfl_node.data.tables import Table
+from vfl_node.data.text_columns import TextColumns
+from vfl_node.errors import StateError, UsageError
+from vfl_node.files import write_whole
+from vfl_node.job import Job
+from vfl_node.models import storage
+from vfl_node.registry import load
+from vfl_node.run.folder import JobFolder
+from vfl_node.run.inputs import opened
+from vfl_node.settings import Settings
+from vfl_node.training.serving import KeptHalf, StoredModel
+
+
+@dataclass(frozen=True)
+class TrialParty:
+    """One data party of a trial that has ended.
+
+    Attributes:
+        settings: its own.
+        folder: of the job, in which it kept its half.
+        whole: its table.
+        table: the records of it that took part.
+        in_memory: as :func:`vfl_node.run.inputs.opened` takes it.
+    """
+
+    settings: Settings
+    folder: JobFolder
+    whole: Table
+    table: Table
+    in_memory: Any = None
+
+
+def check_predictable(job: Job) -> None:
+    """Refuse, before the run starts, a job of which there is nothing to write.
+
+    Raises:
+        UsageError: it trains nothing, or its model gives the active party no predictions.
+    """
+    hint = "leave --predictions out"
+    if job.train is None:
+        raise UsageError("--predictions: this job only aligns, so there is no model to predict with", hint=hint)
+    if not job.train.joined:
+        raise UsageError(f"--predictions: models of trainer {job.train.algorithm!r} cannot be put together here", hint=hint)
+    if job.label_holder != "active":
+        raise UsageError(
+            "--predictions: in this job the passive party has the labels, and the active party never sees a score",
+            hint=f"{hint}, or choose a flow in which the active party has the labels",
+        )
+
+
+def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) -> None:
+    """Write ``out`` as CSV, for its user only (0600): a line for each record of the active party that was shared.
+
+    Columns: the id columns as the table spells them; ``rows``: ``held_out`` or ``trained``; ``label``; and ``probability`` of
+    class 1, or of more than two classes ``probability_0`` and so on. Lines are in the order of the table.
+
+    Args:
+        job: the job.
+        parties: name → what both data parties have.
+        out: the file.
+
+    Raises:
+        StateError: a half is damaged (``E_STATE_CORRUPT``), or a table has changed during the run (``E_INPUT_CHANGED``).
+        UsageError: the file cannot be written (``E_FILE``).
+    """
+    assert job.train is not None
+    active = parties[job.parties.active]
+    halves = [_half(job, parties[name]) for name in job.parties.data]
+    view, serving, table = halves[0].alignment, active.folder.serving, active.table
+    assert serving is not None
+    positions = np.flatnonzero(view.owned)
+    positions = positions[np.argsort(view.rows[positions])]
+    predict = load(job.train.joined, what=f"predictions of trainer {job.train.algorithm!r}")
+    said = predict(*halves, positions).reshape(len(positions), -1)
+    held_out = np.isin(positions, np.array(serving.held_out or (), dtype=np.int64))
+
+    data = data_of(active.settings, job)
+    ids = (data.id,) if isinstance(data.id, str) else data.id
+    with closing(opened(data, active.settings.name, active.in_memory)) as reader:
+        text = TextColumns(reader, text=ids, values=None)
+    spelled = list(zip(*map(text.cells, ids), strict=True))
+    place = {id_: row for row, id_ in enumerate(active.whole.ids)}
+    assert table.labels is not None
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, lineterminator="\n")
+    names = ["probability"] if said.shape[1] == 1 else [f"probability_{k}" for k in range(said.shape[1])]
+    writer.writerow([*ids, "rows", "label", *names])
+    rows = view.rows[positions].tolist()
+    for row, out_of_training, values in zip(rows, held_out.tolist(), said.tolist(), strict=True):
+        own = spelled[place[table.ids[row]]]
+        writer.writerow([*own, "held_out" if out_of_training else "trained", f"{table.labels[row]:g}", *map(repr, values)])
+    try:
+        write_whole(out, file.getvalue().encode())
+    except OSError as error:
+        hint = "the reports are written; the same run with another --predictions writes this file, too"
+        raise UsageError(f"cannot write {out}: {error.strerror}", code="E_FILE", hint=hint) from None
+
+
+def _half(job: Job, party: TrialParty) -> KeptHalf:
+    folder, settings = party.folder, party.settings
+    aligned, serving = folder.load_alignment(job.parties.peer_of(settings.name)), folder.serving
+    if aligned is None or serving is None:
+        raise StateError(f"{settings.name} has not kept its half of the model", code="E_STATE_LOST", hint="run the trial again")
+    if serving.input != party.table.digest().hex():
+        raise StateError(
+            f"the table of {settings.name} has changed during the run", code="E_INPUT_CHANGED", hint="run the trial again"
+        )
+    weights, _ = storage.load(folder.artefact("model.safetensors"))
+    model = StoredModel(job, weights, serving.encoder, serving.serving, settings.models)
+    return KeptHalf(model, aligned[0], party.table, settings.protection.defences)

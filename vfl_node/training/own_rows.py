@@ -1,0 +1,45 @@
+"""Which of its own records the active party learns from by itself, and on which its own models are measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.alignment.alignment import Alignment
+
+Rows = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class OwnRows:
+    """Rows of the active party's table, all of which have a label.
+
+    Its own models need nobody else's columns, so they learn from records outside of the alignment, too. Only the records at
+    held-out shared positions stay out, which are those that every model is measured on.
+
+    Attributes:
+        training: int64[n], those it learns from, ascending.
+        tested: int64[k], those it is measured on, in the order of the shared positions.
+        positions: number of shared positions measured on, whoever owns them.
+    """
+
+    training: Rows
+    tested: Rows
+    positions: int
+
+    @classmethod
+    def of(cls, alignment: Alignment, testing: Rows, *, held_out: bool, records: int) -> OwnRows:
+        """The rows of one repeat.
+
+        Args:
+            alignment: as this party sees it.
+            testing: shared positions measured on.
+            held_out: whether they are held out of the training; without, all rows are learnt from.
+            records: number of rows of the table.
+        """
+        tested = alignment.rows[testing][alignment.owned[testing]]
+        free = np.ones(records, np.bool_)
+        free[tested] = not held_out
+        return cls(np.flatnonzero(free), tested, len(testing))

@@ -1,0 +1,93 @@
+"""The active party alone: the network that it would have without the other party.
+
+Same kind of bottom and top, same epochs, batch size and optimiser as the joint one, trained on all its own labelled records
+that are not held out, also those outside of the alignment. Its columns are encoded as these rows suggest.
+
+The peer waits meanwhile. How long must not tell how many of the shared rows are this party's, nor, where sizes are padded,
+how many records it has. So an epoch always takes as many rows as both parties know of; where there are fewer, some rows
+are computed once more and do not count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.alignment.sizes import announced
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Encoder
+from vfl_node.models import architecture_of
+from vfl_node.models.building import build_classifier
+from vfl_node.models.initial_weights import initialise
+from vfl_node.session.session import Session
+from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.local import local_logits, train_local
+from vfl_node.training.split.positioned_input import PositionedInput
+from vfl_node.training.trainer import TrainingData
+
+KIND = "a network of the same kind"
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the rows of an epoch come from; its length depends on nothing but what both parties know.
+
+    Attributes:
+        source: int64[w], the row of the table at each place.
+        counted: bool[w], whether it is learnt from there.
+    """
+
+    source: NDArray[np.int64]
+    counted: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, training: NDArray[np.int64], width: int) -> Places:
+        """``training``, int64[n], n ≥ 1, each counted once, at ``width`` places, w ≥ n."""
+        return cls(training[np.arange(width) % len(training)], np.arange(width) < len(training))
+
+
+def logits_alone(session: Session, data: TrainingData, own: OwnRows, targets: Tensor, randomness: Randomness) -> Tensor | None:
+    """Train the network of the active party alone, and ask it about the rows measured on; nothing is sent.
+
+    Args:
+        session: the attempt at the job.
+        data: its table and the alignment.
+        own: the rows it learns from and those it is measured on.
+        targets: float32[n] or float32[n, K] on the device, of all rows of the table, as the joint training has them.
+        randomness: its own for this model: initial weights, the order of the rows, masks of dropout.
+
+    Returns:
+        Logits float32[k] or float32[k, K] of ``own.tested``; None without a column or a row to learn from.
+
+    Cost: as many rows an epoch as are shared, or as this party announces, if that is more.
+
+    Raises:
+        DataError: the loss is no longer a number (``E_DIVERGED``).
+    """
+    train = Train.of(session.job)
+    if not data.table.columns or len(own.training) == 0:
+        return None
+    places = Places.of(own.training, max(len(data.alignment), announced(len(data.table), session.job.align, "active")))
+    features = Encoder.fit(data.table, own.training).transform(data.table)
+    rows = PositionedInput.of(features, np.arange(len(features)), session.device)
+    if rows.schema.empty:
+        return None
+    model = build_classifier(architecture_of(train.model, session.models), train, rows.schema, []).to(session.device)
+    initialise(model, randomness)
+    train_local(
+        model,
+        train,
+        PositionedInput.of(features, places.source, session.device),
+        targets[torch.from_numpy(places.source)],
+        np.arange(len(places.source)),
+        randomness,
+        session.progress,
+        counted=torch.from_numpy(places.counted).to(session.device),
+    )
+    asked = np.resize(own.tested if len(own.tested) else own.training, own.positions)
+    return local_logits(model, rows, asked)[: len(own.tested)]
