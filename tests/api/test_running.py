@@ -302,7 +302,7 @@ def test_ctrl_c_ends_it_cleanly(trial: Any, tmp_path: Path, processes: bool) -> 
     )
     child = python(text, folder=tmp_path, start_new_session=True)
     limit = time.monotonic() + 240
-    under_way = "vfl-federation-*/passive/state/jobs/*/seed" if processes else "vfl-simulation-*/*/seed"
+    under_way = "vfl-federation-*/passive/state/jobs/*/seed" if processes else "vfl-simulation-*/**/seed"
     try:
         while not list(tmp_path.glob(under_way)):
             assert time.monotonic() < limit
