@@ -20,7 +20,8 @@ from vfl_node.run.live import AT_REST
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\ntrain: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
-HEAVY = {"torch", "grpc", "google", "uvicorn", "starlette", "jinja2", "numpy", "scipy", "sklearn", "safetensors", "nacl"}
+TABLES = {"numpy", "pyarrow", "duckdb", "sqlalchemy", "scipy", "sklearn"}
+HEAVY = TABLES | {"torch", "grpc", "google", "uvicorn", "starlette", "jinja2", "safetensors", "nacl"}
 """What no command imports that only talks to a node."""
 
 CHILD = """
@@ -141,10 +142,10 @@ def test_a_check_needs_neither_torch_nor_grpc(tmp_path: Path, config: Path) -> N
     job, table = tmp_path / "job.yaml", tmp_path / "table.csv"
     job.write_text(JOB)
     table.write_text("id,age,label\n" + "".join(f"r{row},{row},{row % 2}\n" for row in range(100)))
-    assert imported(tmp_path, "check", table) & HEAVY == {"numpy"}
+    assert imported(tmp_path, "check", table) & HEAVY == {"numpy", "pyarrow"}
     config.write_text(config.read_text() + f"data: {{path: {table}}}\n")
-    assert imported(tmp_path, "check", "--config", config) & HEAVY == {"numpy"}
-    assert imported(tmp_path, "check", "--config", config, "--job", job, "--json") & HEAVY <= {"numpy", "google"}
+    assert imported(tmp_path, "check", "--config", config) & HEAVY == {"numpy", "pyarrow"}
+    assert imported(tmp_path, "check", "--config", config, "--job", job, "--json") & HEAVY <= {"numpy", "pyarrow", "google"}
 
 
 @pytest.mark.parametrize("command", ["submit", "estimate", "run --data active=a.csv --out out"])

@@ -183,3 +183,19 @@ def test_unwritable_arrays_are_not_handed_on(tmp_path: Path) -> None:
     assert categories.codes.dtype == np.int64
     assert numbers.values.flags.writeable
     assert categories.codes.flags.writeable
+
+
+def test_a_file_that_changes_between_its_readings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(csv_reader, "HEAD_BYTES", 100)
+    path = tmp_path / "table.csv"
+    path.write_text("x\n" + "1\n" * 90 + "north\n" * 90)
+    with closing(open_csv(path, party="lab")) as reader:
+        batches = reader.batches
+
+        def changed(columns: Any = None) -> Any:
+            yield from batches(columns)
+            path.write_text("x\n" + "1\n" * 60)
+
+        reader.batches = changed  # type: ignore[method-assign]
+        with pytest.raises(DataError, match="changed while it was read"):
+            TextColumns(reader, {"x": None})

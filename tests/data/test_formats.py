@@ -7,7 +7,7 @@ import gzip
 import pickle
 import sqlite3
 import zipfile
-from contextlib import closing
+from contextlib import closing, suppress
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,8 @@ from vfl_node.data.readers.dialect import decimal_of, delimiter_of
 from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import DataError
-from vfl_node.settings import Data
+from vfl_node.node.check import check_table
+from vfl_node.settings import Data, Settings
 
 N = 500
 DRAW = np.random.default_rng(3)
@@ -266,14 +267,13 @@ def test_a_damaged_file_is_an_error_of_the_data(suffix: str, damage: str, tmp_pa
     else:
         data[len(data) // 2 : len(data) // 2 + 800] = b"\xff" * 800
     path.write_bytes(data)
-    try:
-        read(path)
-    except DataError as error:
-        assert error.code in ("E_CSV", "E_COLUMN", "E_ID", "E_LABEL", "E_NUMERIC", "E_DUP_IDS")
-        assert str(path) in error.message
+    if damage == "flipped" and suffix in ("feather", "arrows"):  # numbers have no checksum there, so that some pass
+        with suppress(DataError):
+            read(path)
         return
-    assert damage == "flipped"
-    assert suffix in ("feather", "arrows")  # numbers have no checksum there
+    with pytest.raises(DataError, match=str(path)) as caught:
+        read(path)
+    assert caught.value.code in ("E_CSV", "E_COLUMN", "E_ID", "E_LABEL", "E_NUMERIC")
 
 
 def test_a_cut_file_is_said_to_be_cut(tmp_path: Path) -> None:
@@ -340,3 +340,34 @@ def test_the_head_of_a_large_file_is_read_alone(tmp_path: Path) -> None:
     with closing(READERS["auto"](path, party="lab")) as reader:
         assert next(reader.batches()).columns.num_rows < 50_000
     assert reader.format == "csv"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "format"),
+    [
+        ("csv", "csv"),
+        ("csv.gz", "csv in gzip"),
+        ("csv.zst", "csv in zstd"),
+        ("parquet", "parquet"),
+        ("feather", "arrow"),
+        ("arrows", "arrow"),
+    ],
+)
+def test_a_check_says_what_it_read(suffix: str, format: str, tmp_path: Path) -> None:
+    """The look at the start reads the first rows of every format; the kinds are those of the whole table."""
+    data = Data(path=write(TYPED, tmp_path / f"table.{suffix}"))
+    settings = Settings(name="lab", role="active", data=data, insecure_loopback=True)
+    whole, head = check_table(settings), check_table(settings, rows=70)
+    for checked, rows in ((whole, N), (head, 70)):
+        assert (checked.errors, checked.format) == ((), format)
+        assert checked.profile is not None
+        assert (checked.profile.rows, checked.profile.whole) == (rows, rows == N)
+        uses = {column.name: column.use for column in checked.profile.columns}
+        assert [name for name, use in uses.items() if use == "numeric"] == ["whole", "real", "small", "price", "nothing"]
+        assert (uses["id"], uses["label"]) == ("id", "label")
+
+
+def test_a_check_says_how_a_csv_is_written(tmp_path: Path) -> None:
+    path = _written(tmp_path / "t.csv", [(f"r{row}", row / 8, "a", row % 2) for row in range(60)], ";", ",")
+    checked = check_table(Settings(name="lab", role="active", data=Data(path=path), insecure_loopback=True))
+    assert checked.format == "csv, cells between semicolons, decimals with a comma"

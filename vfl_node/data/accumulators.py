@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -16,24 +16,23 @@ NUMERIC_SHARE = 0.95
 """A column that is not declared is numeric if at least this share of its values are finite numbers."""
 
 Wrong = Literal["text", "an infinite number"]
-Number = TypeVar("Number", np.float64, np.int32)
 
 
-class _Growing(Generic[Number]):
-    """An array to which values are added. The system moves no memory when a long one grows by a part of its length."""
+class _Growing:
+    """Numbers to which others are added. The system moves no memory when a long array grows by a part of its length."""
 
-    def __init__(self, kind: type[Number]) -> None:
-        self._values: NDArray[Number] = np.empty(0, dtype=kind)
+    def __init__(self) -> None:
+        self._values = np.empty(0, dtype=np.float64)
         self._used = 0
 
-    def extend(self, values: NDArray[Any]) -> None:
+    def extend(self, values: NDArray[np.float64]) -> None:
         end = self._used + len(values)
         if end > len(self._values):
             self._values.resize(end + end // 16, refcheck=False)
         self._values[self._used : end] = values
         self._used = end
 
-    def taken(self) -> NDArray[Number]:
+    def taken(self) -> NDArray[np.float64]:
         """The values; nothing can be added afterwards."""
         self._values.resize(self._used, refcheck=False)
         return self._values
@@ -107,7 +106,7 @@ class _NumberCells:
     def __init__(self, decimal: str) -> None:
         self._wrong: Wrong | None = None
         self._decimal = decimal
-        self._values = _Growing(np.float64)
+        self._values = _Growing()
 
     def extend(self, cells: pa.Array) -> None:
         values = numbers_of(cells, self._decimal)

@@ -17,6 +17,7 @@ from vfl_node.data.accumulators import FeatureCells, ParsedNumbers
 from vfl_node.data.cells import text_of
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.tables import CategoricalColumn
+from vfl_node.errors import DataError
 
 FeatureKind = Literal["numeric", "categorical"]
 
@@ -40,11 +41,12 @@ class Beginning(Reader):
         self.source, self.names = reader.source, reader.names
         self.repeatable, self.decimal, self.format = reader.repeatable, reader.decimal, reader.format
         self._reader = reader
-        batches = reader.batches(columns)
-        self._first: RowBatch | None = next(batches)
-        self._rest = batches
-        self.first_row = _first_row(self._first)
-        self.header = _header(self.source, self._first)
+        self._rest = reader.batches(columns)
+        first = next(self._rest, None)
+        if first is None:
+            raise DataError(f"{self.source}: has no rows", code="E_EMPTY")
+        self._first: RowBatch | None = first
+        self.first_row, self.header = _first_row(first), _header(self.source, first)
 
     def batches(self, columns: Collection[str] | None = None) -> Iterator[RowBatch]:
         """As in the contract; the first time with the columns of the constructor."""
@@ -105,19 +107,26 @@ class TextColumns:
                 chunks.append(batch.columns.column(name))
             for name, cells in read.items():
                 cells.extend(batch.columns.column(name))
-        self._values: dict[str, ParsedNumbers | CategoricalColumn] = {}
+        self._values = self._finished(read, reader)
+
+    def _finished(self, read: dict[str, FeatureCells], reader: Reader) -> dict[str, ParsedNumbers | CategoricalColumn]:
+        """The columns of ``read``, which is emptied; those that only seemed to be numbers are read again as text."""
+        values: dict[str, ParsedNumbers | CategoricalColumn] = {}
         again: dict[str, FeatureCells] = {}
         for name in list(read):
             column = read.pop(name).column()
             if column is None:
                 again[name] = FeatureCells("categorical", decimal=reader.decimal, repeatable=False)
             else:
-                self._values[name] = column
-        if again:
-            for batch in reader.batches(again):
-                for name, cells in again.items():
-                    cells.extend(batch.columns.column(name))
-        self._values |= {name: _there(cells.column()) for name, cells in again.items()}
+                values[name] = column
+        rows = 0
+        for batch in reader.batches(again) if again else ():
+            rows += batch.columns.num_rows
+            for name, cells in again.items():
+                cells.extend(batch.columns.column(name))
+        if again and rows != self._rows:
+            raise DataError(f"{self.source}: changed while it was read", code="E_CSV", hint="begin again")
+        return values | {name: _there(cells.column()) for name, cells in again.items()}
 
     def __len__(self) -> int:
         return self._rows

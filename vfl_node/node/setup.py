@@ -41,7 +41,7 @@ peer_wait_s: 3600         # how long a job waits for a lost or absent peer
 
 DATA = """
 data:
-  path: {name}.csv        # CSV with a header line
+  path: {name}.csv        # CSV with a header line, Parquet or Arrow
   id: id                  # column that identifies a record; compared in the form the job names
 {label}  # columns:              # kinds are detected; declare them to be sure
   #   age: numeric
