@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -54,8 +55,18 @@ def test_usage_mistakes(job: Path, trial: Any, tmp_path: Path) -> None:
     refused(
         command("run", job, "--data", f"nobody={trial.lab}", "--out", tmp_path / "o"), 2, "no party of this job", "clinic, lab"
     )
-    refused(command("run", job, "--data", f"active={trial.clinic}", "--out", tmp_path / "o"), 2, "no --data for lab")
+    refused(
+        command("run", job, "--data", f"active={trial.clinic}", "--out", tmp_path / "o"),
+        2,
+        "no table for lab",
+        "--data lab=FILE.csv",
+    )
     refused(command("run", job, "--data", "active=/none.csv", "--out", tmp_path / "o"), 2, "no file /none.csv")
+    none = ["--settings", "active=/none.yaml", "--out", tmp_path / "o"]
+    refused(command("run", job, *none), 2, "no file /none.yaml (settings of clinic)")
+    own = tmp_path / "own.yaml"
+    own.write_text("limits: {min_set_size: 5}\nlisten: 127.0.0.1:0\n")
+    refused(command("run", job, "--settings", f"active={own}", "--out", tmp_path / "o"), 2, "own.yaml:2:1: 'listen' cannot be")
     refused(command("submit", job), 2, "name the node", "--config")
     refused(command("submit", job, "--node", "127.0.0.1:9"), 2, "no node answers")
     job.write_text("name: trial\nparties: {active: a, passive: b}\ntrian: {}\n")
@@ -102,7 +113,9 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
     lab = tmp_path / "lab.csv"
     lab.write_text(trial.lab.read_text().replace("id,", "patient,", 1))
     job.write_text(job.read_text() + "serve: {to: active}\n")
-    words = ["--data", f"clinic={clinic}", "--data", f"lab={lab}", "--id-column", "patient", "--label-column", "ill"]
+    own = tmp_path / "lab.yaml"
+    own.write_text("data: {path: lab.csv, id: patient}\ndefences: [{name: noise, sigma: 0.25}]\n")
+    words = ["--data", f"clinic={clinic}", "--settings", f"lab={own}", "--id-column", "patient", "--label-column", "ill"]
     more = ["--seed", "3", "--predictions", str(tmp_path / "predicted.csv")]
     result = command("run", job, *words, *more, "--out", tmp_path / "out")
     assert result.returncode == 0, result.stderr
@@ -122,6 +135,8 @@ def test_run_with_two_processes_and_other_column_names(job: Path, trial: Any, tm
         assert "training on the union: 160 rows an epoch" in log
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert report["party"] == "clinic"
+    (defence,) = json.loads((tmp_path / "out" / "lab" / "report.json").read_text())["training"]["split"]["defences"]
+    assert (defence["name"], defence["sigma"]) == ("noise", 0.25)
     assert json.loads((tmp_path / "out" / "lab" / "report.json").read_text())["party"] == "lab"
     for folder in (tmp_path / "out", tmp_path / "out" / "lab"):
         assert (folder / "model.safetensors").exists()
@@ -384,6 +399,39 @@ def test_check_of_a_configured_table(table: Path, job: Path, tmp_path: Path) -> 
     refused(command("check", other, "--config", config), 1, "there is no column 'ward' (data.columns)", "other.csv")
     assert command("init", "notary", "--role", "coordinator", tmp_path / "notary").returncode == 0
     refused(command("check", "--config", tmp_path / "notary" / "node.yaml"), 2, "a coordinator has no data to check")
+
+
+def test_check_of_several_tables(table: Path, job: Path, tmp_path: Path) -> None:
+    config = tmp_path / "node.yaml"
+    tables = "data: {patients: {path: patients.csv}, visits: {path: visits.csv, label: ill}}\n"
+    config.write_text(
+        f"name: clinic\nrole: active\ninsecure_loopback: true\nlisten: 127.0.0.1:0\npeers: {{lab: {{}}}}\n{tables}"
+    )
+    both = command("check", "--config", config, "--json")
+    refused(both, 1, "table visits\nerror: clinic: ", "visits.csv: cannot be read", "[E_FILE]")
+    assert {name: bool(told["errors"]) for name, told in json.loads(both.stdout)["tables"].items()} == {
+        "patients": False,
+        "visits": True,
+    }
+    (tmp_path / "visits.csv").write_text(TABLE.replace("label", "ill"))
+    seen = command("check", "--config", config)
+    assert (seen.returncode, seen.stderr) == (0, "")
+    assert [line for line in seen.stdout.splitlines() if line.startswith(("table ", "labels "))] == [
+        "table patients",
+        "labels in label: 0: 30, 1: 30; rate of 1: 0.5",
+        "table visits",
+        "labels in ill: 0: 30, 1: 30; rate of 1: 0.5",
+    ]
+    one = command("check", "--config", config, "--table", "visits", "--json")
+    assert json.loads(one.stdout)["path"].endswith("visits.csv")
+    refused(command("check", "--config", config, "--table", "visit"), 2, "no table 'visit'", "its tables: patients, visits")
+    refused(command("check", table, "--config", config), 2, "several tables", "--table patients or visits")
+    copy = shutil.copy(table, tmp_path / "copy.csv")
+    replaced = command("check", copy, "--config", config, "--table", "visits")
+    refused(replaced, 1, "there is no column 'ill' (data.label)")
+    refused(command("check", "--config", config, "--job", job), 1, "[E_TABLE]", "patients, visits")
+    job.write_text(job.read_text() + "tables: {clinic: visits}\n")
+    assert "labels: ill, 2 classes" in command("check", "--config", config, "--job", job).stdout
 
 
 class FakeNode:

@@ -114,15 +114,19 @@ def load(path: Path, model: type[Model]) -> Model:
         UsageError: the file is missing, is not YAML, or has an unknown key or a bad value;
             the message names the file, the key and, for an unknown key, the nearest known one.
     """
+    return parse(text_of(path), model, source=str(path))
+
+
+def text_of(path: Path) -> str:
+    """The text of a YAML file. Raises UsageError (``E_FILE``, ``E_YAML``)."""
     try:
         with path.open("rb") as file:
             data = file.read(MOST_BYTES + 1)
-        text = checked(data, str(path)).decode("utf-8-sig")
+        return checked(data, str(path)).decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}", code="E_FILE") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 text (byte {error.start})", code="E_YAML") from None
-    return parse(text, model, source=str(path))
 
 
 def parse(text: str, model: type[Model], *, source: str) -> Model:
@@ -236,22 +240,20 @@ def _models_at(model: type[BaseModel], path: tuple[str, ...], document: Any) -> 
         yield model
         return
     field = model.model_fields.get(path[0])
-    if field is None:
-        return
-    inner, annotation, path = document[path[0]], field.annotation, path[1:]
-    if get_origin(annotation) is dict:
-        inner, annotation, path = inner[path[0]], get_args(annotation)[1], path[1:]
-    for form in _forms(Annotated[(annotation, *field.metadata, None)], inner):
-        yield from _models_at(form, path, inner)
+    if field is not None:
+        yield from _models_of(Annotated[(field.annotation, *field.metadata, None)], path[1:], document[path[0]])
 
 
-def _forms(annotation: Any, document: Any) -> Iterator[type[BaseModel]]:
-    """The models that ``document`` may have been meant for, of a value of this type."""
+def _models_of(annotation: Any, path: tuple[str, ...], document: Any) -> Iterator[type[BaseModel]]:
+    """The models that may stand at ``path`` inside a value of this type, where ``document`` was to be one."""
     readers = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, ReadBy)]
     if readers:
-        yield readers[0].model_of(document)
+        yield from _models_at(readers[0].model_of(document), path, document)
     elif isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
+        yield from _models_at(annotation, path, document)
+    elif get_origin(annotation) is dict:
+        if path:
+            yield from _models_of(get_args(annotation)[1], path[1:], document[path[0]])
     else:
         for argument in get_args(annotation):
-            yield from _forms(argument, document)
+            yield from _models_of(argument, path, document)

@@ -19,6 +19,10 @@ Delimiter = Annotated[str, text_like(r"^[\t!#$%&*,/:;<=>?@^_|~]$", "one characte
 _SECRET = re.compile(r"(?i)(password|passwd|pwd|token|secret)[^&=]*=")
 
 
+OF_A_QUERY = ("query", "database", "database_password")
+"""Keys of a source that a file does not have."""
+
+
 class Password(Frozen):
     """Where a password is: in a variable of the environment, or in a file. The password itself is in no settings."""
 

@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import ipaddress
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, StringConstraints, field_validator, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    SerializeAsAny,
+    StringConstraints,
+    Tag,
+    field_validator,
+    model_validator,
+)
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.comparison import Compare
 from vfl_node.configuration import Frozen, load
 from vfl_node.data.declared import Declared
 from vfl_node.data_source import DataSource
 from vfl_node.errors import UsageError
-from vfl_node.job import Name, Parties, ProtocolName
+from vfl_node.job import Name, Parties
 from vfl_node.label_source import LabelAsWritten, LabelSource
+from vfl_node.limits import Limits
 from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
@@ -46,6 +56,9 @@ class Data(DataSource):
         default={}, description="kind per column, or kind and scaling; undeclared ones are detected"
     )
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
+    peers: tuple[Name, ...] | None = Field(
+        default=None, description="the parties with which a job may use this table; None: any of this node's peers"
+    )
 
     @field_validator("id")
     @classmethod
@@ -60,6 +73,20 @@ class Data(DataSource):
         return self.label or LabelSource(column="label")
 
 
+DEFAULT_TABLE = "default"
+"""The table of a job that names none, at a node with several; and that of a node whose only table has no name."""
+
+
+def data_form(data: object) -> str:
+    """Whether ``data`` describes one table, or maps names to several: no such name is a key of a table."""
+    if not isinstance(data, Mapping) or not data.keys().isdisjoint(Data.model_fields):
+        return "one"
+    return "by name" if any(isinstance(table, Mapping | Data) for table in data.values()) else "one"
+
+
+OneOrByName = Annotated[Annotated[Data, Tag("one")] | Annotated[dict[Name, Data], Tag("by name")], Discriminator(data_form)]
+
+
 class Peer(Frozen):
     """Another party. Without an address this node waits until it connects."""
 
@@ -72,87 +99,6 @@ class Tls(Frozen):
     ca: Path
     certificate: Path
     key: Path
-
-
-class Limits(Frozen):
-    """What this node's owner allows any job."""
-
-    min_set_size: int = Field(
-        default=50,
-        ge=1,
-        description="smallest number of ids of either party. The size of an intersection that is empty or the whole set "
-        "reveals membership; if one record in ten is shared, the intersection of 50 random ids is empty once in 200 jobs "
-        "(0.9^50), that of 10 in every third",
-    )
-    protocols: tuple[ProtocolName, ...] = Field(
-        default_factory=lambda: tuple(ALIGNMENTS),
-        min_length=1,
-        description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed",
-    )
-    max_set_size: int = Field(
-        default=100_000_000, ge=1, description="largest number of ids that a peer may announce, random ones included"
-    )
-    inputs_per_peer: int = Field(
-        default=20,
-        ge=1,
-        description="how many different pairs of sets (this node's and a peer's) may ever be aligned; "
-        "from two pairs that differ in a few ids either party may learn about these ids",
-    )
-    changes_per_peer: int = Field(
-        default=4,
-        ge=0,
-        description="how often a set (this node's or a peer's) may ever change between alignments that hide from the peer "
-        "how many records are shared (dummies, obfuscated sets); c changes leave about 2/(c + 2) of what dummies hide",
-    )
-    trainings_per_set: int = Field(
-        default=20,
-        ge=1,
-        description="how many trainings with synthetic rows a peer may ever have over the same records of this node; "
-        "synthetic rows are drawn again in each training, real ones are not, so comparing a few trainings separates them",
-    )
-    rows_per_model: int = Field(
-        default=10_000,
-        ge=1,
-        le=10_000_000,
-        description="about how many different rows of one model a peer may ever learn about by predictions. All rows of a "
-        "batch count. All of them are computed with the same weights, so a copy among them is equal to its source",
-    )
-    jobs_per_peer: int = Field(
-        default=1000,
-        ge=1,
-        le=1_000_000,
-        description="how many jobs submitted by one peer this node stores, ended ones included; more are refused until "
-        "some are pruned (keep_days, keep_jobs, vfl-node prune)",
-    )
-    max_attack_auc: float | None = Field(
-        default=None,
-        gt=0.5,
-        le=1,
-        description="this node attacks what it sends itself. Training stops when the AUC of an attack on its synthetic rows "
-        "exceeds this (folded: .3 counts as .7), on the average of the last epochs; predictions stop before that. None: the "
-        "AUCs are only shown",
-    )
-
-    allow_matched: bool = Field(
-        default=False,
-        description="whether a job may count, under encryption, which held-out rows both parties own (evaluate.matched); an "
-        "active party that departs from the protocol can read flags of single rows instead, a bit for every 8 rows",
-    )
-    max_model_parameters: int = Field(
-        default=20_000_000,
-        ge=1,
-        description="largest number of weights of a job's networks at this node; each takes about 64 bytes during training",
-    )
-    max_steps: int = Field(default=10_000_000, ge=1, description="largest number of batches, or iterations, of a job")
-    max_memory_mib: int | None = Field(
-        default=None, ge=1, description="largest estimated memory of all jobs together; None: what is free"
-    )
-
-    @model_validator(mode="after")
-    def _ordered(self) -> Limits:
-        if self.min_set_size > self.max_set_size:
-            raise ValueError("min_set_size is above max_set_size")
-        return self
 
 
 class Obfuscation(Frozen):
@@ -205,7 +151,9 @@ class Settings(Frozen):
     name: Name
     role: Role
     federation: Name = Field(default="trial", description="trust domain in every certificate")
-    data: Data | None = None
+    data: OneOrByName | None = Field(
+        default=None, description="this party's table; or several, by the names that jobs may say in `tables`"
+    )
     listen: Address | None = Field(default=None, description="gRPC port; absent: this node only dials out")
     http: Address | None = Field(default="127.0.0.1:8080", description="health, metrics and jobs; keep it on loopback")
     peers: dict[Name, Peer] = {}
@@ -257,6 +205,9 @@ class Settings(Frozen):
             raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
         if unknown := sorted(set(self.accept_jobs_from) - set(self.peers)):
             raise ValueError(f"accept_jobs_from names {unknown[0]!r}, which is not among peers")
+        named = {name for table in self.tables.values() for name in table.peers or ()}
+        if unknown := sorted(named - set(self.peers)):
+            raise ValueError(f"data.peers names {unknown[0]!r}, which is not among peers")
         if self.listen is None and any(peer.address is None for peer in self.peers.values()):
             raise ValueError("a peer without an address must be able to dial in: set listen")
         if self.tls is None and not self.insecure_loopback:
@@ -277,6 +228,11 @@ class Settings(Frozen):
             if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
                 raise ValueError(f"the defence {defence.name!r} changes nothing that this node sends: its role is {self.role}")
         return self
+
+    @property
+    def tables(self) -> Mapping[str, Data]:
+        """This party's tables by their names; an only one without a name is :data:`DEFAULT_TABLE`."""
+        return {DEFAULT_TABLE: self.data} if isinstance(self.data, Data) else self.data or {}
 
     @property
     def protection(self) -> Protection:
@@ -327,17 +283,22 @@ def load_settings(path: Path) -> Settings:
     Raises:
         UsageError: the file is missing or not a valid configuration.
     """
-    settings = load(path, Settings)
-    base = path.resolve().parent
+    return settled(load(path, Settings), path.resolve().parent)
+
+
+def settled(settings: Settings, base: Path) -> Settings:
+    """``settings`` with their relative paths resolved against the folder ``base``."""
     update: dict[str, object] = {"state_dir": base / settings.state_dir}
+    tables = {name: table.relative_to(base) for name, table in settings.tables.items()}
     if settings.data:
-        update["data"] = settings.data.relative_to(base)
+        update["data"] = tables[DEFAULT_TABLE] if isinstance(settings.data, Data) else tables
     if settings.tls:
         update["tls"] = Tls(ca=base / settings.tls.ca, certificate=base / settings.tls.certificate, key=base / settings.tls.key)
     return settings.model_copy(update=update)
 
 
 __all__ = [
+    "DEFAULT_TABLE",
     "Data",
     "Limits",
     "Obfuscation",
@@ -346,7 +307,9 @@ __all__ = [
     "Settings",
     "Tls",
     "UsageError",
+    "data_form",
     "is_loopback",
     "load_settings",
     "role_in",
+    "settled",
 ]

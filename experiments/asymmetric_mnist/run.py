@@ -40,6 +40,7 @@ from vfl_node.logs import configure_logs
 from vfl_node.node.federation import LocalFederation
 from vfl_node.privacy.attacks import residuals
 from vfl_node.privacy.attacks.residuals import Round
+from vfl_node.run.private import trial_settings
 from vfl_node.terminal import ShownProgress
 from vfl_node.training.logistic.config import Logistic
 
@@ -113,7 +114,8 @@ class Experiment:
             if not chosen.nodes:
                 return run(job, self._files, folder, threads=chosen.threads, on_view=shown.update)
             started = time.monotonic()
-            with LocalFederation(job, dict(self._files), columns={}, threads=chosen.threads, logs=folder / "logs") as nodes:
+            settings = trial_settings(job, self._files, threads=chosen.threads)
+            with LocalFederation(job, settings, logs=folder / "logs") as nodes:
                 nodes.run(folder, shown.update)
             return gathered(job, {"weak": folder, "strong": folder / "strong"}, time.monotonic() - started)
 

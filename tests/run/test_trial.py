@@ -20,6 +20,7 @@ from vfl_node.node.store import Store
 from vfl_node.report.words import SEEDED
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.known_rows import check_predictable
+from vfl_node.run.private import trial_settings
 from vfl_node.run.simulation import simulate
 from vfl_node.run.trial import FILE, Trial, read_trial, write_trial
 from vfl_node.settings import Settings
@@ -47,7 +48,7 @@ def test_a_seed_repeats_a_run_in_whatever_processes_and_another_does_not(trial: 
     first = outcome(tmp_path / "a")
     assert outcome(tmp_path / "again") == first
     assert all(ours != theirs for ours, theirs in zip(outcome(tmp_path / "other"), first, strict=True))
-    with LocalFederation(job, trial.files, columns={}, threads=1, logs=tmp_path / "logs", seed=7, keeps=True) as nodes:
+    with LocalFederation(job, trial_settings(job, trial.files), logs=tmp_path / "logs", seed=7, keeps=True) as nodes:
         view = nodes.run(tmp_path / "processes", lambda _: None)
         nodes.predict(view["id"], tmp_path / "processes.csv")
     assert outcome(tmp_path / "processes") == first

@@ -15,9 +15,11 @@ from rich.table import Column, Table
 
 from vfl_node.cli.jobs import UNCUT
 from vfl_node.cli.shared import ConfigOption, app, err, label_option, out
+from vfl_node.data.named import data_of
+from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
-from vfl_node.settings import Data, Peer, Role, Settings, load_settings, role_in
+from vfl_node.settings import DEFAULT_TABLE, Data, Peer, Role, Settings, load_settings, role_in
 
 if TYPE_CHECKING:
     from vfl_node.data.profile import ColumnProfile, IdProfile, LabelProfile
@@ -37,6 +39,7 @@ def check(
     rows: Annotated[Optional[int], typer.Option(min=1, help="Look at so many rows only.")] = None,  # noqa: UP045
     job: Annotated[Optional[Path], typer.Option(help="A job file: what it would do with the table.")] = None,  # noqa: UP045
     party: Annotated[str, typer.Option(help="With --job and no --config: whose table it is, a role or name.")] = "",
+    table: Annotated[str, typer.Option(help="With --config: only this one of the node's tables.")] = "",
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Look at a table before the first job: kinds of columns, missing values, labels, ids, and what is wrong."""
@@ -48,28 +51,55 @@ def check(
         columns["label"] = label_option(label_column)
     if config:
         settings = load_settings(config)
-        if settings.data or file:
-            given = settings.data.model_dump(exclude_unset=True) if settings.data else {}
-            if file:
-                given = {key: value for key, value in given.items() if key not in ("query", "database", "database_password")}
-            settings = settings.model_copy(update={"data": Data(**given | columns)})
+        tables = _tables_of(settings, spec, table, columns)
     elif file:
-        settings = _settings_for(Data(**columns), spec, party)
+        data = Data(**columns)
+        settings, tables = _settings_for(data, spec, party), {DEFAULT_TABLE: data}
     else:
         raise UsageError("name a table", hint="vfl-node check FILE.csv, or --config FILE of the node that reads it")
     from vfl_node.node.check import check_table  # loads numpy
 
-    checked = check_table(settings, job=spec, rows=rows)
+    checks = {name: check_table(settings, data=data, job=spec, rows=rows) for name, data in tables.items()}
     if as_json:
-        out.print_json(json.dumps(_as_json(checked)))
-    else:
-        _show(checked)
-        for warning in checked.warnings:
-            out.print(f"warning: {warning}", markup=False)
-    for error in checked.errors:
-        err.print(f"error: {error}", markup=False)
-    if checked.errors:
+        documents = {name: _as_json(checked) for name, checked in checks.items()}
+        (only, *others) = documents.values()
+        out.print_json(json.dumps({"tables": documents} if others else only))
+    for name, checked in checks.items():
+        if len(checks) > 1:
+            (err if as_json else out).print(f"table {name}", markup=False)
+        if not as_json:
+            _show(checked)
+            for warning in checked.warnings:
+                out.print(f"warning: {warning}", markup=False)
+        for error in checked.errors:
+            err.print(f"error: {error}", markup=False)
+    if any(checked.errors for checked in checks.values()):
         raise typer.Exit(1)
+
+
+def _tables_of(settings: Settings, job: Job | None, wanted: str, columns: dict[str, Any]) -> dict[str, Data | None]:
+    """The tables of a node that are looked at, by their names; ``columns`` are keys of one of them that the command replaces.
+
+    Raises:
+        UsageError: there is no table ``wanted``, or ``columns`` may be of several.
+    """
+    tables: dict[str, Data | None] = dict(settings.tables)
+    if wanted and wanted not in tables:
+        raise UsageError(f"{settings.name} has no table {wanted!r}", hint=f"its tables: {', '.join(tables) or 'none'}")
+    if wanted:
+        tables = {wanted: tables[wanted]}
+    elif job or not tables:
+        tables = {DEFAULT_TABLE: None}  # the one that the job uses
+    if columns:
+        if len(tables) > 1:
+            raise UsageError(f"{settings.name} has several tables", hint=f"--table {' or '.join(tables)}")
+        ((name, data),) = tables.items()
+        given = data or (data_of(settings, job) if settings.tables else None)
+        keys = given.model_dump(exclude_unset=True) if given else {}
+        if "path" in columns:
+            keys = {key: value for key, value in keys.items() if key not in OF_A_QUERY}
+        tables = {name: Data(**keys | columns)}
+    return tables
 
 
 def _settings_for(data: Data, job: Job | None, party: str) -> Settings:

@@ -21,15 +21,19 @@ from vfl_node.job import Job, Metric, load_job
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.logs import configure_logs
 from vfl_node.report.words import SEEDED, quantity
+from vfl_node.run.private import read_private, trial_settings
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
+
+EXAMPLES = {"--data": "clinic.csv", "--settings": "clinic.yaml"}
 
 
 @app.command()
 def run(
     job: Annotated[Path, typer.Argument(help="The job file.")],
-    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or name. Repeat for each data party.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder for reports and models.")],
+    data: Annotated[list[str], typer.Option(help="PARTY=FILE.csv; PARTY is a role or name. Repeat for each data party.")] = [],  # noqa: B006
+    settings: Annotated[list[str], typer.Option(help="PARTY=FILE.yaml: that party's own settings. Repeat for each.")] = [],  # noqa: B006
     id_column: Annotated[str, typer.Option(help="Column that identifies a record.")] = "id",
     label_column: Annotated[str, typer.Option(help="Column of labels; COLUMN=POSITIVE names the positive class.")] = "label",
     threads: Annotated[int, typer.Option(min=1, help="Threads per party.")] = 1,
@@ -55,9 +59,19 @@ def run(
         from vfl_node.run.known_rows import check_predictable
 
         check_predictable(spec)
-    files, models = _data_files(spec, data), _models(model)
+    given = {name: read_private(path) for name, path in _files(spec, settings, "--settings").items()}
+    parties = trial_settings(
+        spec,
+        _data_files(spec, data),
+        given=given,
+        columns={"id": id_column, "label": label_option(label_column)},
+        threads=threads,
+        models=_models(model),
+        compare=Compare(boosted_tree=True),  # one owner has all tables, so nobody's time tells anything
+    )
     if spec.train:
-        spec.train.check_here(models)
+        for name in spec.parties.data:
+            spec.train.check_here(parties[name].models)
     os.umask(0o077)
     try:
         private_folder(folder)
@@ -67,7 +81,6 @@ def run(
         ) from None
     if predictions:
         check_writable(predictions, "--predictions")  # which may lie in the folder of --out
-    columns = {"id": id_column, "label": label_option(label_column)}
     for number in (signal.SIGINT, signal.SIGTERM):  # also if the shell ignores SIGINT, as for a background command
         signal.signal(number, _interrupted)
     started = time.monotonic()
@@ -75,38 +88,17 @@ def run(
         out.print("nothing is kept for predictions (serve): that takes running nodes, which keep their halves of the model")
     if seed is not None:
         out.print(f"seed {seed}: {SEEDED}")
-    compare = Compare(boosted_tree=True)  # one owner has all tables, so nobody's time tells anything
     with ShownProgress(spec.name) as shown:
         if in_process:
             from vfl_node.run.simulation import simulate
 
-            simulate(
-                spec,
-                files,
-                folder,
-                columns=columns,
-                threads=threads,
-                on_view=shown.update,
-                models=models,
-                seed=seed,
-                compare=compare,
-                predictions=predictions,
-            )
+            simulate(spec, {}, folder, on_view=shown.update, settings=parties, seed=seed, predictions=predictions)
         else:
             from vfl_node.node.federation import LocalFederation
 
             logs = folder / "logs"
-            with LocalFederation(
-                spec,
-                files,
-                columns=columns,
-                threads=threads,
-                logs=logs,
-                models=models,
-                seed=seed,
-                compare=compare,
-                keeps=predictions is not None,
-            ) as federation:
+            keeps = predictions is not None
+            with LocalFederation(spec, parties, logs=logs, seed=seed, keeps=keeps) as federation:
                 view = federation.run(folder, shown.update)
                 if predictions:
                     federation.predict(view["id"], predictions)
@@ -142,7 +134,7 @@ def estimate(
     records, columns = {role: count for role, count in given.items() if count is not None}, 0
     own = role_of(spec, settings)
     if settings and settings.data and own not in records:
-        shape = count_input(settings)
+        shape = count_input(settings, spec)
         records[own], columns = shape.rows, shape.numeric
     planned = plan(spec, settings, records, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     machine = machines.of_node(group(spec.align.group), settings)
@@ -161,28 +153,31 @@ def estimate(
 
 
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
-    """``PARTY=FILE`` options as party name → file."""
-    coordinator = job.parties.coordinator
+    """``--data`` options as party name → file."""
+    files = _files(job, options, "--data")
+    if (name := job.parties.coordinator) in files:
+        raise UsageError(f"--data: {name} is the job's coordinator, which has no data", hint="leave it out")
+    return files
+
+
+def _files(job: Job, options: list[str], what: str) -> dict[str, Path]:
+    """``PARTY=FILE`` options as party name → file; ``what`` they are."""
     roles: dict[str | None, str] = {role_in(job.parties, name): name for name in job.parties.all}
     files: dict[str, Path] = {}
     for option in options:
         key, equals, path = option.partition("=")
         name = key if key in job.parties.all else roles.get(key)
         if not equals or not path:
-            raise UsageError(f"--data {option} is not PARTY=FILE", hint="for example --data active=clinic.csv")
+            raise UsageError(f"{what} {option} is not PARTY=FILE", hint=f"for example {what} active={EXAMPLES[what]}")
         if name is None:
             raise UsageError(
-                f"--data names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
+                f"{what} names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
             )
-        if name == coordinator:
-            raise UsageError(f"--data {option}: {name} is the job's coordinator, which has no data", hint="leave it out")
         if name in files:
-            raise UsageError(f"--data is given twice for {name}")
+            raise UsageError(f"{what} is given twice for {name}")
         files[name] = Path(path)
         if not files[name].is_file():
-            raise UsageError(f"no file {path} (data of {name})", code="E_FILE")
-    if missing := [name for name in job.parties.all if name not in files and name != coordinator]:
-        raise UsageError(f"no --data for {missing[0]}", hint=f"--data {missing[0]}=FILE.csv")
+            raise UsageError(f"no file {path} ({what.removeprefix('--')} of {name})", code="E_FILE")
     return files
 
 

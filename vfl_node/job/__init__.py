@@ -96,6 +96,9 @@ class Job(Frozen):
 
     name: Name
     parties: Parties
+    tables: dict[Name, Name] = Field(
+        default={}, description="party → name of the table that it uses, by names of its own settings"
+    )
     align: Align = Align()
     train: Training | None = None
     evaluate: Evaluate = Evaluate()
@@ -120,6 +123,8 @@ class Job(Frozen):
 
     @model_validator(mode="after")
     def _possible(self) -> Job:
+        if unknown := sorted(set(self.tables) - set(self.parties.data)):
+            raise ValueError(f"tables names {unknown[0]!r}, which is no party with data ({', '.join(self.parties.data)})")
         protocol, spec = self.align.protocol, self.align.spec
         if len(self.parties.passive) > spec.max_passive_parties:
             raise ValueError(f"several passive parties with {protocol} are not built yet: {spec.why_not_more}")

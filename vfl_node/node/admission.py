@@ -1,14 +1,12 @@
-"""Which jobs a node accepts: those that its settings allow, and only so many."""
+"""How many jobs a node accepts; which ones says :mod:`vfl_node.run.allowed`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vfl_node.errors import PolicyError, UsageError
-from vfl_node.estimate.memory import check_limits
-from vfl_node.job import Job
-from vfl_node.settings import MOST_SERVICES, Settings, role_in
+from vfl_node.errors import PolicyError
+from vfl_node.settings import MOST_SERVICES, Settings
 
 if TYPE_CHECKING:
     from vfl_node.node.work import Work
@@ -20,46 +18,6 @@ MOST_QUEUED_OF_PEER = 64
 """So many jobs of one peer may be under way or wait."""
 
 WAIT = "wait or cancel one"
-
-
-def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None:
-    """Raise UsageError or PolicyError if this node does not take part in ``job``, or its settings do not allow the job.
-
-    Args:
-        settings: this node's.
-        job: the job.
-        loading: whether to load what its trainer needs, torch too, to see whether it is there (``E_EXTENSION``).
-    """
-    own, role = settings.name, settings.role
-    if role_in(job.parties, own) != role:
-        raise UsageError(
-            f"job {job.name!r} does not name {own!r} as {role}",
-            code="E_ROLE",
-            hint="its parties are " + ", ".join(f"{role_in(job.parties, name)}: {name}" for name in job.parties.all),
-            for_peer=f"the job does not name it as {role}",
-        )
-    if job.align.protocol not in settings.limits.protocols:
-        raise PolicyError(
-            f"job {job.name!r} aligns by {job.align.protocol}, which this node's settings do not allow",
-            hint="see limits.protocols",
-            for_peer=f"its settings do not allow alignment by {job.align.protocol} (limits.protocols)",
-        )
-    if job.evaluate.matched and role != "coordinator" and not settings.limits.allow_matched:
-        raise PolicyError(
-            f"job {job.name!r} measures on the rows that both own, which this node's settings do not allow",
-            hint="see limits.allow_matched; or leave out evaluate.matched",
-            for_peer="its settings do not allow evaluate.matched",
-        )
-    if job.train and role != "coordinator" and loading:
-        job.train.check_here(settings.models)
-    check_limits(job, role, settings.limits, models=settings.models)
-    if unknown := sorted(set(job.parties.all) - {own} - set(settings.peers)):
-        raise UsageError(
-            f"job {job.name!r} names {unknown[0]!r}, which is not among this node's peers",
-            code="E_UNKNOWN_PEER",
-            hint=f"add it under peers (known: {', '.join(sorted(settings.peers)) or 'none'})",
-            for_peer="the job names a party that it does not know",
-        )
 
 
 def check_room(settings: Settings, works: Sequence[Work], stored: int, waiting: int, submitter: str, *, serves: bool) -> None:

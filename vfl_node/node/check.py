@@ -14,23 +14,28 @@ import structlog
 
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.levels import check_categories
+from vfl_node.data.named import data_of
 from vfl_node.data.profile import LabelProfile, TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
-from vfl_node.errors import DataError, UsageError, VflError
+from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.machine import now
 from vfl_node.run import cautions
-from vfl_node.settings import Data, Settings
+from vfl_node.settings import DEFAULT_TABLE, Data, Settings
 from vfl_node.trainers import Task
 
 log = structlog.get_logger()
 
 HEAD_ROWS = 10_000
 """So many rows a node looks at when it starts: half a second of work on 30 columns, however many rows there are."""
+
+
+STATUSES = ("checking", "unusable", "unknown", "usable")
+"""Of a table, the first counts for several."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +91,12 @@ class TableCheck:
     warnings: tuple[str, ...] = ()
 
 
-def check_table(settings: Settings, *, job: Job | None = None, rows: int | None = None) -> TableCheck:
-    """Look at this party's table.
+def check_table(settings: Settings, *, data: Data | None = None, job: Job | None = None, rows: int | None = None) -> TableCheck:
+    """Look at a table of this party.
 
     Args:
         settings: of this party.
+        data: the table; None: the one that the job uses.
         job: what is to be done with it. Without a job ids are compared as ``text``, and an active party has labels.
         rows: only so many from the beginning; None: all.
 
@@ -105,16 +111,15 @@ def check_table(settings: Settings, *, job: Job | None = None, rows: int | None 
         raise UsageError("a job that predicts has no form of its own for the table", hint="give the job that trained its model")
     errors: list[VflError] = []
     if job:
-        from vfl_node.node.admission import check_allowed  # with what an estimate needs
+        from vfl_node.run.allowed import check_allowed  # with what an estimate needs
 
         try:
             check_allowed(settings, job, loading=False)
         except VflError as error:
             errors.append(error)
-    data, format, seen, use = settings.data, None, None, None
+    format, seen, use = None, None, None
     try:
-        if data is None:
-            raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
+        data = data or data_of(settings, job)
         needs_label = settings.role == (job.label_holder if job else "active")
         id_form = job.align.id_form if job else "text"
         text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label)
@@ -202,7 +207,7 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
 
 
 class StartCheck:
-    """A look at the first rows of a node's table, on a thread of its own, so that a large one does not delay the start.
+    """A look at the first rows of a node's tables, on a thread of its own, so that a large one does not delay the start.
 
     Args:
         settings: of the node.
@@ -210,13 +215,14 @@ class StartCheck:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._health: dict[str, Any] | None = None
+        self._tables = {name: data for name, data in settings.tables.items() if data.check}
+        self._found: dict[str, dict[str, Any]] = {}
         self._thread = threading.Thread(target=self._check, name="table check", daemon=True)  # the node ends without it
 
     def start(self) -> None:
         """Begin, if there is a table and its owner wants it."""
-        if self._settings.data and self._settings.data.check:
-            self._health = {"status": "checking"}
+        if self._tables:
+            self._found = {name: {"status": "checking"} for name in self._tables}
             self._thread.start()
 
     def join(self, timeout_s: float | None = None) -> None:
@@ -228,26 +234,35 @@ class StartCheck:
         """What was found, for the owner; None if nothing is checked.
 
         It has status (``checking``, ``usable``, ``unusable`` or ``unknown``) and, after the check, rows (how many were
-        looked at), whole (whether these are all), checked (when) and errors ({code, message, hint}).
+        looked at), whole (whether these are all), checked (when) and errors ({code, message, hint}). Where tables have
+        names it has the status, the worst of all, and under ``tables`` these keys for each name.
         """
-        return self._health
+        found = dict(self._found)
+        if not found or isinstance(self._settings.data, Data):
+            return found.get(DEFAULT_TABLE)
+        return {"status": min((table["status"] for table in found.values()), key=STATUSES.index), "tables": found}
 
     def _check(self) -> None:
+        for name, data in self._tables.items():
+            said = {} if isinstance(self._settings.data, Data) else {"table": name}
+            self._found[name] = self._checked(data, said)
+
+    def _checked(self, data: Data, said: dict[str, str]) -> dict[str, Any]:
+        """What is found in one table; ``said`` goes into each line of the log."""
         try:
-            checked = check_table(self._settings, rows=HEAD_ROWS)
+            checked = check_table(self._settings, data=data, rows=HEAD_ROWS)
         except Exception as defect:  # noqa: BLE001 - of an installed reader; its text may show a cell
-            self._health = {"status": "unknown"}
-            log.warning("this node's table could not be checked", error=type(defect).__name__)
-            return
-        self._health = {
+            log.warning("this node's table could not be checked", error=type(defect).__name__, **said)
+            return {"status": "unknown"}
+        for error in checked.errors:
+            log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=error.hint, **said)
+        return {
             "status": "unusable" if checked.errors else "usable",
             "rows": checked.profile.rows if checked.profile else None,
             "whole": checked.profile.whole if checked.profile else None,
             "checked": now(),
             "errors": [described(error) for error in checked.errors],
         }
-        for error in checked.errors:
-            log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=error.hint)
 
 
 def described(error: VflError) -> dict[str, str]:

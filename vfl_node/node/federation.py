@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -22,11 +24,9 @@ from typing import Any, cast
 
 import yaml
 
-from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.errors import PeerError, UsageError, VflError
 from vfl_node.files import private_folder
 from vfl_node.job import Job
-from vfl_node.models import NONE_DECLARED
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
@@ -35,7 +35,7 @@ from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import read_input, taking_part
 from vfl_node.run.known_rows import TrialParty, write_predictions
 from vfl_node.run.trial import Trial, write_trial
-from vfl_node.settings import Role, load_settings, role_in
+from vfl_node.settings import Role, Settings, load_settings, role_in
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -43,6 +43,8 @@ PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)  # loaded here: between fork and exec nothing may be
 STOP_S = 9.0
 PEER_WAIT_S = 10.0
+CONNECTION = {"listen", "http", "peers", "insecure_loopback", "tls", "state_dir"}
+"""Keys of settings that follow from how the processes meet."""
 
 
 class LocalFederation:
@@ -50,35 +52,19 @@ class LocalFederation:
 
     Args:
         job: the job; party names come from it.
-        data: party name → CSV file; a coordinator has none.
-        columns: ``{"id": …, "label": …}``, as in the settings' ``data``, where they differ from the defaults.
-        threads: threads per node.
+        settings: party name → its settings, as :func:`vfl_node.run.private.trial_settings` makes them.
         logs: folder for one JSON-lines log per party.
-        models: of each node's settings: name → ``module:Class`` of an architecture.
         seed: from which the randomness of every party follows (:mod:`vfl_node.run.trial`); reports say so.
-        compare: of the active node's settings; no boosted tree by default.
         keeps: whether the nodes keep what :meth:`predict` needs.
     """
 
     def __init__(
-        self,
-        job: Job,
-        data: dict[str, Path],
-        *,
-        columns: Mapping[str, Any],
-        threads: int,
-        logs: Path,
-        models: Mapping[str, str] = NONE_DECLARED,
-        seed: int | None = None,
-        compare: Compare = NO_TREE,
-        keeps: bool = False,
+        self, job: Job, settings: Mapping[str, Settings], *, logs: Path, seed: int | None = None, keeps: bool = False
     ) -> None:
         self._job = job
-        self._data = data
-        self._columns = columns
-        self._threads, self._models = threads, models
+        self._settings = settings
         self._logs = logs
-        self._seed, self._compare, self._keeps = seed, compare, keeps
+        self._seed, self._keeps = seed, keeps
         self._folder = Path(tempfile.mkdtemp(prefix="vfl-federation-"))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
@@ -165,31 +151,23 @@ class LocalFederation:
         config.pop("listen", None)
         config |= {
             "http": "127.0.0.1:0",
-            "threads": self._threads,
             "peer_wait_s": PEER_WAIT_S,
-            "limits": {"min_set_size": 1},  # one owner holds all tables
-            "models": dict(self._models),
+            **self._settings[name].model_dump(mode="json", exclude_unset=True, exclude=CONNECTION),
             **settings,
         }
-        if config["role"] == "active":
-            config["compare"] = self._compare.model_dump()
-        if config["role"] != "coordinator":
-            config["data"] = {"path": str(self._data[name].resolve()), **self._columns_of(name), "check": False}
         (folder / "node.yaml").write_text(yaml.safe_dump(config))
         (self._logs / f"{name}.log").unlink(missing_ok=True)
         with (self._logs / f"{name}.log").open("xb") as log:
             self._processes[name] = subprocess.Popen(
                 [sys.executable, "-m", "vfl_node", "--role", config["role"], "--config", str(folder / "node.yaml")],
                 stdin=subprocess.DEVNULL,
+                env=os.environ
+                | {"PYTHONPATH": os.pathsep.join(path or str(Path.cwd()) for path in sys.path)},  # owners' models
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches this process first, which ends the nodes in order
                 preexec_fn=_end_with_parent,
             )
-
-    def _columns_of(self, name: str) -> dict[str, Any]:
-        keys = ("id", "label") if role_in(self._job.parties, name) in (self._job.label_holder, "active") else ("id",)
-        return {key: value for key, value in self._columns.items() if key in keys}
 
     def _await_up(self, name: str) -> dict[str, Any]:
         path = self._folder / name / "state" / "running.json"
@@ -254,6 +232,9 @@ def _end_with_parent() -> None:
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     """Ignore a second Ctrl-C while processes are ended and keys are removed."""
+    if threading.current_thread() is not threading.main_thread():  # where no signal arrives, and none may be set
+        yield
+        return
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

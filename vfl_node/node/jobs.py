@@ -7,14 +7,15 @@ from typing import Any
 import structlog
 
 from vfl_node import failpoints
+from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.node import predictions
-from vfl_node.node.admission import check_allowed
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
+from vfl_node.run.allowed import check_allowed
 from vfl_node.run.live import AT_REST
 from vfl_node.run.requests import PredictionRequest, Records, Requests
 from vfl_node.settings import Settings
@@ -44,6 +45,7 @@ class Jobs:
 
         Raises:
             UsageError: the job does not name this node in its role, or names an unknown peer; this node is a coordinator.
+            DataError: this node has no table for it.
             VflError: it predicts, and cannot (:func:`vfl_node.node.predictions.check`).
         """
         check_allowed(self._settings, job)
@@ -53,8 +55,7 @@ class Jobs:
                 code="E_ROLE",
                 hint=f"have it submitted at {' or '.join((job.parties.active, *job.parties.passive))}",
             )
-        if self._settings.data is None:
-            raise UsageError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
+        data_of(self._settings, job)
         if job.predict:
             predictions.check(self._store, job, self._settings.name)
             if job.predict.rows == "new" and request is None:

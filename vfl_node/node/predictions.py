@@ -14,6 +14,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError, UsageError
 from vfl_node.job import Align, Expected, Job, Predict, differing_fields
@@ -23,7 +24,7 @@ from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.report import envelope
 from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import data_of, read_input, read_records, taking_part
+from vfl_node.run.inputs import read_input, read_records, taking_part
 from vfl_node.run.requests import Records, Requests
 from vfl_node.run.serving import FileTally, Model, Predicting, reported
 from vfl_node.run.stored_serving import Serving
@@ -111,6 +112,7 @@ def _job(trained: Job, predict: Predict) -> Job:
     return Job(
         name=f"{trained.name[:55].rstrip('-')}-predict",
         parties=trained.parties,
+        tables=trained.tables,
         align=intersect if predict.rows == "new" else align,
         predict=predict,
     )
@@ -135,7 +137,7 @@ def prepare(
         asked = read_request(settings, store, job, request)
         return asked.table, Predicting(model, None, asked)
     kinds = predictor_of(model.job.train).column_kinds(model.stored.encoder)
-    records = read_records(settings, model.job, kinds, data_of(settings), all_columns=True)
+    records = read_records(settings, model.job, kinds, data_of(settings, model.job), all_columns=True)
     return records.table, Predicting(model, None, None)
 
 
@@ -149,7 +151,7 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)
         file.flush()
-        source = Data(path=Path(file.name), id=data_of(settings).id)
+        source = Data(path=Path(file.name), id=data_of(settings, record.job).id)
         try:
             records = read_records(settings, record.job, kinds, source, all_columns=new)
             return replace(records, classes=serving.classes, threshold=record.job.evaluate.threshold)

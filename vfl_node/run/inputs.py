@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
+from typing import Any
 
 from vfl_node.alignment.lists import promises
 from vfl_node.data.declared import Declared, Kind
 from vfl_node.data.levels import check_categories
+from vfl_node.data.named import data_of
+from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
-from vfl_node.errors import DataError
 from vfl_node.estimate.words import before_start
 from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
@@ -22,42 +24,60 @@ from vfl_node.settings import Data, Limits, Role, Settings
 from vfl_node.trainers import TableShape
 
 
-def data_of(settings: Settings) -> Data:
-    """Where this party's table lies. Raises DataError (``E_CONFIG``)."""
-    if settings.data is None:
-        raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
-    return settings.data
-
-
-def read_input(settings: Settings, job: Job) -> Table:
+def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     """This party's table as ``job`` aligns it or trains on it.
 
+    Args:
+        settings: of this party.
+        job: the job.
+        table: in memory, as :class:`vfl_node.data.readers.arrow.ArrowReader` takes it; None: where the settings say.
+
     Raises:
-        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``); a column of text cannot be
-            trained on (``E_TEXT_COLUMN``).
+        DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`; a column of text cannot be trained on
+            (``E_TEXT_COLUMN``).
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
-    table = read_table(
-        data_of(settings),
+    data = data_of(settings, job)
+    read = read_table(
+        data,
         id_form=job.align.id_form,
         needs_label=settings.role == job.label_holder,
         party=settings.name,
         task=job.task,
         classes=job.classes,
         at_least=settings.limits.min_set_size,
+        reader=None if table is None else opened(data, settings.name, table),
     )
     if job.train:
-        check_categories(table, settings.name)
-    return table
+        check_categories(read, settings.name)
+    return read
 
 
-def count_input(settings: Settings) -> TableShape:
-    """How many records this party's table has and, at the most, columns: for an estimate, without their values.
+def opened(data: Data, party: str, table: Any = None) -> Reader:
+    """A reader of a party's table.
+
+    Args:
+        data: where it is.
+        party: its name, for errors.
+        table: in memory, as :class:`vfl_node.data.readers.arrow.ArrowReader` takes it, in place of where ``data`` says.
 
     Raises:
-        DataError: as :func:`vfl_node.data.reading.read_table`, or there is none (``E_CONFIG``).
+        DataError: as the reader.
     """
-    data = data_of(settings)
+    if table is None:
+        return open_input(data, party=party)
+    from vfl_node.data.readers.arrow import ArrowReader  # loads Arrow
+
+    return ArrowReader(table, source=f"{party}: the table in memory")
+
+
+def count_input(settings: Settings, job: Job) -> TableShape:
+    """How many records this party's table for ``job`` has and, at the most, columns: for an estimate, without their values.
+
+    Raises:
+        DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`.
+    """
+    data = data_of(settings, job)
     with closing(open_input(data, party=settings.name)) as reader:
         rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
         return TableShape(rows, 2 * len(reader.names))

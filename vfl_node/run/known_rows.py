@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from vfl_node.data.readers.opening import open_input
+from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import StateError, UsageError
@@ -26,7 +27,7 @@ from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.registry import load
 from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import data_of
+from vfl_node.run.inputs import opened
 from vfl_node.settings import Settings
 from vfl_node.training.serving import KeptHalf, StoredModel
 from vfl_node.weighted_metrics import predicted
@@ -41,12 +42,14 @@ class TrialParty:
         folder: of the job, in which it kept its half.
         whole: its table.
         table: the records of it that took part.
+        in_memory: as :func:`vfl_node.run.inputs.opened` takes it.
     """
 
     settings: Settings
     folder: JobFolder
     whole: Table
     table: Table
+    in_memory: Any = None
 
 
 def check_predictable(job: Job) -> None:
@@ -94,9 +97,9 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     said = predict(*halves, positions).reshape(len(positions), -1)
     held_out = np.isin(positions, np.array(serving.held_out or (), dtype=np.int64))
 
-    data = data_of(active.settings)
+    data = data_of(active.settings, job)
     ids = (data.id,) if isinstance(data.id, str) else data.id
-    with closing(open_input(data, party=active.settings.name)) as reader:
+    with closing(opened(data, active.settings.name, active.in_memory)) as reader:
         text = TextColumns(reader, text=ids)
     spelled = list(zip(*map(text.cells, ids), strict=True))
     place = {id_: row for row, id_ in enumerate(active.whole.ids)}

@@ -10,28 +10,33 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
-from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
+from vfl_node.estimate.budget import Budget
+from vfl_node.estimate.memory import shape_of
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.progress import Advanced, Event
+from vfl_node.run.allowed import check_allowed
 from vfl_node.run.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.run.conversations import conversations
 from vfl_node.run.folder import JobFolder
 from vfl_node.run.inputs import announce, read_input
 from vfl_node.run.known_rows import TrialParty, write_predictions
 from vfl_node.run.live import LiveProgress, Stop
+from vfl_node.run.private import trial_settings
 from vfl_node.run.run import Run, set_up
 from vfl_node.run.trial import Trial
 from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.settings import Data, Limits, Role, Settings, role_in
+from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.memory import memory_network, run_together
+
+NO_TABLES: Mapping[str, Any] = {}
 
 
 def simulate(
@@ -45,8 +50,9 @@ def simulate(
     on_view: Callable[[dict[str, Any]], None] | None = None,
     wrap: Callable[[str, Channel], Channel] | None = None,
     models: Mapping[str, str] = NONE_DECLARED,
+    settings: Mapping[str, Settings] | None = None,
+    tables: Mapping[str, Any] = NO_TABLES,
     seed: int | None = None,
-    compare: Compare = NO_TREE,
     predictions: Path | None = None,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
@@ -61,8 +67,11 @@ def simulate(
         on_view: called with the active party's progress as it moves on.
         wrap: replaces each of a party's channels, so that a test can listen in.
         models: of each party's settings: name → ``module:Class`` of an architecture.
+        settings: of each party, as :func:`vfl_node.run.private.trial_settings` makes them from ``files``, ``columns``,
+            ``threads`` and ``models``, which then count no more.
+        tables: party name → its table in memory, in place of its file, as
+            :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
         seed: from which the randomness of every party follows (:mod:`vfl_node.run.trial`); reports say so.
-        compare: of the active party's settings; no boosted tree by default.
         predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.run.known_rows`).
 
     Returns:
@@ -71,49 +80,37 @@ def simulate(
     Raises:
         VflError: the first party's error, as its owner would see it.
     """
-    torch.set_num_threads(threads)
-    if job.train:
-        job.train.check_here(models)
-    columns = dict(columns or {})
+    settings = settings or trial_settings(job, files, columns=columns, threads=threads, models=models)
+    torch.set_num_threads(settings[job.parties.active].threads)
+    for own in settings.values():
+        check_allowed(own, job)
     job_id = Trial.of(seed, job.parties.active).job_id(job.name) or job.name
     folders = {name: out if name == job.parties.active else out / name for name in job.parties.all}
     with tempfile.TemporaryDirectory(prefix="vfl-simulation-") as scratch:
-        runs, tables, parties = [], {}, {}
+        runs, read, parties = [], {}, {}
         for name, held in memory_network(*job.parties.all, job_id=job.name).items():
-            role = cast(Role, role_in(job.parties, name))
-            label = columns.get("label") if role in (job.label_holder, "active") else None
-            data = None
-            if role != "coordinator":
-                data = Data.model_validate({"path": files[name], "id": columns.get("id", "id"), "label": label})
-            settings = Settings(
-                name=name,
-                role=role,
-                data=data,
-                insecure_loopback=True,
-                threads=threads,
-                group_threads=threads,
-                device="cpu",
-                limits=Limits(min_set_size=1, allow_matched=True),  # one owner holds all tables
-                models=dict(models),
-                compare=compare if role == "active" else Compare(),
-            )
-            table = read_input(settings, job) if data else None
+            own = settings[name]
+            here = {"group_threads": own.threads} | ({} if "device" in own.model_fields_set else {"device": "cpu"})
+            own, role = own.model_copy(update=here), own.role
+            table = read_input(own, job, tables.get(name)) if own.tables else None
+            Budget(own.limits, own.models).fit(job, role, shape_of(table))
             if table is not None:
-                tables[role] = table
+                read[role] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             trial = Trial.of(seed, name, keeps=predictions is not None)
             folder = JobFolder(Path(scratch) / name / job_id, trial)
-            own = (randomness or {}).get(name) or Randomness(folder.seed())
-            peers = [peer for peer in held if peer in job.parties.data] if data else []
+            secret = (randomness or {}).get(name) or Randomness(folder.seed())
+            peers = [peer for peer in held if peer in job.parties.data] if table is not None else []
             secrets = {peer: trial.memory_secret(peer) for peer in peers}
             memories = {
-                peer: MemoryOfOneRun(Randomness(of) if of else own.derive("memory of the peer")) for peer, of in secrets.items()
+                peer: MemoryOfOneRun(Randomness(of) if of else secret.derive("memory of the peer"))
+                for peer, of in secrets.items()
             }
             channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
-            parties[name] = settings
-            runs.append(set_up(settings, job, job_id, table, own, folder, progress, 1, memories, channels))
+            parties[name] = own
+            runs.append(set_up(own, job, job_id, table, secret, folder, progress, 1, memories, channels))
         active, *_ = runs
-        announce(active.session.progress, job, tables)
+        announce(active.session.progress, job, read)
         clear_artefacts(list(folders.values()))
         try:
             results = run_together(*(protocol for run in runs for protocol in side_by_side(run)))
@@ -127,7 +124,9 @@ def simulate(
             copy_artefacts(run.folder.artefacts, folders[run.session.name])
         if predictions:
             halves = {
-                run.session.name: TrialParty(parties[run.session.name], run.folder, run.inputs.whole, run.inputs.table)
+                run.session.name: TrialParty(
+                    parties[run.session.name], run.folder, run.inputs.whole, run.inputs.table, tables.get(run.session.name)
+                )
                 for run in runs
                 if run.inputs
             }

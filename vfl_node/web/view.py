@@ -22,7 +22,8 @@ class NodeView(Protocol):
     def health(self) -> dict[str, Any]:
         """How the node is; all but the status is for the owner.
 
-        It has status, party, role, version, peers (name → {online, cause}) and data (what is known of its table, or None).
+        It has status, party, role, version, peers (name → {online, cause}) and data (what is known of its table, or of each of
+        several, or None).
         """
 
     def jobs(self) -> list[dict[str, Any]]:

@@ -1,0 +1,70 @@
+"""What README.md, docs/api.md and the notebook show is run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "examples" / "notebook" / "first_model.ipynb"
+
+
+def blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_the_pages_of_python_run_from_their_first_line_to_their_last(trial: Any, tmp_path: Path) -> None:
+    shutil.copy(trial.clinic, tmp_path / "clinic.csv")
+    shutil.copy(trial.lab, tmp_path / "lab.csv")
+    (readme,) = blocks(ROOT / "README.md")
+    assert len(readme.splitlines()) <= 12
+    (tmp_path / "page.py").write_text("\n".join([readme, *blocks(ROOT / "docs" / "api.md")]))
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "page.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "E_COLUMN" in done.stdout  # the error that the page shows
+    assert {path.name for path in tmp_path.iterdir()} >= {"report.html", "lab.html", "loss.svg"}
+
+
+@pytest.fixture(scope="module")
+def stored() -> Any:
+    return nbformat.read(NOTEBOOK, as_version=4)
+
+
+def of_kind(notebook: Any, kind: str) -> list[str]:
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return [output.data[kind] for output in outputs if kind in output.get("data", {})]
+
+
+def test_the_notebook_is_stored_with_what_it_gives(stored: Any) -> None:
+    codes = [cell for cell in stored.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in codes] == list(range(1, len(codes) + 1))
+    assert of_kind(stored, "image/svg+xml")
+    assert any('sandbox=""' in html for html in of_kind(stored, "text/html"))
+    assert not re.search(r"/(tmp|home|root|work)/", NOTEBOOK.read_text())
+
+
+def test_the_notebook_runs(stored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    fresh = nbformat.from_dict(stored)
+    for cell in fresh.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    NotebookClient(fresh, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    for kind in ("image/svg+xml", "text/html"):
+        assert len(of_kind(fresh, kind)) == len(of_kind(stored, kind))
+    errors = [output for cell in fresh.cells for output in cell.get("outputs", ()) if output.output_type in ("error", "stream")]
+    assert errors == []

@@ -1,0 +1,152 @@
+"""Private settings of parties in a trial: what they may hold, what they change, and how mistakes are said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import parse
+from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.job import Job
+from vfl_node.node.federation import LocalFederation
+from vfl_node.run.private import SET_BY_A_TRIAL, PrivateSettings, read_private, trial_settings
+from vfl_node.run.simulation import simulate
+from vfl_node.settings import Settings
+
+SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
+
+
+def job(text: str = "", parties: str = "{active: clinic, passive: lab}") -> Job:
+    return parse(f"name: trial\nparties: {parties}\n{text}", Job, source="job.yaml")
+
+
+def given(folder: Path, text: str, name: str = "clinic.yaml") -> PrivateSettings:
+    (folder / name).write_text(text)
+    return read_private(folder / name)
+
+
+def settings_of(folder: Path, text: str, spec: Job, **options: Any) -> Settings:
+    files = {"clinic": folder / "given.csv", "lab": folder / "lab.csv"}
+    return trial_settings(spec, files, given={"clinic": given(folder, text)}, **options)["clinic"]
+
+
+def test_what_is_written_binds_and_the_rest_permits_what_the_job_asks(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, "limits: {max_set_size: 80}\ndefences: [{name: noise, sigma: 0.5}]\n", job(SPLIT))
+    assert (settings.limits.max_set_size, settings.limits.min_set_size, settings.limits.allow_matched) == (80, 1, True)
+    assert settings.limits.max_steps > 10**9
+    assert [defence.name for defence in settings.defences] == ["noise"]
+    narrow = settings_of(tmp_path, "limits: {allow_matched: false, min_set_size: 9}\n", job(SPLIT))
+    assert (narrow.limits.min_set_size, narrow.limits.allow_matched) == (9, False)
+
+
+def test_data_are_of_the_command_or_of_the_file_beside_which_they_lie(tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    private.mkdir()
+    own = given(private, "data: {path: own.csv, id: number, columns: {ward: ignore}}\n")
+    columns = {"id": "record", "label": "ill"}
+    spec = job(SPLIT)
+    files = {"lab": tmp_path / "lab.csv"}
+    both = trial_settings(spec, files, given={"clinic": own}, columns=columns)
+    assert both["clinic"].tables["default"].path == private / "own.csv"
+    assert both["clinic"].tables["default"].id == "number"
+    assert both["clinic"].tables["default"].columns == {"ward": "ignore"}
+    assert (both["clinic"].tables["default"].label, both["lab"].tables["default"].label) == ("ill", None)
+    assert both["lab"].tables["default"].id == "record"
+    files["clinic"] = tmp_path / "given.csv"
+    replaced = trial_settings(spec, files, given={"clinic": own})["clinic"].tables["default"]
+    assert (replaced.path, replaced.id) == (tmp_path / "given.csv", "number")
+
+
+def test_several_tables_by_name_of_which_the_command_gives_the_one_of_the_job(tmp_path: Path) -> None:
+    text = "data: {visits: {path: visits.csv}, scores: {id: number}}\n"
+    tables = settings_of(tmp_path, text, job("tables: {clinic: scores}\n")).tables
+    assert {name: table.path.name for name, table in tables.items()} == {"visits": "visits.csv", "scores": "given.csv"}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("limits:\n  min_set_siz: 3\n", "clinic.yaml:2:3: unknown key 'limits.min_set_siz'"),
+        ("data:\n  id: a\n  colums: {}\n", "clinic.yaml:3:3: unknown key 'data.colums'"),
+        ("data: {columns: {age: numerc}}\n", "clinic.yaml:1:23: 'data.columns.age' cannot be 'numerc'"),
+        ("data: table.csv\n", "clinic.yaml:1:7: 'data': 'table.csv' is not keys and values"),
+        ("limits: 3\n", "clinic.yaml:1:9: 'limits': 3 is not keys and values"),
+        ("obfuscation: {security_number: 2}\n", "clinic.yaml:1:32: 'obfuscation.security_number': 2 is not 1.0 or less"),
+        ("- a\n", "clinic.yaml must hold keys and values"),
+        ("limits: {\n", "clinic.yaml:2:1 is not valid YAML"),
+        ("limits: {}\ntls: {}\n", "clinic.yaml:2:1: 'tls' cannot be set in a trial: a trial connects its parties itself"),
+        ("state_dir: x\n", "clinic.yaml:1:1: 'state_dir' cannot be set in a trial: a trial runs one job"),
+        ("name: clinic\n", "'name' cannot be set in a trial: the job names the parties"),
+        ("threads: 2\n", "'threads' cannot be set in a trial: --threads sets it for all parties"),
+    ],
+)
+def test_a_mistake_has_file_line_and_column(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings_of(tmp_path, text, job(SPLIT))
+    assert said in caught.value.message
+    assert caught.value.message.startswith(str(tmp_path))
+
+
+def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:
+    may_be_given = {"data", "device", "limits", "obfuscation", "models", "audit", "defences", "compare"}
+    assert set(Settings.model_fields) == may_be_given | set(SET_BY_A_TRIAL)
+
+
+def test_a_party_without_a_table_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no table for lab") as caught:
+        trial_settings(job(), {"clinic": tmp_path / "a.csv"}, given={"lab": given(tmp_path, "data: {id: number}\n")})
+    assert caught.value.hint.startswith("--data lab=FILE.csv, or data.path in --settings lab=FILE; in Python")
+
+
+def test_a_coordinator_has_no_data_and_may_have_limits(tmp_path: Path) -> None:
+    three = "{active: clinic, passive: lab, coordinator: notary}"
+    spec = job("align: {protocol: psi}\ntrain: {algorithm: logistic, flow: coordinator, loss: taylor}\n", three)
+    files = {name: tmp_path / f"{name}.csv" for name in ("clinic", "lab")}
+    limits = given(tmp_path, "limits: {max_steps: 5}\n")
+    assert trial_settings(spec, files, given={"notary": limits})["notary"].limits.max_steps == 5
+    with pytest.raises(UsageError, match="a coordinator has no data"):
+        trial_settings(spec, files, given={"notary": given(tmp_path, "data: {path: a.csv}\n")})
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "code"),
+    [
+        ("limits: {protocols: [psi]}\n", "aligns by psu, which this node's settings do not allow", "E_POLICY"),
+        ("limits: {min_set_size: 161}\n", "clinic takes part with 160 records, and this node's minimum is 161", "E_TOO_FEW"),
+        ("limits: {max_model_parameters: 20}\n", "weights of a model at this node", "E_POLICY"),
+        ("limits: {max_memory_mib: 1}\n", "1 MiB are free", "E_MEMORY"),
+    ],
+)
+def test_a_limit_binds_in_one_process(tmp_path: Path, trial: Any, text: str, said: str, code: str) -> None:
+    own = {"clinic": given(tmp_path, text)}
+    settings = trial_settings(trial.job(), trial.files, given=own)
+    with pytest.raises(VflError, match=said) as caught:
+        simulate(trial.job(), {}, tmp_path / "out", settings=settings)
+    assert caught.value.code == code
+
+
+def test_both_ways_of_running_read_the_same_settings(tmp_path: Path, trial: Any) -> None:
+    """Columns are left out and a defence acts; and a limit binds at a process as it does in one."""
+    spec = trial.job(SPLIT + "evaluate: {test_fraction: 0.3}\n")
+    path = {"data": {"path": str(trial.lab), "columns": {"measure-02-canary": "ignore"}}}
+    text = json.dumps(path | {"defences": [{"name": "noise", "sigma": 0.25}]})
+    settings = trial_settings(spec, {"clinic": trial.clinic}, given={"lab": given(tmp_path, text, "lab.yaml")})
+    simulate(spec, {}, tmp_path / "one", settings=settings)
+    with LocalFederation(spec, settings, logs=tmp_path / "logs") as federation:
+        federation.run(tmp_path / "several", lambda _: None)
+    reports = [json.loads((tmp_path / way / "lab" / "report.json").read_text()) for way in ("one", "several")]
+    for report in reports:
+        (defence,) = report["training"]["split"]["defences"]
+        assert (defence["name"], defence["sigma"]) == ("noise", 0.25)
+    narrow = {"lab": given(tmp_path, "limits: {protocols: [psi]}\n", "lab.yaml")}
+    settings = trial_settings(spec, trial.files, given=narrow)
+    with (
+        LocalFederation(spec, settings, logs=tmp_path / "logs") as federation,
+        pytest.raises(VflError, match="its settings do not allow alignment by psu"),
+    ):
+        federation.run(tmp_path / "several", lambda _: None)
+    with pytest.raises(PolicyError, match=r"limits\.protocols"):
+        simulate(spec, {}, tmp_path / "one", settings=settings)

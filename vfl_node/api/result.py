@@ -1,0 +1,237 @@
+"""What a trial left: figures, tables and reports of every party."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from csv import reader
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import finalize
+
+from vfl_node.errors import UsageError
+from vfl_node.files import write_whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from torch import Tensor
+
+PREDICTIONS = "predictions.csv"
+
+_FRAME = '<iframe srcdoc="{page}" sandbox="" style="width:100%;height:{height}px;border:0" title="Report of {party}"></iframe>'
+
+
+class Picture:
+    """One chart of a report as an image that needs no other file; a notebook shows it.
+
+    Attributes:
+        svg: the whole file.
+    """
+
+    def __init__(self, svg: str) -> None:
+        self.svg = svg
+
+    def __repr__(self) -> str:
+        return f"Picture({len(self.svg)} bytes of SVG)"
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def save(self, path: str | Path) -> Path:
+        """Write it as an SVG file."""
+        return _written(Path(path), self.svg.encode())
+
+
+class ReportPage:
+    """The report of one party, which a notebook shows as the page that it is.
+
+    Calling it gives the page of another party: ``result.report("lab")``; without a name itself.
+
+    Attributes:
+        party: whose report it is.
+        figures: all of ``report.json`` (docs/report.md).
+        page: ``report.html``: no script, and nothing is loaded from elsewhere.
+    """
+
+    def __init__(self, party: str, folder: Path, result: Result) -> None:
+        self.party, self._result = party, result
+        self.figures: dict[str, Any] = json.loads((folder / "report.json").read_text())
+        self.page = (folder / "report.html").read_text()
+
+    def __call__(self, party: str = "") -> ReportPage:
+        """The report of another party, by its name or role. Raises UsageError as :meth:`Result.party_of`."""
+        return self._result.reports[self._result.party_of(party or self.party)]
+
+    def __repr__(self) -> str:
+        return f"Report of {self.party} ({len(self.page)} bytes; report.save(path) writes it)"
+
+    def _repr_html_(self, height: int = 760) -> str:
+        """In a frame without rights: the page's style stays in it, and nothing in it runs."""
+        return _FRAME.format(page=html.escape(self.page, quote=True), height=height, party=html.escape(self.party))
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page to ``path``; returns it."""
+        return _written(Path(path), self.page.encode())
+
+    @cached_property
+    def pictures(self) -> dict[str, Picture]:
+        """The charts of the page by name, such as ``loss`` and ``auc``."""
+        style = re.search(r"<style>(.*?)</style>", self.page, re.DOTALL)
+        rules = _chart_rules(style[1]) if style else ""
+        found = re.finditer(r'<svg (.*?aria-labelledby="(.+?)-title.*?)>(.*?)</svg>', self.page, re.DOTALL)
+        head = '<svg xmlns="http://www.w3.org/2000/svg" class="vfl-node"'
+        return {one[2]: Picture(f"{head} {one[1]}><style>{rules}</style>{one[3]}</svg>") for one in found}
+
+
+class Result:
+    """A trial that has ended.
+
+    What one party may know and another may not is told apart here as in the parties' own reports: ``metrics``,
+    ``local_metrics`` and ``epochs`` are the active party's, ``report("lab")`` is the lab's.
+
+    Attributes:
+        folder: where the active party's artefacts lie, and in it a folder for each other party. It is removed with this object
+            unless it was named (``run(out=…)``).
+        parties: names: active, then passive, then coordinator.
+        reports: party → its report.
+    """
+
+    def __init__(self, folders: Mapping[str, Path], *, scratch: Path | None = None) -> None:
+        self._folders = dict(folders)
+        if scratch:
+            finalize(self, shutil.rmtree, scratch, ignore_errors=True)
+        self.parties = tuple(folders)
+        self.folder = next(iter(folders.values()))
+        self.reports = {party: ReportPage(party, folder, self) for party, folder in folders.items()}
+
+    def __repr__(self) -> str:
+        figures = "; ".join(filter(None, (_line("federated", self.metrics), _line("alone", self.local_metrics))))
+        doubts = f"; {len(self.warnings)} warnings" if self.warnings else ""
+        return f"Result({figures or 'aligned'}{doubts}; folder {str(self.folder)!r})"
+
+    def party_of(self, name_or_role: str) -> str:
+        """The party with this name or role.
+
+        Raises:
+            UsageError: the job has none, or several have the role.
+        """
+        roles = {party: report.figures["role"] for party, report in self.reports.items()}
+        parties = [party for party, role in roles.items() if name_or_role in (party, role)]
+        if len(parties) != 1:
+            raise UsageError(f"{name_or_role!r} is not one party of this job", hint=f"parties: {', '.join(self.parties)}")
+        return parties[0]
+
+    @property
+    def report(self) -> ReportPage:
+        """The active party's report; ``result.report("lab")`` is another's."""
+        return self.reports[self.parties[0]]
+
+    @property
+    def metrics(self) -> dict[str, Any] | None:
+        """``metrics`` of the active party's report: of the federated model on held-out rows. None if nothing was measured."""
+        metrics: dict[str, Any] | None = self.report.figures["metrics"]
+        return metrics
+
+    @property
+    def local_metrics(self) -> dict[str, Any] | None:
+        """``local_metrics`` of the active party's report: of its own model on the same rows. None without one."""
+        metrics: dict[str, Any] | None = self.report.figures["local_metrics"]
+        return metrics
+
+    @property
+    def boosted_tree_metrics(self) -> dict[str, Any] | None:
+        """``boosted_tree_metrics`` of the active party's report: of a boosted tree on its own columns. None without one."""
+        metrics: dict[str, Any] | None = self.report.figures["boosted_tree_metrics"]
+        return metrics
+
+    @property
+    def epochs(self) -> list[dict[str, Any]]:
+        """A row for each epoch or iteration, for ``pandas.DataFrame(result.epochs)``; nested keys are joined by a dot."""
+        training = self.report.figures["training"]
+        return [{"epoch": number} | dict(_flat(row)) for number, row in enumerate(training["epochs"] if training else (), 1)]
+
+    @property
+    def warnings(self) -> list[str]:
+        """Sentences of the active party's report about what may be wrong with the alignment or the training."""
+        sections = (self.report.figures["alignment"], self.report.figures["training"])
+        return [sentence for section in sections if section for sentence in section["warnings"]]
+
+    @property
+    def learnt(self) -> list[dict[str, Any]]:
+        """A row for each thing that a party learnt, with its numbers: party, what, count, text (docs/report.md)."""
+        return [
+            {"party": party, **entry} for party, report in self.reports.items() for entry in report.figures["learnt"][party]
+        ]
+
+    @property
+    def model(self) -> dict[str, Path]:
+        """Party → file of its half of the model (safetensors); parties without one are left out."""
+        paths = {party: folder / "model.safetensors" for party, folder in self._folders.items()}
+        return {party: path for party, path in paths.items() if path.exists()}
+
+    def weights(self, party: str = "active") -> dict[str, Tensor]:
+        """Name → tensor of a party's half of the model.
+
+        Raises:
+            UsageError: it has none.
+        """
+        from vfl_node.models import storage
+
+        name = self.party_of(party)
+        if name not in self.model:
+            raise UsageError(f"{name} has no part of a model", hint="a job that only aligns trains none")
+        return storage.load(self.model[name])[0]
+
+    @property
+    def predictions(self) -> pa.Table:
+        """What the model says of the active party's shared rows, an Arrow table (``.to_pandas()``); ids are text.
+
+        Columns: the id columns; ``rows``: ``held_out`` or ``trained``; ``label``; ``probability``, or one for each class.
+
+        Raises:
+            UsageError: none were made.
+        """
+        path = self.folder / PREDICTIONS
+        if not path.exists():
+            raise UsageError("this trial made no predictions", hint="run(…, predictions=True)")
+        from pyarrow import csv, string
+
+        with path.open(newline="") as file:
+            names = next(reader(file))
+        ids = names[: names.index("rows")]
+        return csv.read_csv(path, convert_options=csv.ConvertOptions(column_types=dict.fromkeys(ids, string())))
+
+
+def _written(path: Path, content: bytes) -> Path:
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}", code="E_FILE") from None
+    return path
+
+
+def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in row.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _line(title: str, metrics: Mapping[str, Any] | None) -> str:
+    if not metrics:
+        return ""
+    measured = metrics.get("repeats") or {}
+    return f"{title}: " + ", ".join(f"{name} {metrics[name]:.4f}" for name in measured if metrics.get(name) is not None)
+
+
+def _chart_rules(style: str) -> str:
+    """The rules of the page's style sheet for charts, which hold in their own image only, wherever it is inlined."""
+    colours = re.search(r":root\s*{(.*?)}", style, re.DOTALL)
+    charts = "\n".join(line.replace("svg ", "svg.vfl-node ") for line in style.splitlines() if line.startswith("svg "))
+    own = "background: #fff; font-family: system-ui, sans-serif; max-width: 28rem;"
+    return f"svg.vfl-node {{ {colours[1].strip() if colours else ''} {own} }}\n{charts}".replace("light dark", "light")

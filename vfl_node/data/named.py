@@ -1,0 +1,42 @@
+"""Which of a party's tables a job uses: the job says a name, and only the owner's settings say where that table lies."""
+
+from __future__ import annotations
+
+from vfl_node.errors import DataError
+from vfl_node.job import Job
+from vfl_node.settings import DEFAULT_TABLE, Data, Settings
+
+
+def data_of(settings: Settings, job: Job | None) -> Data:
+    """The table of this party that a job uses: the one that it names, or else the only or the default one.
+
+    A peer that names tables gets the answer of a table that cannot be used, whatever is wrong.
+
+    Args:
+        settings: of this party.
+        job: the job; in predictions the one that trained the model. None: a job that names no table.
+
+    Raises:
+        DataError: this party has no table at all (``E_CONFIG``), or none that this job may use (``E_TABLE``).
+    """
+    tables, own = settings.tables, settings.name
+    if not tables:
+        raise DataError("this node has no data", code="E_CONFIG", hint="set data.path in its configuration")
+    wanted = job.tables.get(own) if job else None
+    only = next(iter(tables)) if len(tables) == 1 else DEFAULT_TABLE
+    table = tables.get(wanted or only)
+    if table is None:
+        said = f"{wanted!r} is not among its data" if wanted else "it has several, and the job names none"
+        raise DataError(
+            f"{own}: no table for this job: {said}",
+            code="E_TABLE",
+            hint=f"name one in the job, tables: {{{own}: NAME}}; names in this node's data: {', '.join(tables)}",
+        )
+    others = set(job.parties.all) - {own} if job else set()
+    if table.peers is not None and (barred := sorted(others - set(table.peers))):
+        raise DataError(
+            f"{own}: no table for this job: {wanted or only!r} is not for jobs with {', '.join(barred)}",
+            code="E_TABLE",
+            hint="add them to peers of this table in this node's data, if its owner allows it",
+        )
+    return table

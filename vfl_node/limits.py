@@ -1,0 +1,90 @@
+"""What a node's owner allows any job: the ``limits`` of its settings (see docs/operations.md)."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.configuration import Frozen
+from vfl_node.job import ProtocolName
+
+
+class Limits(Frozen):
+    """What this node's owner allows any job."""
+
+    min_set_size: int = Field(
+        default=50,
+        ge=1,
+        description="smallest number of ids of either party. The size of an intersection that is empty or the whole set "
+        "reveals membership; if one record in ten is shared, the intersection of 50 random ids is empty once in 200 jobs "
+        "(0.9^50), that of 10 in every third",
+    )
+    protocols: tuple[ProtocolName, ...] = Field(
+        default_factory=lambda: tuple(ALIGNMENTS),
+        min_length=1,
+        description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed",
+    )
+    max_set_size: int = Field(
+        default=100_000_000, ge=1, description="largest number of ids that a peer may announce, random ones included"
+    )
+    inputs_per_peer: int = Field(
+        default=20,
+        ge=1,
+        description="how many different pairs of sets (this node's and a peer's) may ever be aligned; "
+        "from two pairs that differ in a few ids either party may learn about these ids",
+    )
+    changes_per_peer: int = Field(
+        default=4,
+        ge=0,
+        description="how often a set (this node's or a peer's) may ever change between alignments that hide from the peer "
+        "how many records are shared (dummies, obfuscated sets); c changes leave about 2/(c + 2) of what dummies hide",
+    )
+    trainings_per_set: int = Field(
+        default=20,
+        ge=1,
+        description="how many trainings with synthetic rows a peer may ever have over the same records of this node; "
+        "synthetic rows are drawn again in each training, real ones are not, so comparing a few trainings separates them",
+    )
+    rows_per_model: int = Field(
+        default=10_000,
+        ge=1,
+        le=10_000_000,
+        description="about how many different rows of one model a peer may ever learn about by predictions. All rows of a "
+        "batch count. All of them are computed with the same weights, so a copy among them is equal to its source",
+    )
+    jobs_per_peer: int = Field(
+        default=1000,
+        ge=1,
+        le=1_000_000,
+        description="how many jobs submitted by one peer this node stores, ended ones included; more are refused until "
+        "some are pruned (keep_days, keep_jobs, vfl-node prune)",
+    )
+    max_attack_auc: float | None = Field(
+        default=None,
+        gt=0.5,
+        le=1,
+        description="this node attacks what it sends itself. Training stops when the AUC of an attack on its synthetic rows "
+        "exceeds this (folded: .3 counts as .7), on the average of the last epochs; predictions stop before that. None: the "
+        "AUCs are only shown",
+    )
+
+    allow_matched: bool = Field(
+        default=False,
+        description="whether a job may count, under encryption, which held-out rows both parties own (evaluate.matched); an "
+        "active party that departs from the protocol can read flags of single rows instead, a bit for every 8 rows",
+    )
+    max_model_parameters: int = Field(
+        default=20_000_000,
+        ge=1,
+        description="largest number of weights of a job's networks at this node; each takes about 64 bytes during training",
+    )
+    max_steps: int = Field(default=10_000_000, ge=1, description="largest number of batches, or iterations, of a job")
+    max_memory_mib: int | None = Field(
+        default=None, ge=1, description="largest estimated memory of all jobs together; None: what is free"
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Limits:
+        if self.min_set_size > self.max_set_size:
+            raise ValueError("min_set_size is above max_set_size")
+        return self

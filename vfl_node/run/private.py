@@ -1,0 +1,156 @@
+"""The private settings of all parties of a trial, in which one owner acts for all of them.
+
+A trial permits what its job asks: sets may be small and networks large. What is written into a party's settings
+binds it, here as at its node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from vfl_node.comparison import NO_TREE, Compare
+from vfl_node.configuration import text_of, validate
+from vfl_node.data_source import OF_A_QUERY
+from vfl_node.errors import UsageError
+from vfl_node.job import Job
+from vfl_node.models import NONE_DECLARED
+from vfl_node.settings import DEFAULT_TABLE, Role, Settings, data_form, role_in, settled
+from vfl_node.yaml_text import places, read, where
+
+PERMISSIVE: Mapping[str, Any] = {
+    "min_set_size": 1,
+    "allow_matched": True,
+    "max_model_parameters": 10**12,
+    "max_steps": 10**12,
+}
+"""Limits of a party that sets none: one owner holds all tables."""
+
+_CONNECTED, _ONE_JOB = "a trial connects its parties itself", "a trial runs one job, and keeps what it leaves in --out"
+SET_BY_A_TRIAL: Mapping[str, str] = (
+    {"name": "the job names the parties", "role": "the job says who is what"}
+    | dict.fromkeys(("federation", "listen", "http", "peers", "accept_jobs_from", "tls", "insecure_loopback"), _CONNECTED)
+    | dict.fromkeys(("state_dir", "jobs_at_once", "keep_days", "keep_jobs", "quarantine_after"), _ONE_JOB)
+    | dict.fromkeys(("peer_wait_s", "stall_s"), "the parties of a trial begin and end together")
+    | dict.fromkeys(("threads", "group_threads"), "--threads sets it for all parties")
+)
+"""Key of a node's settings → why a party's settings in a trial do not have it."""
+
+
+@dataclass(frozen=True)
+class PrivateSettings:
+    """A part of one party's settings, as its owner wrote it.
+
+    Attributes:
+        document: its keys and values.
+        source: what errors call it.
+        text: the YAML that it was, whose lines errors name; empty where it was none.
+        base: relative paths are relative to this folder.
+    """
+
+    document: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "settings"
+    text: str = ""
+    base: Path = field(default_factory=Path.cwd)
+
+
+NONE_GIVEN: Mapping[str, PrivateSettings] = {}
+
+
+def read_private(path: Path) -> PrivateSettings:
+    """A party's private settings from a file: the keys of a node's settings that make sense in a trial.
+
+    Raises:
+        UsageError: it cannot be read, is no YAML (``E_YAML``), or has a key that a trial sets itself (``E_CONFIG``).
+    """
+    text = text_of(path)
+    document = read(text, str(path))
+    if document is None:
+        document = {}
+    if not isinstance(document, Mapping):
+        raise UsageError(f"{path} must hold keys and values", code="E_YAML")
+    return private(document, source=str(path), text=text, base=path.resolve().parent)
+
+
+def private(document: Mapping[str, Any], *, source: str, text: str = "", base: Path | None = None) -> PrivateSettings:
+    """As :func:`read_private`, of a document already read."""
+    for key, reason in SET_BY_A_TRIAL.items():
+        if key in document:
+            place = ":".join(map(str, (source, *where(places(text), (key,), key=True))))
+            raise UsageError(f"{place}: {key!r} cannot be set in a trial: {reason}", code="E_CONFIG", hint="leave it out")
+    return PrivateSettings(document, source, text, base or Path.cwd())
+
+
+def trial_settings(
+    job: Job,
+    files: Mapping[str, Path],
+    *,
+    given: Mapping[str, PrivateSettings] = NONE_GIVEN,
+    columns: Mapping[str, Any] | None = None,
+    threads: int = 1,
+    models: Mapping[str, str] = NONE_DECLARED,
+    compare: Compare = NO_TREE,
+) -> dict[str, Settings]:
+    """The settings of every party of ``job``.
+
+    Args:
+        job: the job.
+        files: party name → its table, in place of ``data.path`` of its settings.
+        given: party name → what its owner has written.
+        columns: names of the id and label columns where they differ from the defaults; ``given`` goes before.
+        threads: threads for tensors, of each.
+        models: name → ``module:Class`` of an architecture that all declare; those in ``given`` go before.
+        compare: of the active party, where it has none.
+
+    Raises:
+        UsageError: a party's settings cannot be used, with file, line and column (``E_CONFIG``), or it has no table.
+    """
+    columns, settings = dict(columns or {}), {}
+    for name in job.parties.all:
+        role, own = cast(Role, role_in(job.parties, name)), given.get(name, PrivateSettings())
+        document = {
+            **own.document,
+            "name": name,
+            "role": role,
+            "listen": "127.0.0.1:0",
+            "peers": {peer: {} for peer in job.parties.all if peer != name},
+            "insecure_loopback": True,
+            "threads": threads,
+            "limits": _over(PERMISSIVE, own.document.get("limits")),
+            "models": _over(models, own.document.get("models")),
+        }
+        if role == "active":
+            document["compare"] = _over(compare.model_dump(), own.document.get("compare"))
+        if role != "coordinator":
+            wanted = {key: columns[key] for key in columns if key != "label" or role in (job.label_holder, "active")}
+            document["data"] = _data(job, name, own.document.get("data"), files.get(name), wanted)
+        settings[name] = settled(validate(document, Settings, source=own.source, text=own.text), own.base)
+    return settings
+
+
+def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[str, Any]) -> Any:
+    """The ``data`` section of a party; whatever is wrong with what its owner wrote is left in it."""
+    if data_form(data) == "by name":
+        used = job.tables.get(party) or (next(iter(data)) if len(data) == 1 else DEFAULT_TABLE)
+        return {name: _table(table, file if name == used else None, columns) for name, table in data.items()}
+    table = _table(data, file, columns)
+    if isinstance(table, Mapping) and table.keys().isdisjoint(("path", "query")):
+        hint = f"--data {party}=FILE.csv, or data.path in --settings {party}=FILE; in Python the argument active or passive"
+        raise UsageError(f"no table for {party}", hint=hint)
+    return table
+
+
+def _table(table: Any, file: Path | None, columns: Mapping[str, Any]) -> Any:
+    if not isinstance(table, Mapping | None):
+        return table
+    own = dict(table or {})
+    if file is not None:
+        own = {key: value for key, value in own.items() if key not in OF_A_QUERY} | {"path": str(file.resolve())}
+    return {**columns, "check": False, **own}
+
+
+def _over(defaults: Mapping[str, Any], own: Any) -> Any:
+    """``own`` keys and values before ``defaults``; something else is left as it is, for the error about it."""
+    return {**defaults, **own} if isinstance(own, Mapping) else own if own is not None else dict(defaults)
