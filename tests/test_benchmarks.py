@@ -212,3 +212,13 @@ def test_tables_compare_nodes_and_estimate_ten_million(tmp_path: Path) -> None:
     assert "| psu of 100,000 ids, slow: alignment / max(loopback, transfer) | 1.25 | 1.15 | missed |" in text
     assert "psu of 10,000,000 ids a party" in text
     assert "alignment 37 min" in text  # 216 s and 9 times the 220 s · 0.9 of 900,000 ids
+
+
+@pytest.mark.slow
+def test_readers_of_every_format_read_the_same_rows(tmp_path: Path) -> None:
+    out = tmp_path / "readers.json"
+    text = ran("-m", "benchmarks.readers", "--rows", "2000", "--base-rows", "1000", "--out", out)
+    results = json.loads(out.read_text())
+    assert {name: result["rows"] for name, result in results.items()} == dict.fromkeys(results, 2000) | {"row by row": 1000}
+    assert len(results) == 9 == len(text.splitlines()) - 2
+    assert all(result["cpu_s"] > 0 and result["peak_bytes"] > 0 for result in results.values())

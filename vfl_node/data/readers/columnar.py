@@ -79,7 +79,7 @@ class ParquetReader(_FileReader):
         return pq.read_schema(content)
 
     def _read(self, content: pa.NativeFile, chosen: list[int]) -> Iterator[pa.RecordBatch]:
-        file = pq.ParquetFile(content)
+        file = pq.ParquetFile(content, pre_buffer=False)  # else it holds all that it has read
         yield from file.iter_batches(BATCH_ROWS, columns=[self._fields[place] for place in chosen])
 
 
