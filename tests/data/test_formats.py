@@ -25,7 +25,7 @@ from vfl_node.data.readers import READERS
 from vfl_node.data.readers.arrow import ArrowReader
 from vfl_node.data.readers.dialect import decimal_of, delimiter_of
 from vfl_node.data.reading import columns_for, read_table, table_of
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, DateColumn, NumericColumn, Table
 from vfl_node.errors import DataError
 from vfl_node.node.check import check_table
 from vfl_node.settings import Data, Settings
@@ -103,7 +103,9 @@ def test_what_the_table_is(as_csv: Table) -> None:
     assert numeric == ["whole", "real", "small", "price", "nothing"]
     levels = {name: column.levels for name, column in as_csv.columns.items() if isinstance(column, CategoricalColumn)}
     assert (levels["kind"], levels["colour"], levels["flag"]) == (("north", "süd"), ("blue", "red"), ("false", "true"))
-    assert levels["day"][0] == "2024-01-01"
+    day = as_csv.columns["day"]
+    assert isinstance(day, DateColumn)
+    assert day.seconds[0] == 1_704_067_200  # 2024-01-01
     assert as_csv.columns["real"].values.tolist() == pytest.approx(  # type: ignore[union-attr]
         [np.nan if value is None else value for value in TYPED["real"].to_pylist()], nan_ok=True, abs=0
     )

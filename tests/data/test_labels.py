@@ -10,7 +10,6 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.data import labels as labels_module
-from vfl_node.data.readers import csv as csv_reader
 from vfl_node.data.reading import read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
@@ -185,7 +184,6 @@ def test_labels_that_cannot_be_read_are_counted_and_not_shown(read: Read, fault:
 
 def test_a_long_column_of_numbers_is_not_counted_to_its_end(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labels_module, "MOST_VALUES", 5)
-    monkeypatch.setattr(csv_reader, "BATCH_ROWS", 4)
     with pytest.raises(DataError, match="column 'diagnosis' has more than 5 different labels, and the job is for 2 classes"):
         read(*(str(row) for row in range(100)))
     assert read(*["canary", "bird"] * 50).classes == ("bird", "canary")
