@@ -159,12 +159,12 @@ def measured(name: str, problem: Problem, split: int) -> Scores:
     }
 
 
-ABOUT = f"""\
+ABOUT = """\
 # Regression beside scikit-learn
 
 Three tables of numbers, each split between a party with the target and one without, over the same rows. Every model is
-measured on the same rows, {EVALUATE.test_fraction:.0%} of all, in five splits: mean ± standard deviation. The last column has
-paired differences, in square brackets with the 95 % interval of their mean over the splits (Student's t, not corrected for
+measured on the same rows, one in five, in five splits: mean ± standard deviation. The last column has paired differences, in
+square brackets with the 95 % interval of their mean over the splits (Student's t, not corrected for
 the overlap of the splits); below zero the split network is better. *Both* uses the columns of both parties, *alone* those
 of the party with the target.
 
