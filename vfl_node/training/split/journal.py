@@ -37,6 +37,7 @@ class Journal:
         weights: this party's half after the first repeat.
         encoder: its encoder.
         scoring: what the first repeat's half needs beside its weights to predict.
+        testing: positions held out in the first repeat; made anew in every attempt.
         tested: positions whose embeddings the peer has by the first repeat's weights, held out or validated on; made anew in
             every attempt.
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
@@ -60,6 +61,7 @@ class Journal:
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     encoder: str = ""
     scoring: Mapping[str, Any] = field(default_factory=dict)
+    testing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     tested: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
     audit: Mapping[str, float | None] = field(default_factory=dict)

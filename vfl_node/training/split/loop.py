@@ -108,6 +108,7 @@ async def train(
 
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
     journal.rows, journal.validation_rows = (len(training), len(testing)), len(validation)
+    journal.testing = testing
     journal.tested = np.union1d(testing, validation)
     stored = {"version": VERSION, "model_version": architecture_of(section.model, session.models).version}
     journal.shared = {**stored, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}

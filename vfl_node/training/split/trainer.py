@@ -101,7 +101,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
-        held_out=journal.tested if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
+        held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validation_rows=journal.validation_rows,
     )
 
