@@ -57,10 +57,8 @@ def measured(name: str, files: Mapping[str, Path], seed: int) -> Scores:
         result = run(job, **files, settings=settings, seed=seed, predictions=True, progress=False)
         found[model] = result.metrics["auc"]
     predictions = result.predictions
-    held_out = np.array([kind == "held_out" for kind in predictions["rows"].to_pylist()])
-    found["boosted trees, joint"] = joint_trees(
-        files, settings, dict(zip(predictions["id"].to_pylist(), held_out, strict=True))
-    )
+    kinds = zip(predictions["id"].to_pylist(), predictions["rows"].to_pylist(), strict=True)
+    found["boosted trees, joint"] = joint_trees(files, settings, {id_: kind == "held_out" for id_, kind in kinds})
     found["alone"] = result.local_metrics["auc"]
     found["boosted trees, alone"] = result.boosted_tree_metrics["auc"]
     return found
@@ -84,7 +82,7 @@ def joint_trees(files: Mapping[str, Path], settings: Mapping[str, Any], held_out
 
 def interval(values: Sequence[float]) -> str:
     """Mean and 95 % interval over seeds (Student's t)."""
-    half = student_t(len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
+    half = student_t(0.95, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values))
     return f"{np.mean(values):+.4f} [{np.mean(values) - half:+.4f}, {np.mean(values) + half:+.4f}]"
 
 
@@ -92,10 +90,8 @@ def page(results: Mapping[str, Sequence[Scores]]) -> str:
     """The tables of the page."""
     lines = [f"| | {' | '.join(results)} |", f"|---|{'---|' * len(results)}"]
     for model in MODELS:
-        cells = (
-            f"{np.mean([of[model] for of in each]):.4f} ± {np.std([of[model] for of in each], ddof=1):.4f}"
-            for each in results.values()
-        )
+        values = [[of[model] for of in each] for each in results.values()]
+        cells = (f"{np.mean(each):.4f} ± {np.std(each, ddof=1):.4f}" for each in values)
         lines.append(f"| {model} | {' | '.join(cells)} |")
     for title, one, other in (
         ("network − joint trees", "split network", "boosted trees, joint"),
@@ -119,8 +115,8 @@ interval of their mean (Student's t). `talkingdata` has 227 positives in 100,000
 
 *Split network*: a job that says `align.protocol: psi` and nothing else; *validation* adds `evaluate.validation_fraction: 0.1`,
 which leaves a tenth of the rows out of training to stop in time. *Boosted trees*: scikit-learn's HistGradientBoostingClassifier
-with its defaults over the columns of both parties, which no two organisations can train so. *Alone*: networks and trees over the
-columns of the party with labels, as its report shows them.
+with its defaults over the columns of both parties, which no two organisations can train so. *Alone*: networks and trees over
+the columns of the party with labels, as its report shows them.
 
 """
 
