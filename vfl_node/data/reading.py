@@ -58,8 +58,7 @@ def read_table(
 
     Raises:
         DataError: ``E_FILE``, ``E_CSV``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
-            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_CONFIG``, ``E_FORMAT`` or ``E_SQL``; docs/data.md explains each.
-        UsageError: a package that reads it is missing (``E_EXTENSION``).
+            ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC`` or ``E_CONFIG``; docs/data.md explains each.
         PolicyError: as :func:`check_enough`.
     """
     id_columns_of(data, id_form, party)  # a mistake in the settings is found before a long file is read
