@@ -74,7 +74,8 @@ def test_the_lab_helps_the_clinic(clinic_and_lab: Any, run: Any, aligned: Any, p
                   missing=Missing(calibration="test"))  # fmt: skip
     active, passive = run(train=train, evaluate=Evaluate(repeats=4))(found)
     assert active.metrics["auc"] > active.local_metrics["auc"] + 0.05
-    assert active.gains["auc"]["low"] > 0
+    least = 0 if protocol == "psu" else -0.01  # alone it learns from a tenth of records more than the two share
+    assert active.gains["auc"]["low"] > least
     assert active.metrics["auc"] > 0.93
     assert passive.metrics is None
     share = active.population["real_share"]
