@@ -157,7 +157,7 @@ VALIDATED = replace(
         replace(epoch, validation_loss=loss, validation_auc=auc)
         for epoch, loss, auc in zip(RESULT.epochs, (0.71, 0.52, 0.55), (0.79, 0.88, 0.87), strict=True)
     ),
-    validation_rows=57,
+    validated=np.arange(57),
 )
 
 MATCHED = with_matched(auc=0.987, ace=0.02, nll=0.09, accuracy=0.96, rows=91)
@@ -367,7 +367,7 @@ REPORTS = {
     "matched": lambda: build(training=MATCHED),
     "validated": lambda: build(a_job(validation_fraction=0.1), training=VALIDATED),
     "validated, passive": lambda: build(
-        a_job(validation_fraction=0.1), party="lab", training=replace(UNTOLD, section=VALIDATED.section, validation_rows=57)
+        a_job(validation_fraction=0.1), party="lab", training=replace(UNTOLD, section=VALIDATED.section, validated=np.arange(57))
     ),
     "too few matched": lambda: build(training=with_matched(rows=None)),
     "down-sampled": lambda: build(a_job(align={"at_most": 512}), records=12_345),

@@ -31,8 +31,8 @@ def test_nothing_is_said_of_good_data() -> None:
     assert cautions.of_labels(table(), 2) == ()
     assert cautions.of_rows(1000, EVALUATE) == ()
     assert cautions.of_positives(30, 1000) == ()
-    assert cautions.of_results(EVALUATE, [[60, 10], [10, 40]]) == ()
-    assert cautions.of_results(EVALUATE, [[30, 2, 0], [2, 30, 0], [0, 1, 9]]) == ()
+    assert cautions.of_results([[60, 10], [10, 40]], 100 / 120) == ()
+    assert cautions.of_results([[30, 2, 0], [2, 30, 0], [0, 1, 9]], 69 / 74) == ()
 
 
 def test_class_names_without_a_positive_one() -> None:
@@ -71,6 +71,8 @@ def test_few_rows() -> None:
     )
     assert held_out.startswith("About 1 labelled rows")
     assert len(cautions.of_rows(5, Evaluate(test_fraction=0))) == 1
+    few = cautions.of_rows(70, Evaluate(test_fraction=0, validation_fraction=0.3))
+    assert few[0].startswith("There are about 49 labelled rows to train on")
 
 
 def test_rare_positives() -> None:
@@ -85,16 +87,24 @@ def test_rare_positives() -> None:
 
 
 def test_an_accuracy_that_needs_no_model() -> None:
-    few, accuracy = cautions.of_results(EVALUATE, [[1996, 0], [4, 0]])
+    few, accuracy = cautions.of_results([[1996, 0], [4, 0]], 1996 / 2000)
     assert few.startswith("4 of 2,000 rows")
     assert accuracy == (
         "Accuracy 0.998 is no better than always predicting the commonest class (0.998). Judge the model by AUC or PR AUC "
         "instead (evaluate.metrics), and set evaluate.threshold so that both classes are predicted."
     )
-    (several,) = cautions.of_results(EVALUATE, [[50, 0, 0], [30, 0, 0], [20, 0, 0]])
+    (several,) = cautions.of_results([[50, 0, 0], [30, 0, 0], [20, 0, 0]], 0.5)
     assert several.endswith("Judge the model by AUC or PR AUC instead (evaluate.metrics).")
-    assert len(cautions.of_results(Evaluate(metrics=("auc",)), [[1996, 0], [4, 0]])) == 1
-    assert cautions.of_results(EVALUATE, None) == ()
+    assert len(cautions.of_results([[1996, 0], [4, 0]], None)) == 1
+    assert cautions.of_results(None, None) == ()
+
+
+def test_an_accuracy_is_judged_over_all_repeats() -> None:
+    """The confusion matrix is the first repeat's, which may be the worst."""
+    first = [[20, 30], [20, 30]]
+    assert cautions.of_results(first, 0.7) == ()
+    (accuracy,) = cautions.of_results(first, 0.4)
+    assert accuracy.startswith("Accuracy 0.400 is no better than always predicting the commonest class (0.500)")
 
 
 @pytest.fixture(scope="module")

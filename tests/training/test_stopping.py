@@ -26,7 +26,7 @@ from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split import journal
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.overfitting import without_validation
+from vfl_node.training.split.overfitting import of_classes, of_numbers
 from vfl_node.training.split.rate import rate_factor
 from vfl_node.training.split.serving import Embedder
 from vfl_node.training.split.stopping import Stopping
@@ -253,7 +253,7 @@ def test_the_ledger_counts_and_says_what_each_learns_by_it(synthetic: Callable[.
         assert "which it kept to itself" in entries["clinic", "early stopping"].text
     plain, _ = run()(synthetic(200))
     assert not any(entry.what == "early stopping" for of in plain.disclosures.values() for entry in of)
-    assert ours.validation_rows == theirs.validation_rows == 60
+    assert len(ours.validated) == len(theirs.validated) == 60
 
 
 WITH_ROWS = (training_pb2.Embedding, training_pb2.Gradient)
@@ -274,7 +274,7 @@ def test_validation_rows_are_judged_before_they_are_sent(synthetic: Callable[...
 
     free, stopped = limited(None), limited(0.65)
     _, lab = free(parties)
-    assert lab.section.held_out.judged["same_step_twin"] == lab.rows[1] + lab.validation_rows
+    assert lab.section.held_out.judged["same_step_twin"] == lab.rows[1] + len(lab.validated)
     _, error = stopped.raw(parties)
     assert isinstance(error, PolicyError)
     assert "before they are sent" in str(error)
@@ -374,10 +374,28 @@ def test_an_owner_is_told_of_overfitting_and_what_to_do(synthetic: Callable[...,
     calm, _ = run()(parties)
     assert calm.warnings == ()
     curve = [Epoch(0.7, None, 0, 0), Epoch(0.1, None, 0, 0)]
-    assert without_validation(curve, 0.9, 0.6)
-    for nll, constant in ((0.6, 0.6), (None, 0.6), (0.9, None)):
-        assert without_validation(curve, nll, constant) == ()
-    assert without_validation(curve[::-1], 0.9, 0.6) == ()  # it never learnt anything
+    for judge in (of_classes, of_numbers):
+        assert judge(curve, 0.9, 0.6)
+        for measured, constant in ((0.6, 0.6), (None, 0.6), (0.9, None)):
+            assert judge(curve, measured, constant) == ()
+    assert of_classes(curve[::-1], 0.9, 0.6) == ()  # it never learnt anything
+    assert of_numbers([Epoch(1.02, None, 0, 0)], 0.9, 0.6) == ()
+
+
+def test_class_weights_are_not_overfitting_and_numbers_overfit_too(synthetic: Callable[..., Any], run: Any) -> None:
+    """A weighted loss is no NLL, and the weights shift probabilities; of numbers the RMSE tells."""
+    parties = synthetic(200, (1.0, 1.0))
+    hasty = EAGER.model_copy(update={"learning_rate": 0.1, "epochs": 30})
+    weighted, _ = run(train=hasty.model_copy(update={"class_weight": (0.05, 0.3)}), evaluate=Evaluate(test_fraction=0.5))(parties)
+    assert weighted.metrics["nll"] > weighted.constant["nll"] > weighted.epochs[-1].loss
+    assert weighted.warnings == ()
+    noise = np.random.default_rng(0).normal(size=len(parties[0].table)) * 1000
+    clinic = replace(parties[0], table=replace(parties[0].table, labels=noise))
+    numbers = Train.model_validate(EAGER.model_dump() | {"task": "regression", "learning_rate": 0.02, "epochs": 60, "missing": {}})
+    ours, _ = run(train=numbers, evaluate=Evaluate(test_fraction=0.5, metrics=("rmse",)))((clinic, parties[1]))
+    (warning,) = ours.warnings
+    assert "times that of the mean target, and on held-out rows its RMSE" in warning
+    assert "Set evaluate.validation_fraction: 0.1" in warning
 
 
 # Learning rates.

@@ -190,7 +190,8 @@ class Result:
     def predictions(self) -> pa.Table:
         """What the model says of the active party's shared rows, an Arrow table (``.to_pandas()``); ids are text.
 
-        Columns: the id columns; ``rows``: ``held_out`` or ``trained``; ``label``; ``probability``, or one for each class.
+        Columns: the id columns; ``rows``: ``held_out``, ``validated`` or ``trained``; ``label``; ``probability``, or one for
+        each class, or ``prediction`` of a regression; where classes have names ``class``, the predicted one.
 
         Raises:
             UsageError: none were made.

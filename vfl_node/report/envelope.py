@@ -233,7 +233,7 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
     return figures_of(job.train.algorithm)(
         algorithm=job.train.algorithm,
         epochs=tuple(EpochFigures(**asdict(epoch)) for epoch in trained.epochs),
-        rows=TrainingRows(training=trained.rows[0], validation=trained.validation_rows, test=trained.rows[1])
+        rows=TrainingRows(training=trained.rows[0], validation=len(trained.validated), test=trained.rows[1])
         if any(trained.rows)
         else None,
         steps=trained.steps,

@@ -66,8 +66,8 @@ class EpochFigures(Section):
     judged: dict[str, Count] = Field(description="attack → number of rows behind its AUC")
     validation_loss: float | None = Field(
         default=None,
-        description="NLL of the federated model after the epoch on the validation rows that the active party owns; null "
-        "without such rows, or if not known to this party",
+        description="of the federated model after the epoch on the validation rows that the active party owns: NLL, with the "
+        "class weights of the job; in a regression as loss. Null without such rows, or if not known to this party",
     )
     validation_auc: float | None = Field(
         default=None, description="AUC on the same rows; null too if not in evaluate.metrics or not defined"

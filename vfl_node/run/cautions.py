@@ -6,7 +6,6 @@ a label or any other cell. Nothing that is sent depends on them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.data.label_like import label_like
@@ -60,7 +59,7 @@ def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:
         evaluate: the job's section.
     """
     measured = round(labelled * evaluate.test_fraction)
-    trained = labelled - measured
+    trained = labelled - measured - round(labelled * evaluate.validation_fraction)
     said = []
     if trained < FEW_ROWS:
         said.append(
@@ -92,31 +91,29 @@ def of_positives(positives: int, rows: int, *, about: str = "") -> tuple[str, ..
     )
 
 
-def of_results(evaluate: Evaluate, confusion: Confusion | None) -> tuple[str, ...]:
+def of_results(confusion: Confusion | None, accuracy: float | None) -> tuple[str, ...]:
     """What the result gives rise to; nothing where no confusion matrix is known.
 
     Args:
-        evaluate: the job's section.
         confusion: of the federated model, first repeat.
+        accuracy: of the same, the mean over repeats; None where it was not measured.
     """
     if confusion is None:
         return ()
     frequency = [sum(of) for of in confusion]
     rows = sum(frequency)
     said = of_positives(frequency[1], rows) if len(confusion) == 2 else ()
-    if rows and "accuracy" in evaluate.metrics:
-        said += _of_accuracy(confusion, frequency, rows)
+    if rows and accuracy is not None:
+        said += _of_accuracy(accuracy, max(frequency) / rows, len(confusion))
     return said
 
 
-def _of_accuracy(confusion: Sequence[Sequence[int]], frequency: Sequence[int], rows: int) -> tuple[str, ...]:
-    right, commonest = sum(confusion[k][k] for k in range(len(confusion))), max(frequency)
-    if right > commonest:
+def _of_accuracy(accuracy: float, commonest: float, classes: int) -> tuple[str, ...]:
+    if accuracy > commonest:
         return ()
     advice = "Judge the model by AUC or PR AUC instead (evaluate.metrics)"
-    if len(confusion) == 2:
+    if classes == 2:
         advice += ", and set evaluate.threshold so that both classes are predicted"
     return (
-        f"Accuracy {right / rows:.3f} is no better than always predicting the commonest class ({commonest / rows:.3f}). "
-        f"{advice}.",
+        f"Accuracy {accuracy:.3f} is no better than always predicting the commonest class ({commonest:.3f}). {advice}.",
     )

@@ -66,8 +66,7 @@ def keep(
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)
     if trained and trained.servable and (session.job.serve or folder.trial.keeps):
-        held_out = trained.held_out if folder.trial.keeps else None
-        serving.keep(folder, trained.encoder, trained.servable, run.data.table, held_out)
+        serving.keep(folder, trained, trained.servable, run.data.table)
     report = envelope.build(
         job=session.job,
         job_id=session.job_id,

@@ -73,8 +73,8 @@ def check_predictable(job: Job) -> None:
 def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) -> None:
     """Write ``out`` as CSV, for its user only (0600): a line for each record of the active party that was shared.
 
-    Columns: the id columns as the table spells them; ``rows``: ``held_out`` or ``trained``; ``label``; and ``probability`` of
-    class 1, or of more than two classes ``probability_0`` and so on; of a regression ``prediction``. Where classes have names,
+    Columns: the id columns as the table spells them; ``rows``: ``held_out``, ``validated`` or ``trained``; ``label``; and
+    ``probability`` of class 1, or of more than two classes ``probability_0`` and so on; of a regression ``prediction``. Where classes have names,
     these stand for their numbers, and the predicted one in a last column ``class``. Lines are in the order of the table.
 
     Args:
@@ -95,7 +95,9 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     positions = positions[np.argsort(view.rows[positions])]
     predict = load(job.train.joined, what=f"predictions of trainer {job.train.algorithm!r}")
     said = predict(*halves, positions).reshape(len(positions), -1)
-    held_out = np.isin(positions, np.array(serving.held_out or (), dtype=np.int64))
+    used = np.full(len(positions), "trained", dtype=object)
+    for use, rows_of_it in (("validated", serving.validated), ("held_out", serving.held_out)):
+        used[np.isin(positions, np.array(rows_of_it or (), dtype=np.int64))] = use
 
     data = data_of(active.settings, job)
     ids = (data.id,) if isinstance(data.id, str) else data.id
@@ -112,11 +114,11 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     writer.writerow([*ids, "rows", "label", *names, *(["class"] if classes else [])])
     likeliest = predicted(said if several else said[:, 0], job.evaluate.threshold)
     labels = table.labels[view.rows[positions]].tolist()
-    spelled_labels = [classes[int(label)] if classes else f"{label:.17g}" for label in labels]
-    rows = zip(view.rows[positions].tolist(), held_out.tolist(), spelled_labels, said.tolist(), likeliest.tolist(), strict=True)
-    for row, out_of_training, label, values, of_class in rows:
+    spelled_labels = [classes[int(label)] if classes else repr(label).removesuffix(".0") for label in labels]
+    rows = zip(view.rows[positions].tolist(), used.tolist(), spelled_labels, said.tolist(), likeliest.tolist(), strict=True)
+    for row, use, label, values, of_class in rows:
         own, named = spelled[place[table.ids[row]]], classes[of_class : of_class + 1]
-        writer.writerow([*own, "held_out" if out_of_training else "trained", label, *map(repr, values), *named])
+        writer.writerow([*own, use, label, *map(repr, values), *named])
     try:
         write_whole(out, file.getvalue().encode())
     except OSError as error:

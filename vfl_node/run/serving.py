@@ -6,8 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import TypeAdapter
 
 from vfl_node.alignment.alignment import Alignment
@@ -21,7 +19,7 @@ from vfl_node.run.shown import FileShown
 from vfl_node.run.stored_serving import Serving
 from vfl_node.settings import Protection, role_in
 from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
-from vfl_node.training.trainer import Servable, unaudited
+from vfl_node.training.trainer import Servable, Trained, unaudited
 
 PREDICTIONS = "predictions.csv"
 """What a job that predicts new records leaves, beside its report."""
@@ -31,20 +29,21 @@ _SERVED = TypeAdapter(Served)
 _TALLY_BYTES = 1024
 
 
-def keep(folder: JobFolder, encoder: str, servable: Servable, table: Table, held_out: NDArray[np.int64] | None = None) -> None:
+def keep(folder: JobFolder, trained: Trained, servable: Servable, table: Table) -> None:
     """Store what predictions need beside the alignment and the model, which are stored already.
 
     Args:
         folder: of the training job.
-        encoder: JSON of the encoder that belongs to the model.
-        servable: what the training leaves for predictions.
+        trained: the training; in a trial it is stored which rows it did not train on.
+        servable: what it leaves for predictions.
         table: the records that took part, which must be the same when it predicts.
-        held_out: in a trial, the shared positions that were held out.
     """
     FileShown.begin(folder.shown, servable.tested)
-    positions = None if held_out is None else tuple(held_out.tolist())
+    apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
     folder.serve(
-        Serving(input=table.digest().hex(), encoder=encoder, serving=servable.state, classes=table.classes, held_out=positions)
+        Serving(
+            input=table.digest().hex(), encoder=trained.encoder, serving=servable.state, classes=table.classes, **apart
+        )
     )
 
 

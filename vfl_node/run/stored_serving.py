@@ -27,6 +27,7 @@ class Serving(Frozen):
         serving: JSON, as :attr:`vfl_node.training.trainer.Servable.state`; holds a secret.
         classes: their names, as :attr:`vfl_node.data.tables.Table.classes`; empty at a party without labels.
         held_out: shared positions that were held out; None but in a trial.
+        validated: shared positions set apart for validation; likewise.
     """
 
     input: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -34,6 +35,7 @@ class Serving(Frozen):
     serving: str
     classes: tuple[str, ...] = ()
     held_out: tuple[int, ...] | None = None
+    validated: tuple[int, ...] | None = None
 
     def to_json(self) -> str:
         """As JSON, with the version of its form."""

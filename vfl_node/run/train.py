@@ -86,7 +86,7 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
     idle = idle_defences(session.protection.defences, session.role, job.train.defended, "training")
-    after = cautions.of_results(job.evaluate, trained.confusion)
+    after = cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
     for text in after:
         session.progress.emit(ResultDoubted(text))
     own_warnings = (*before, *after, *trained.warnings, *idle, *missing_results(job, session.role, trained))

@@ -44,8 +44,8 @@ class Figures:
         loss: mean over its rows, with the synthetic labels taken as true; of numbers the squared error of scaled ones.
         auc: of the federated model on the training rows that the active party owns, each
             scored as it was met, by the weights of that moment.
-        validation_loss: of the federated model after the epoch, NLL on the validation rows that the active party owns;
-            None too where the job sets none apart.
+        validation_loss: of the federated model after the epoch on the validation rows that the active party owns: NLL, by
+            class weights where the job has some, or as ``loss`` of numbers; None too where the job sets none apart.
         validation_auc: its AUC on them; likewise.
     """
 

@@ -120,7 +120,7 @@ class Trained:
         rival: another model of the active party alone; None where there is none.
         rival_note: why there is none, for this party's owner; empty where there is one, or it is not this party's matter.
         held_out: int64[t], shared positions held out in the first repeat, ascending.
-        validation_rows: shared rows set apart for validation in each repeat.
+        validated: int64[v], shared positions set apart for validation in it, ascending.
     """
 
     epochs: tuple[Epoch, ...]
@@ -153,7 +153,7 @@ class Trained:
     rival: Rival | None = None
     rival_note: str = ""
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    validation_rows: int = 0
+    validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def with_results(self, summary: Summary, first: Evaluation, real_share: float | None, *, local_kind: str) -> Trained:
         """The same with all that the active party measured.

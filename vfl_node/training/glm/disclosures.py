@@ -141,7 +141,7 @@ def _weighted(train: GeneralisedLinear) -> str:
     if train.weights is None:
         return ""
     how = ", by how frequent it is among the labels," if train.weights == BALANCED else ""
-    return f". Residuals are weighted by class{how} (train.weights)"
+    return f". Residuals are weighted by class{how} (train.class_weight)"
 
 
 def _coordinator(active: str, passive: str, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:

@@ -19,9 +19,6 @@ from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.trainer import TrainingData
 
-KIND = "a logistic regression of the same kind"
-"""What the active party's own model is."""
-
 OF_TWO_CLASSES = ("ace", "nll")
 """Metrics that are null with more classes, whose models are fitted one against the rest."""
 

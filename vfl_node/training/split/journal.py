@@ -38,15 +38,13 @@ class Journal:
         encoder: its encoder.
         scoring: what the first repeat's half needs beside its weights to predict.
         testing: positions held out in the first repeat; made anew in every attempt.
-        tested: positions whose embeddings the peer has by the first repeat's weights, held out or validated on; made anew in
-            every attempt.
+        validated: positions set apart for validation in it; likewise.
         shared: what predictions need that does not depend on the repeat; made anew in every attempt.
         audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
         audited: what the audit has seen in all repeats.
         held_out: its attacks on the rows held out in it; None where it sent none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
-        validation_rows: shared rows set apart for validation.
         steps: training steps done.
         stopping: of the repeat under way; None before it begins, and without validation.
         best: this party's half after the best epoch of the repeat under way; likewise.
@@ -62,18 +60,22 @@ class Journal:
     encoder: str = ""
     scoring: Mapping[str, Any] = field(default_factory=dict)
     testing: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    tested: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     shared: Mapping[str, Any] = field(default_factory=dict, repr=False)
     audit: Mapping[str, float | None] = field(default_factory=dict)
     audited: Mapping[str, Tensor] = field(default_factory=dict)
     held_out: Judged | None = None
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
-    validation_rows: int = 0
     steps: int = 0
     stopping: Stopping | None = None
     best: Mapping[str, Tensor] = field(default_factory=dict)
     stopped: list[tuple[int, int]] = field(default_factory=list)
+
+    @property
+    def tested(self) -> NDArray[np.int64]:
+        """Positions whose embeddings the peer has by the first repeat's weights, held out or validated on, ascending."""
+        return np.union1d(self.testing, self.validated)
 
     def over(self, epochs: int) -> bool:
         """Whether the repeat under way, of ``epochs`` at most, has no epoch left."""

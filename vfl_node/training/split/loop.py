@@ -27,8 +27,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-import numpy as np
-
 from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
@@ -107,9 +105,8 @@ async def train(
     trained, tested, validated = (-(-len(rows) // section.batch_size) for rows in parts)  # batches
 
     journal = resume(checkpoints, resume_from, schedule.fingerprint)
-    journal.rows, journal.validation_rows = (len(training), len(testing)), len(validation)
-    journal.testing = testing
-    journal.tested = np.union1d(testing, validation)
+    journal.rows = len(training), len(testing)
+    journal.testing, journal.validated = testing, validation
     stored = {"version": VERSION, "model_version": architecture_of(section.model, session.models).version}
     journal.shared = {**stored, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
     all_epochs = section.epochs * (trained + validated)

@@ -11,6 +11,8 @@ RISE = 1.1
 
 _LESS = "a smaller network (train.bottom, train.active_bottom, train.top), train.dropout or train.weight_decay"
 
+_IN_TIME = f"Set evaluate.validation_fraction: 0.1, so that training stops in time; or try fewer epochs, {_LESS}."
+
 
 def after_validation(epochs: Sequence[Epoch], best: int) -> tuple[str, ...]:
     """A warning if the validation loss rose far above its smallest value, that of epoch ``best``, from 1."""
@@ -24,8 +26,8 @@ def after_validation(epochs: Sequence[Epoch], best: int) -> tuple[str, ...]:
     )
 
 
-def without_validation(epochs: Sequence[Epoch], nll: float | None, constant_nll: float | None) -> tuple[str, ...]:
-    """A warning if training rows are predicted better than by a constant, and held-out rows worse.
+def of_classes(epochs: Sequence[Epoch], nll: float | None, constant_nll: float | None) -> tuple[str, ...]:
+    """A warning without validation, if training rows are predicted better than by a constant, and held-out rows worse.
 
     Args:
         epochs: of the first repeat.
@@ -37,6 +39,22 @@ def without_validation(epochs: Sequence[Epoch], nll: float | None, constant_nll:
         return ()
     return (
         f"The network overfits: its loss on training rows fell to {loss:.3f}, and on held-out rows its NLL, {nll:.3f}, is "
-        f"larger than that of a model that always says how frequent each class is ({constant_nll:.3f}). Set "
-        f"evaluate.validation_fraction: 0.1, so that training stops in time; or try fewer epochs, {_LESS}.",
+        f"larger than that of a model that always says how frequent each class is ({constant_nll:.3f}). {_IN_TIME}",
+    )
+
+
+def of_numbers(epochs: Sequence[Epoch], rmse: float | None, constant_rmse: float | None) -> tuple[str, ...]:
+    """As :func:`of_classes`, of a regression, whose training loss is the squared error in standard deviations of the target.
+
+    Args:
+        epochs: of the first repeat.
+        rmse: of the federated model on held-out rows; None where it was not measured.
+        constant_rmse: of the mean on the same rows; likewise.
+    """
+    loss = epochs[-1].loss
+    if rmse is None or constant_rmse is None or loss is None or not (loss < 1 and constant_rmse < rmse):
+        return ()
+    return (
+        f"The network overfits: its squared error on training rows fell to {loss:.3f} times that of the mean target, and on "
+        f"held-out rows its RMSE, {rmse:.4g}, is larger than that of the mean ({constant_rmse:.4g}). {_IN_TIME}",
     )

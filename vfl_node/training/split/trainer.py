@@ -23,7 +23,7 @@ from vfl_node.training.split.disclosures import RowCounts, active_learns, passiv
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.overfitting import after_validation, without_validation
+from vfl_node.training.split.overfitting import after_validation, of_classes, of_numbers
 from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
@@ -62,7 +62,7 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
     summary, first = summarise(journal.evaluations, *journal.rows), journal.evaluations[0]
     if session.job.evaluate.share_with_passive:
         figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
-        await send_figures(session.peer, figures, summary.metrics, validated=journal.validation_rows > 0)
+        await send_figures(session.peer, figures, summary.metrics, validated=len(journal.validated) > 0)
     matched = None if first.matched is None else MatchedMetrics(**first.matched, rows=first.matched_rows)
     trained = _trained(session, data, journal, matched)
     trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
@@ -73,7 +73,7 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
     trained = _trained(session, data, journal, None)
     if not session.job.evaluate.share_with_passive:
         return trained
-    names, validated = session.job.evaluate.metrics, journal.validation_rows > 0
+    names, validated = session.job.evaluate.metrics, len(journal.validated) > 0
     shared, metrics = await receive_figures(session.peer, len(journal.epochs), names, validated=validated)
     epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(journal.epochs, shared, strict=True)]
     return dataclasses.replace(trained, epochs=tuple(epochs), metrics=metrics)
@@ -102,18 +102,23 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
-        validation_rows=journal.validation_rows,
+        validated=journal.validated,
     )
 
 
 def _overfitting(session: Session, data: TrainingData, journal: Journal, summary: Summary) -> tuple[str, ...]:
-    """A warning where the network overfits; synthetic labels alone can make a model worse than a constant."""
+    """A warning where the network overfits.
+
+    Synthetic labels and class weights alone can make a model worse than a constant, which knows neither.
+    """
     if journal.stopped:
         return after_validation(journal.epochs, journal.stopped[0][0])
-    shifted = data.alignment.missing and Train.of(session.job).missing.calibration == "none"
+    train = Train.of(session.job)
+    shifted = (data.alignment.missing and train.missing.calibration == "none") or train.class_weight is not None
     if shifted or not session.job.evaluate.test_fraction:
         return ()
-    return without_validation(journal.epochs, summary.metrics.get("nll"), summary.constant.get("nll"))
+    judge, name = (of_numbers, "rmse") if train.task == "regression" else (of_classes, "nll")
+    return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))
 
 
 def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strategies:
@@ -130,7 +135,7 @@ def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strate
 def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict[str, tuple[Disclosure, ...]]:
     """Both parties' entries; in the peer's a number that this party may not know is None."""
     view, peer, job = data.alignment, session.peer.peer, session.job
-    rows, stopped = RowCounts(*journal.rows, journal.validation_rows), journal.stopped
+    rows, stopped = RowCounts(*journal.rows, len(journal.validated)), journal.stopped
     missing = None if view.missing and view.peer.missing is None else view.missing  # synthetic rows may be among them
     active, defences = session.role == "active", effective(session.protection.defences, sent_by(session.role))
     ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
