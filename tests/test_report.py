@@ -367,7 +367,9 @@ REPORTS = {
     "matched": lambda: build(training=MATCHED),
     "validated": lambda: build(a_job(validation_fraction=0.1), training=VALIDATED),
     "validated, passive": lambda: build(
-        a_job(validation_fraction=0.1), party="lab", training=replace(UNTOLD, section=VALIDATED.section, validated=np.arange(57))
+        a_job(validation_fraction=0.1),
+        party="lab",
+        training=replace(UNTOLD, section=VALIDATED.section, validated=np.arange(57)),
     ),
     "too few matched": lambda: build(training=with_matched(rows=None)),
     "down-sampled": lambda: build(a_job(align={"at_most": 512}), records=12_345),

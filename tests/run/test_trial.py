@@ -181,6 +181,29 @@ def test_held_out_rows_are_predicted_as_they_were_measured(trial: Any, tmp_path:
     assert all(0 <= float(row["probability"]) <= 1 for row in trained)
 
 
+def test_rows_that_chose_the_epoch_are_named_and_targets_are_spelled_as_the_table_has_them(trial: Any, tmp_path: Path) -> None:
+    table = rows_of(trial.clinic)
+    for number, row in enumerate(table):
+        row["label"] = f"{number / 100 + 0.01:g}"
+    clinic = tmp_path / "clinic.csv"
+    clinic.write_text("\n".join(",".join(line) for line in [list(table[0]), *(list(row.values()) for row in table)]) + "\n")
+    job = trial.job(
+        "align: {protocol: psi}\ntrain: {task: regression, bottom: [8], active_bottom: [4], top: [8], epochs: 2}\n"
+        "evaluate: {test_fraction: 0.3, validation_fraction: 0.2}"
+    )
+    simulate(job, trial.files | {"clinic": clinic}, tmp_path / "out", seed=3, predictions=tmp_path / "p.csv")
+    found, report = rows_of(tmp_path / "p.csv"), json.loads((tmp_path / "out" / "report.json").read_text())
+    assert list(found[0]) == ["id", "rows", "label", "prediction"]
+    uses = [row["rows"] for row in found]
+    rows = report["training"]["rows"]
+    counts = {"held_out": rows["test"], "validated": rows["validation"], "trained": rows["training"]}
+    assert {use: uses.count(use) for use in counts} == counts
+    spelled = {row["id"]: row["label"] for row in table}
+    assert all(row["label"] == spelled[row["id"]] for row in found)
+    errors = [(float(row["label"]) - float(row["prediction"])) ** 2 for row in found if row["rows"] == "held_out"]
+    assert np.sqrt(np.mean(errors)) == pytest.approx(report["metrics"]["rmse"], rel=1e-5)
+
+
 def test_of_several_classes_each_has_a_column_and_without_held_out_rows_all_are_trained(trial: Any, tmp_path: Path) -> None:
     text = "align: {protocol: psi}\n" + SPLIT.replace("{bottom", "{classes: 3, bottom", 1).replace("0.3", "0")
     simulate(trial.job(text), trial.files, tmp_path / "out", predictions=tmp_path / "p.csv")

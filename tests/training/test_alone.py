@@ -24,6 +24,7 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split import alone
 from vfl_node.training.split.alone import Places, logits_alone
 from vfl_node.training.split.config import Train
+from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport.memory import memory_channels
 
@@ -73,8 +74,7 @@ def test_under_a_union_only_own_rows_are_tested(synthetic: Callable[..., Any]) -
 
 def said(parties: Any, view: Alignment, own: OwnRows, train: Train = TRAIN) -> torch.Tensor | None:
     at, data = asked(parties, view, train)
-    targets = torch.from_numpy(parties.clinic.labels)
-    return logits_alone(at, data, own, targets, Randomness(SECRET).derive("x"))
+    return logits_alone(at, data, own, task_of(train, parties.clinic.labels[own.training]), Randomness(SECRET).derive("x"))
 
 
 def changed(parties: Any, row: int) -> Any:
@@ -133,7 +133,7 @@ def test_an_epoch_takes_as_many_rows_however_many_are_owned(
         view = replace(parties.clinic_view, protocol=protocol)
         own = OwnRows.of(view, np.arange(0, 300, 5), held_out=True, records=len(parties.clinic))
         at, data = asked(parties, view, align=align)
-        logits_alone(at, data, own, torch.from_numpy(parties.clinic.labels), Randomness(SECRET))
+        logits_alone(at, data, own, task_of(TRAIN, parties.clinic.labels), Randomness(SECRET))
     assert steps == [300, 300]
 
 

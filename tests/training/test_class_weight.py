@@ -17,9 +17,10 @@ from vfl_node.job import Job
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.settings import Protection
 from vfl_node.training.class_weight import weight_of_classes
-from vfl_node.training.split.class_weight import WeightedIdentity, cross_entropies
+from vfl_node.training.split.class_weight import WeightedIdentity
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.calibration import Identity
+from vfl_node.training.split.tasks import ClassLabels
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -106,7 +107,7 @@ def test_the_loss_counts_every_term_by_its_class(classes: int) -> None:
     torch.testing.assert_close(weighted.losses(logits, targets), expected)
     torch.testing.assert_close(weighted.loss(logits, targets, torch.zeros(5)), expected.mean())
     alike = WeightedIdentity(np.ones(classes))
-    torch.testing.assert_close(alike.losses(logits, targets), cross_entropies(logits, targets))
+    torch.testing.assert_close(alike.losses(logits, targets), ClassLabels(classes, None, 0.5).losses(logits, targets))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -167,9 +168,11 @@ def test_balanced_weights_are_those_of_the_labels_trained_on(synthetic: Make, ru
     first, passive = balanced(parties)
     second, _ = run(run.train.model_copy(update={"epochs": 2, "class_weight": weights}))(parties)
     third, _ = run(run.train.model_copy(update={"epochs": 2}))(parties)
-    for name, tensor in first.weights.items():  # the model of the active party alone is among them
+    for name, tensor in first.weights.items():
         torch.testing.assert_close(tensor, second.weights[name])
-    assert any(not torch.equal(first.weights[name], third.weights[name]) for name in first.weights if "local" in name)
+    assert any(not torch.equal(first.weights[name], third.weights[name]) for name in first.weights)
+    assert first.local_metrics == pytest.approx(second.local_metrics)
+    assert first.local_metrics["nll"] != pytest.approx(third.local_metrics["nll"])
     (text,) = (entry.text for entry in passive.disclosures["lab"] if entry.what == "gradients")
     assert "the lengths tell how frequent each class is among clinic's labels" in text
 
@@ -196,4 +199,6 @@ def test_noise_hides_the_row_of_the_largest_weight_as_well(synthetic: Make, run:
 
 def test_without_weights_the_losses_are_torch_s() -> None:
     logits, targets = torch.randn(4), torch.tensor([0.0, 1.0, 1.0, 0.0])
-    assert torch.equal(cross_entropies(logits, targets), binary_cross_entropy_with_logits(logits, targets, reduction="none"))
+    assert torch.equal(
+        ClassLabels(2, None, 0.5).losses(logits, targets), binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    )

@@ -131,9 +131,9 @@ def test_the_model_of_one_party_alone_stops_by_the_same_rule(synthetic: Callable
     train = EAGER.model_copy(update={"learning_rate": 0.1, "missing": Missing(calibration="train")})
     stopped, epochs = alone(VALIDATED, train)
     ends = [number for number, after in zip(epochs, [*epochs[1:], 1], strict=True) if after == 1]
-    assert len(ends) == 3  # the model itself, and two that give q of the rows of each other's half
+    assert len(ends) == 4  # one that gives calibration its q, two that give q of each other's half, and the one compared with
     assert min(ends) < train.epochs
-    assert alone(Evaluate(), train)[1] == [*range(1, train.epochs + 1)] * 3
+    assert alone(Evaluate(), train)[1] == [*range(1, train.epochs + 1)] * 4
     until = ends[0] - train.patience
     as_long, _ = alone(VALIDATED, train.model_copy(update={"epochs": until}))
     local = [name for name in stopped.weights if name.startswith("local.")]
@@ -386,13 +386,17 @@ def test_class_weights_are_not_overfitting_and_numbers_overfit_too(synthetic: Ca
     """A weighted loss is no NLL, and the weights shift probabilities; of numbers the RMSE tells."""
     parties = synthetic(200, (1.0, 1.0))
     hasty = EAGER.model_copy(update={"learning_rate": 0.1, "epochs": 30})
-    weighted, _ = run(train=hasty.model_copy(update={"class_weight": (0.05, 0.3)}), evaluate=Evaluate(test_fraction=0.5))(parties)
+    weighted, _ = run(train=hasty.model_copy(update={"class_weight": (0.05, 0.3)}), evaluate=Evaluate(test_fraction=0.5))(
+        parties
+    )
     assert weighted.metrics["nll"] > weighted.constant["nll"] > weighted.epochs[-1].loss
     assert weighted.warnings == ()
-    noise = np.random.default_rng(0).normal(size=len(parties[0].table)) * 1000
-    clinic = replace(parties[0], table=replace(parties[0].table, labels=noise))
-    numbers = Train.model_validate(EAGER.model_dump() | {"task": "regression", "learning_rate": 0.02, "epochs": 60, "missing": {}})
-    ours, _ = run(train=numbers, evaluate=Evaluate(test_fraction=0.5, metrics=("rmse",)))((clinic, parties[1]))
+    noise = np.random.default_rng(0).normal(size=len(parties.clinic)) * 1000
+    parties = replace(parties, clinic=replace(parties.clinic, labels=noise))
+    numbers = Train.model_validate(
+        EAGER.model_dump() | {"task": "regression", "learning_rate": 0.02, "epochs": 60, "missing": {}}
+    )
+    ours, _ = run(train=numbers, evaluate=Evaluate(test_fraction=0.5, metrics=("rmse",)))(parties)
     (warning,) = ours.warnings
     assert "times that of the mean target, and on held-out rows its RMSE" in warning
     assert "Set evaluate.validation_fraction: 0.1" in warning

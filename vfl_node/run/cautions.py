@@ -114,6 +114,4 @@ def _of_accuracy(accuracy: float, commonest: float, classes: int) -> tuple[str, 
     advice = "Judge the model by AUC or PR AUC instead (evaluate.metrics)"
     if classes == 2:
         advice += ", and set evaluate.threshold so that both classes are predicted"
-    return (
-        f"Accuracy {accuracy:.3f} is no better than always predicting the commonest class ({commonest:.3f}). {advice}.",
-    )
+    return (f"Accuracy {accuracy:.3f} is no better than always predicting the commonest class ({commonest:.3f}). {advice}.",)

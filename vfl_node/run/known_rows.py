@@ -74,8 +74,9 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     """Write ``out`` as CSV, for its user only (0600): a line for each record of the active party that was shared.
 
     Columns: the id columns as the table spells them; ``rows``: ``held_out``, ``validated`` or ``trained``; ``label``; and
-    ``probability`` of class 1, or of more than two classes ``probability_0`` and so on; of a regression ``prediction``. Where classes have names,
-    these stand for their numbers, and the predicted one in a last column ``class``. Lines are in the order of the table.
+    ``probability`` of class 1, or of more than two classes ``probability_0`` and so on; of a regression ``prediction``. Where
+    classes have names, these stand for their numbers, and the predicted one in a last column ``class``. Lines are in the order
+    of the table.
 
     Args:
         job: the job.

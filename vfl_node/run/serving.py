@@ -41,9 +41,7 @@ def keep(folder: JobFolder, trained: Trained, servable: Servable, table: Table) 
     FileShown.begin(folder.shown, servable.tested)
     apart = {name: tuple(getattr(trained, name).tolist()) for name in ("held_out", "validated")} if folder.trial.keeps else {}
     folder.serve(
-        Serving(
-            input=table.digest().hex(), encoder=trained.encoder, serving=servable.state, classes=table.classes, **apart
-        )
+        Serving(input=table.digest().hex(), encoder=trained.encoder, serving=servable.state, classes=table.classes, **apart)
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ class OwnRows:
     training: Rows
     tested: Rows
     positions: int
-    validation: Rows
-    validation_positions: int
+    validation: Rows = field(default_factory=lambda: NO_POSITIONS)
+    validation_positions: int = 0
 
     @classmethod
     def of(

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from vfl_node.job import Evaluate
-from vfl_node.training.logistic import plain
+from vfl_node.training.glm import plain
 
 TIMES = (1.0, 3.0, 2.0)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vfl_node.data.tables import LabelColumn
 from vfl_node.metrics import ModelOutput
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session
@@ -42,7 +43,7 @@ def measure(
     trained_on = data.table.labels[table_rows[training[own.side.owned[training]]]]
     rows = OwnRows.of(data.alignment, testing, held_out=session.job.evaluate.test_fraction > 0, records=len(data.table))
     joint = _said(own, (theirs + own.side.scores(testing))[genuine])
-    alone = _said(own, _alone(session, own, data, rows)) if len(own.design.steps) else None
+    alone = _said(own, _alone(session, own, data, rows, trained_on)) if len(own.design.steps) else None
     constant: Output | None
     if own.scale is not None:
         constant = PredictedNumbers.constant(own.scale.mean, len(labels))
@@ -72,8 +73,11 @@ def labels_of(targets: Floats) -> Floats:
     return targets[:, 0] if targets.shape[1] == 1 else targets.argmax(axis=1).astype(np.float64)
 
 
-def _alone(session: Session, own: PreparedInputs, data: TrainingData, rows: OwnRows) -> Floats:
-    """Scores float64[n, K] of the active party's own model at ``rows.tested``, trained alike on its own columns."""
+def _alone(session: Session, own: PreparedInputs, data: TrainingData, rows: OwnRows, joint: LabelColumn) -> Floats:
+    """Scores float64[n, K] of the active party's own model at ``rows.tested``, trained alike on its own columns.
+
+    Its classes weigh as in the federated model, whose labels ``joint`` are.
+    """
     train, design = GeneralisedLinear.of(session.job), own.design
     assert own.labels is not None
     assert data.table.labels is not None
@@ -86,6 +90,6 @@ def _alone(session: Session, own: PreparedInputs, data: TrainingData, rows: OwnR
         learning_rate=train.learning_rate,
         iterations=train.iterations,
         tolerance=train.tolerance,
-        row_weights=weights_of_rows(data.table.labels[rows.training], train),
+        row_weights=weights_of_rows(data.table.labels[rows.training], train, joint),
     )
     return plain.logits([design.integers[rows.tested] * design.steps], fitted.weights, fitted.intercepts)

@@ -130,20 +130,19 @@ def _row_weights(data: TrainingData, train: GeneralisedLinear, own: Positions) -
     labels, rows = data.table.labels, data.alignment.rows
     if labels is None or not len(own):
         return None
-    weights = weights_of_rows(labels[rows], train, counted=own)
+    weights = weights_of_rows(labels[rows], train, labels[rows[own]])
     return None if weights is None else np.where(rows >= 0, weights, 0.0)
 
 
-def weights_of_rows(labels: LabelColumn, train: GeneralisedLinear, *, counted: Positions | None = None) -> Floats | None:
+def weights_of_rows(labels: LabelColumn, train: GeneralisedLinear, followed: LabelColumn) -> Floats | None:
     """The weight of each row by its class, float64[n]; None where all count alike.
 
     Args:
         labels: float32[n], of the rows.
         train: the job's section.
-        counted: rows whose labels ``balanced`` follows; None: all.
+        followed: labels that ``balanced`` follows: those trained on.
     """
-    if train.weights is None or not len(labels):
+    if train.weights is None or not len(followed):
         return None
-    followed = labels if counted is None else labels[counted]
     shares = np.bincount(followed.astype(np.int64), minlength=train.classes) / len(followed)
     return np.asarray(weight_of_classes(train.weights, shares)[labels.astype(np.int64)])
