@@ -167,10 +167,11 @@ def test_a_run_says_of_its_metrics_what_the_report_knows(
 
 
 def test_a_run_says_errors_in_the_targets_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4}
+    sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4, "warnings": []}
     intervals = {"rmse": {"low": 11234.5, "high": 13001.0}, "r2": {"low": -0.1, "high": 0.3}}
     metrics = {"rmse": 12345.6789, "mae": 0.000123456, "r2": 0.1, "rows": 9, "population": None, "intervals": intervals}
-    (tmp_path / "report.json").write_text(json.dumps({"alignment": sizes, "metrics": metrics, "local_metrics": None}))
+    report = {"alignment": sizes, "training": {"warnings": []}, "metrics": metrics, "local_metrics": None}
+    (tmp_path / "report.json").write_text(json.dumps(report))
     trial_commands._summarise(tmp_path / "report.json", 1.0)
     said = "federated: rmse 12,346 [11,234 to 13,001], mae 0.0001235, r2 0.1000 [-0.100, 0.300] on 9 rows"
     assert said in capsys.readouterr().out.splitlines()

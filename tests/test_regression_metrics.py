@@ -104,12 +104,12 @@ def test_intervals_stay_in_range_and_differences_are_paired() -> None:
     rng = np.random.default_rng(2)
     targets = rng.normal(size=6)
     good, bad = PredictedNumbers(targets + 0.01 * rng.normal(size=6)), PredictedNumbers(rng.normal(size=6))
-    (ours, theirs), gains = over_rows(NAMES, targets, [good, bad], 0.5, Randomness(SEED))
+    (ours, theirs), (gains,) = over_rows(NAMES, targets, [good, bad], 0.5, Randomness(SEED))
     for of in (ours, theirs):
         for name, interval in of.items():
             assert RANGE[name][0] <= interval["low"] <= interval["mean"] <= interval["high"] <= RANGE[name][1]
             assert interval["method"] == "bootstrap"
     assert gains["r2"]["high"] > 1  # a difference has no such bound
     _, same = over_rows(NAMES, targets, [good, good], 0.5, Randomness(SEED))
-    assert same == {}
+    assert same == [{}]
     assert DRAWS == 400

@@ -253,7 +253,10 @@ class TrainerConfig(Frozen):
 
 
 REPORT_KEYS = frozenset(
-    {"algorithm", "epochs", "steps", "repeats", "classes", "device", "audit", "max_attack_auc", "warnings", "section"}
+    {
+        *("algorithm", "epochs", "rows", "steps", "repeats", "classes", "device", "audit", "max_attack_auc", "columns"),
+        *("warnings", "section"),
+    }
 )
 """What no trainer is called, since its section of a report stands beside these."""
 

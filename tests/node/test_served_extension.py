@@ -89,5 +89,4 @@ def test_new_records_are_aligned_as_the_training_was_since_it_shares_every_row(n
 def test_a_model_whose_trainer_measures_no_matched_rows_is_said_to_have_none(nodes: Any) -> None:
     job_id = nodes.client("clinic").submit(JOB.replace("other_psi", "psu") + "evaluate: {matched: true}\n")["id"]
     assert nodes.end("clinic", job_id)["state"] == "done", nodes.log("clinic")[-3000:]
-    (warning,) = nodes.report("clinic", job_id)["training"]["warnings"]
-    assert "evaluate.matched" in warning
+    assert any("evaluate.matched" in warning for warning in nodes.report("clinic", job_id)["training"]["warnings"])
