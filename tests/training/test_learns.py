@@ -7,7 +7,7 @@ import pytest
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.disclosures import active_learns, passive_learns
+from vfl_node.training.split.disclosures import RowCounts, active_learns, passive_learns
 from vfl_node.training.split.missing.section import Missing
 
 
@@ -22,7 +22,7 @@ def membership(entries: tuple[Disclosure, ...]) -> str:
 def test_who_may_compare_trainings_is_told_so(labels: str, said: str) -> None:
     train = Train(missing=Missing(labels=labels))
     for learns, told in ((active_learns, "comparing trainings tells which they are"), (passive_learns, said)):
-        first, third = (membership(learns("lab", (70, 30), 20, train, Evaluate(), training)) for training in (1, 3))
+        first, third = (membership(learns("lab", RowCounts(70, 30), 20, train, Evaluate(), training)) for training in (1, 3))
         assert "training 1" not in first
         assert "comparing" not in first
         assert third.startswith(f"{first}; this is training 3 over these records: ")
@@ -31,5 +31,5 @@ def test_who_may_compare_trainings_is_told_so(labels: str, said: str) -> None:
 
 def test_where_no_record_is_lacked_there_is_nothing_to_compare() -> None:
     for learns in (active_learns, passive_learns):
-        said = " ".join(entry.text for entry in learns("lab", (70, 30), 0, Train(), Evaluate(), 3))
+        said = " ".join(entry.text for entry in learns("lab", RowCounts(70, 30), 0, Train(), Evaluate(), 3))
         assert "training 3" not in said
