@@ -112,7 +112,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     writer.writerow([*ids, "rows", "label", *names, *(["class"] if classes else [])])
     likeliest = predicted(said if several else said[:, 0], job.evaluate.threshold)
     labels = table.labels[view.rows[positions]].tolist()
-    spelled_labels = [classes[int(label)] if classes else f"{label:.17g}" for label in labels]
+    spelled_labels = [classes[int(label)] if classes else _shortest(label) for label in labels]
     rows = zip(view.rows[positions].tolist(), held_out.tolist(), spelled_labels, said.tolist(), likeliest.tolist(), strict=True)
     for row, out_of_training, label, values, of_class in rows:
         own, named = spelled[place[table.ids[row]]], classes[of_class : of_class + 1]
@@ -122,6 +122,11 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     except OSError as error:
         hint = "the reports are written; the same run with another --predictions writes this file, too"
         raise UsageError(f"cannot write {out}: {error.strerror}", code="E_FILE", hint=hint) from None
+
+
+def _shortest(label: float) -> str:
+    """A label or target as text, with the fewest digits that tell it from other numbers."""
+    return str(int(label)) if label.is_integer() else repr(label)
 
 
 def _half(job: Job, party: TrialParty) -> KeptHalf:
