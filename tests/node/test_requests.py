@@ -73,7 +73,7 @@ def test_requests_wait_their_turn(records: Records) -> None:
     second.withdraw()
     first.answer(np.array([0.5, 0.5]))
     assert requests.take() is third
-    assert first.line(1) == 4
+    assert first.place(1) == "line 4"
     assert first.ready() == b'id,of,probability\n"b, with a comma",1,0.5\na,2,0.5\n'
     assert third.ready() is None
     requests.close()
