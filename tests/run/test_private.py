@@ -53,7 +53,8 @@ def test_data_are_of_the_command_or_of_the_file_beside_which_they_lie(tmp_path: 
     assert both["clinic"].tables["default"].path == private / "own.csv"
     assert both["clinic"].tables["default"].id == "number"
     assert both["clinic"].tables["default"].columns == {"ward": "ignore"}
-    assert (both["clinic"].tables["default"].label, both["lab"].tables["default"].label) == ("ill", None)
+    assert both["clinic"].tables["default"].labels.column == "ill"
+    assert both["lab"].tables["default"].label is None
     assert both["lab"].tables["default"].id == "record"
     files["clinic"] = tmp_path / "given.csv"
     replaced = trial_settings(spec, files, given={"clinic": own})["clinic"].tables["default"]
