@@ -97,6 +97,16 @@ def test_every_mistake_has_its_line_and_column() -> None:
         ("name: t\nparties: {active: a}", "job:2:1: 'parties.passive' is missing"),
         ("parties: {active: a, passive: b}", "job:1:1: 'name' is missing"),
         ("name: t\nparties:\n  active: a\n  passive: [b, C]", "job:4:16: 'parties.passive.1'"),
+        (
+            "name: t\nparties: {active: a, passive: b}\ntrain: {}\nevaluate: {metrics: [rmse]}",
+            "job:4:12: evaluate.metrics: rmse",
+        ),
+        (
+            "name: t\nparties: {active: a, passive: b}\ntrain: {epochs: 2, task: regression, classes: 3}",
+            "job:3:38: 'train': classes",
+        ),
+        ("name: t\nparties: {active: a, passive: b}\ntables: {c: x}", "job:3:1: tables names 'c'"),
+        ("name: t\nparties: {active: a, passive: b}\ntrain:\n\tepochs: 2", "job:4:1 is not valid YAML: a tab"),
         ("name: t\nparties: &p {active: a, passive: b}\ntrain: *p", "job:2:14: unknown key 'train.active'"),
     ],
 )

@@ -15,7 +15,7 @@ from pydantic_core import CoreSchema, PydanticKnownError, core_schema
 
 from vfl_node.errors import UsageError
 from vfl_node.registry import Registry
-from vfl_node.yaml_text import MOST_BYTES, checked, places, read, where
+from vfl_node.yaml_text import MOST_BYTES, Place, checked, places, read, where
 
 MOST_MISTAKES = 5
 """Mistakes of one document that are explained."""
@@ -144,7 +144,7 @@ def validate(document: object, model: type[Model], *, source: str, text: str = "
     except ValidationError as error:
         placed = _placed(error.errors(), document)
         marks = places(text)
-        mistakes = [(where(marks, path, key=item["type"] == "extra_forbidden"), path, item) for path, item in placed]
+        mistakes = [(_where(marks, path, item), path, item) for path, item in placed]
         first = sorted(mistakes, key=itemgetter(0))[:MOST_MISTAKES]
         lines, hints = zip(*(_explain(item, path, model, document) for _, path, item in first), strict=True)
         stands = [":".join(map(str, place)) for place, _, _ in first]
@@ -189,6 +189,15 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
         if there or (item["type"] == "missing" and part == item["loc"][-1]):
             place.append(str(part))
     return tuple(place)
+
+
+def _where(marks: Mapping[Place, Any], path: Place, item: Any) -> tuple[int, ...]:
+    """Line and column of an error; where its text begins with a key of what is wrong as a whole, those of this key."""
+    named = re.match(r"Value error, ([a-z_]+(?:\.[a-z_]+)*)", item["msg"])
+    key = (*path, *named[1].split(".")) if named else path
+    if key != path and key in marks:
+        return where(marks, key, key=True)
+    return where(marks, path, key=item["type"] == "extra_forbidden")
 
 
 def _explain(item: Any, path: tuple[str, ...], model: type[BaseModel], document: object) -> tuple[str, str]:

@@ -103,6 +103,10 @@ def _not_yaml(error: yaml.YAMLError, text: str, source: str) -> UsageError:
         shown = next((at for at, letter in enumerate(text) if not (letter.isprintable() or letter in "\t\r\n")), 0)
         line, column = text.count("\n", 0, shown), shown - text.rfind("\n", 0, shown) - 1
         return UsageError(f"{source}:{line + 1}:{column + 1} is not valid YAML: a character that is none", code="E_YAML")
+    if [*text.split("\n"), ""][line][column : column + 1] == "\t":
+        return UsageError(
+            f"{source}:{line + 1}:{column + 1} is not valid YAML: a tab", code="E_YAML", hint="indent with spaces"
+        )
     problem = getattr(error, "problem", None) or error
     return UsageError(f"{source}:{line + 1}:{column + 1} is not valid YAML: {problem}", code="E_YAML")
 

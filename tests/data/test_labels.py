@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.data import labels as labels_module
-from vfl_node.data.reading import read_table
+from vfl_node.data.profile import LabelProfile, profile
+from vfl_node.data.readers.opening import open_input
+from vfl_node.data.reading import columns_for, read_table
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, UsageError
@@ -115,7 +118,8 @@ ERRORS: dict[str, tuple[list[str], dict[str, Any], str, str, str]] = {
         {},
         "E_LABEL",
         ": column 'diagnosis' has more than 1,000 different labels, and the job is for 2 classes",
-        "name the column of labels in data.label; numbers are no classes",
+        "name the column of labels in data.label; numbers are no classes: "
+        "to predict them say train.task: regression in the job",
     ),
     "one cell that is none": (
         ["0", "1", "canary"],
@@ -229,3 +233,28 @@ def test_the_settings_name_a_column_alone_or_with_its_positive_class() -> None:
     assert "did you mean 'positive'?" in caught.value.hint
     with pytest.raises(UsageError, match=r"'data\.label\.column' is missing"):
         labels(", label: {positive: 1}")
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive", "expected", "names"),
+    [
+        (["0,0", "1,0", "1"], None, [0, 1, 1], ()),
+        (["0,5", "1,5"], "0,5", [1, 0], ("1.5", "0.5")),
+        (["0,5", "1,5"], 1.5, [0, 1], ("0.5", "1.5")),
+        (["a,b", "c"], "a,b", [1, 0], ("c", "a,b")),
+    ],
+)
+def test_numbers_of_a_table_with_a_decimal_comma(
+    tmp_path: Path, labels: list[str], positive: Any, expected: list[int], names: tuple[str, ...]
+) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("id;x;y\n" + "".join(f"r{row};{row},5;{label}\n" for row, label in enumerate(labels)))
+    data = Data.model_validate({"path": path, "label": {"column": "y", "positive": positive}})
+    table = read_table(data, id_form="text", needs_label=True, party="clinic")
+    assert table.labels is not None
+    assert (table.labels.tolist(), table.classes) == (expected, names)
+    with closing(open_input(data, party="clinic")) as reader:
+        text = columns_for(reader, data, id_form="text", needs_label=True, party="clinic")
+    seen = profile(text, data, id_form="text", needs_label=True, party="clinic")
+    assert isinstance(seen.label, LabelProfile)
+    assert (seen.label.counts, seen.label.classes) == ({0: expected.count(0), 1: expected.count(1)}, names)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vfl_node.data.readers import READERS
+from vfl_node.data.readers import READERS, csv_blocks
 from vfl_node.data.readers.contract import Reader, RowBatch
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.reading import read_table, table_of
@@ -123,3 +123,18 @@ def test_far_rows_are_not_read_for_the_first_ones() -> None:
     head = HeadReader(InMemory(ROWS, sizes), 3)  # type: ignore[arg-type]
     assert len(TextColumns(head)) == 3
     assert list(sizes) == [5, 5, 5]
+
+
+def test_arrow_parses_a_csv_from_memory_of_its_own(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threads may let go of the block after the end of Python; with memory of Python they would abort the process."""
+    given: list[pa.Buffer] = []
+    monkeypatch.setattr(csv_blocks.pa, "BufferReader", lambda buffer: given.append(buffer) or _BUFFER_READER(buffer))
+    block = file.read_bytes()
+    assert csv_blocks.parse(block, 1, NAMES, ",", None) is not None
+    (buffer,) = given
+    assert isinstance(buffer, pa.Buffer)
+    assert buffer.address != pa.py_buffer(block).address
+    assert buffer.to_pybytes() == block
+
+
+_BUFFER_READER = pa.BufferReader

@@ -414,6 +414,14 @@ def test_the_hint_for_a_wrong_name(file: Path, settings: dict[str, Any], hint: s
     assert caught.value.hint == hint
 
 
+@pytest.mark.parametrize("header", ["ID;age", "Id;Age"])
+def test_the_hint_names_a_column_in_capitals_above_any_cells(file: Path, header: str) -> None:
+    file.write_text(f"{header}\nabc;1,5\ndef;2,5\n")
+    with pytest.raises(DataError) as caught:
+        read_table(Data(path=file), id_form="text", needs_label=False, party="clinic")
+    assert caught.value.hint.startswith(f"did you mean {header[:2]!r}?")
+
+
 def test_the_hint_lists_some_of_many_columns(file: Path) -> None:
     with pytest.raises(DataError) as caught:
         read(file, ",".join(f"x{i}" for i in range(50)) + "\n" + ",".join("1" * 50) + "\n")

@@ -15,6 +15,7 @@ from vfl_node.data.tables import Table
 from vfl_node.data.targets import TargetProfile
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.label_source import LabelSource
 from vfl_node.settings import Data
 
 
@@ -61,6 +62,13 @@ def test_what_is_no_number_is_refused_with_its_place(tmp_path: Path, cell: str, 
     assert f"agency: {data.path}:3:price: the target {what}" in caught.value.message
     assert "leave out rows without one" in caught.value.hint
     assert "secret" not in str(caught.value)
+
+
+def test_a_positive_class_is_not_for_targets(tmp_path: Path) -> None:
+    data = written(tmp_path, "1.5", "2.5").model_copy(update={"label": LabelSource(column="price", positive="2.5")})
+    with pytest.raises(DataError, match=r"data\.label\.positive is for two classes, and the job predicts a number") as caught:
+        read(data)
+    assert caught.value.code == "E_CONFIG"
 
 
 def test_targets_that_are_all_the_same_are_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from vfl_node.data.readers.opening import open_input
@@ -37,6 +38,17 @@ def test_an_answer_spells_ids_as_they_came(records: Records) -> None:
     assert records.of_shared(made) == b'id,of,probability\n"b, with a comma",1,\na,2,0.5\n'
 
 
+def test_a_record_has_a_line_or_a_row(records: Records, tmp_path: Path) -> None:
+    path = tmp_path / "records.arrow"
+    rows = pa.table({"id": ["b", "a"], "of": [1, 2]})
+    with pa.ipc.new_file(path, rows.schema) as sink:
+        sink.write_table(rows)
+    with closing(open_input(Data(path=path, id=("id", "of")), party="clinic")) as reader:
+        without_lines = replace(records, text=TextColumns(reader))
+    assert Requests().ask(records).place(1) == "line 4"
+    assert Requests().ask(without_lines).place(1) == "row 2"
+
+
 def test_an_answer_names_the_class_beside_the_probability(records: Records) -> None:
     named = replace(records, classes=("benign", "malignant, or so"), threshold=0.3)
     assert named.csv(np.array([0.3, 0.2])) == (
@@ -61,7 +73,7 @@ def test_requests_wait_their_turn(records: Records) -> None:
     second.withdraw()
     first.answer(np.array([0.5, 0.5]))
     assert requests.take() is third
-    assert first.line(1) == 4
+    assert first.place(1) == "line 4"
     assert first.ready() == b'id,of,probability\n"b, with a comma",1,0.5\na,2,0.5\n'
     assert third.ready() is None
     requests.close()

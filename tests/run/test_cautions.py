@@ -140,7 +140,7 @@ def test_the_owner_of_the_labels_has_names_and_warnings_and_nobody_else(named: A
     assert all(warning in logged for warning in clinic["warnings"] if "Column" in warning or "rows" in warning)
     assert (lab["classes"], lab["warnings"]) == (None, [])
     page = (folders["clinic"] / "report.html").read_text()
-    assert f"The positive class is {clinic['classes'][1]}." in page
+    assert f"The positive class is {clinic['classes'][1]}. In brackets" in page
     assert "as benign-canary" in page
     for word in (*order, "outcome", "positive class is"):
         assert all(word.encode() not in path.read_bytes() for path in (tmp_path / "lab").iterdir())

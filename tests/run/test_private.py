@@ -11,7 +11,6 @@ import pytest
 from vfl_node.configuration import parse
 from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.job import Job
-from vfl_node.label_source import LabelSource
 from vfl_node.node.federation import LocalFederation
 from vfl_node.run.private import SET_BY_A_TRIAL, PrivateSettings, read_private, trial_settings
 from vfl_node.run.simulation import simulate
@@ -54,7 +53,7 @@ def test_data_are_of_the_command_or_of_the_file_beside_which_they_lie(tmp_path: 
     assert both["clinic"].tables["default"].path == private / "own.csv"
     assert both["clinic"].tables["default"].id == "number"
     assert both["clinic"].tables["default"].columns == {"ward": "ignore"}
-    assert both["clinic"].tables["default"].label == LabelSource(column="ill")
+    assert both["clinic"].tables["default"].labels.column == "ill"
     assert both["lab"].tables["default"].label is None
     assert both["lab"].tables["default"].id == "record"
     files["clinic"] = tmp_path / "given.csv"

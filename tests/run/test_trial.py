@@ -213,6 +213,20 @@ def test_of_several_classes_each_has_a_column_and_without_held_out_rows_all_are_
     assert all(abs(sum(float(row[f"probability_{k}"]) for k in range(3)) - 1) < 1e-6 for row in found)
 
 
+def test_targets_of_a_regression_stand_beside_the_prediction_as_they_were_written(trial: Any, tmp_path: Path) -> None:
+    clinic = tmp_path / "clinic.csv"
+    table = [row | {"label": f"{140.27 + 0.01 * place:.2f}"} for place, row in enumerate(rows_of(trial.clinic))]
+    with clinic.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    job = trial.job("align: {protocol: psi}\n" + SPLIT.replace("{bottom", "{task: regression, bottom", 1))
+    simulate(job, trial.files | {"clinic": clinic}, tmp_path / "out", predictions=tmp_path / "p.csv")
+    found, written = rows_of(tmp_path / "p.csv"), {row["id"]: float(row["label"]) for row in table}
+    assert list(found[0]) == ["id", "rows", "label", "prediction"]
+    assert all(float(row["label"]) == written[row["id"]] and len(row["label"]) <= 6 for row in found)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -46,8 +46,8 @@ class Request:
     answered: NDArray[np.float64] | None = None
     failed: VflError | None = None
 
-    def line(self, row: int) -> int:
-        return row + 2
+    def place(self, row: int) -> str:
+        return f"line {row + 2}"
 
     def answer(self, probabilities: NDArray[np.float64]) -> None:
         assert self.answered is None

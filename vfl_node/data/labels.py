@@ -11,9 +11,10 @@ and no error or log has one.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import overload
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
         DataError: they are not of so many classes, or are missing in some rows (``E_LABEL``); all are the same
             (``E_ONE_CLASS``); a positive class of more than two (``E_CONFIG``).
     """
-    column, positive = of.column, of.positive
+    column, positive = of.column, with_point(of.positive, text.decimal)
     if positive is not None and classes > 2:
         raise DataError(
             f"{text.source}: data.label.positive is for two classes, and the job has {classes} (train.classes)",
@@ -84,7 +85,7 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
         )
     cells = distinct_cells(text, column)
     if cells & MISSING:
-        absent = sum(cell in MISSING for cell in text.cells(column))
+        absent = sum(cell in MISSING for cell in chain.from_iterable(label_cells(text, column)))
         raise DataError(
             f"{_first(text, column, MISSING)}: the label is missing ({_such(absent, len(text))})",
             code="E_LABEL",
@@ -99,14 +100,33 @@ def read_labels(text: TextColumns, of: LabelSource, classes: int) -> ReadLabels:
             code="E_ONE_CLASS",
             hint=f"a classifier needs records of {'both classes' if classes == 2 else 'two classes at least'}",
         )
-    values = np.array([reading.class_of[cell] for block in text.blocks(column) for cell in block], dtype=np.float32)
+    values = np.array([reading.class_of[cell] for block in label_cells(text, column) for cell in block], dtype=np.float32)
     return ReadLabels(values, reading.names, reading.positive_assumed)
+
+
+def label_cells(text: TextColumns, column: str) -> Iterator[list[str]]:
+    """The cells of a column of labels, a batch of rows at a time; numbers have a point, whatever the table writes."""
+    for block in text.blocks(column):
+        spelt = {cell: with_point(cell, text.decimal) for cell in set(block)} if text.decimal == "," else {}
+        yield [spelt[cell] for cell in block] if spelt else block
+
+
+@overload
+def with_point(cell: str, decimal: str) -> str: ...
+@overload
+def with_point(cell: str | None, decimal: str) -> str | None: ...
+def with_point(cell: str | None, decimal: str) -> str | None:
+    """A cell that is a number with the comma of a table whose ``decimal`` it is, with a point; another one as it is."""
+    if cell is None or decimal != "," or "." in cell:
+        return cell
+    pointed = cell.replace(",", ".")
+    return pointed if math.isfinite(number(pointed)) else cell
 
 
 def distinct_cells(text: TextColumns, column: str) -> set[str]:
     """The different cells of a column; not all of them where there are more than :data:`MOST_VALUES`."""
     cells: set[str] = set()
-    for block in text.blocks(column):
+    for block in label_cells(text, column):
         cells.update(block)
         if len(cells - MISSING) > MOST_VALUES:
             break
@@ -177,11 +197,13 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
         )
     numbers = all(math.isfinite(number(name)) for name in names)
     if len(names) > MOST_CLASSES:
-        all_are_classes = "name the column of labels in data.label" + ("; numbers are no classes" if numbers else "")
+        all_are_classes = "name the column of labels in data.label"
+        if numbers:
+            all_are_classes += "; numbers are no classes: to predict them say train.task: regression in the job"
     else:
         all_are_classes = f"set train.classes: {len(names)} in the job if each of them is a class"
     count = f"{len(names):,}" if len(cells) <= MOST_VALUES else f"more than {MOST_VALUES:,}"
-    rows = sum(code_of(cell, classes) is None for cell in text.cells(column))
+    rows = sum(code_of(cell, classes) is None for cell in chain.from_iterable(label_cells(text, column)))
     if 2 * rows > len(text) and not (numbers and len(names) == 2):  # else they are mistakes, and the first one is shown
         return DataError(
             f"{text.source}: column {column!r} has {count} different labels, and the job is for {classes} classes",
@@ -203,7 +225,9 @@ def _unreadable(text: TextColumns, column: str, cells: set[str], classes: int, p
 
 def _first(text: TextColumns, column: str, cells: Collection[str]) -> str:
     """The place of the first cell that is one of ``cells``."""
-    return text.where(column, next(row for row, cell in enumerate(chain.from_iterable(text.blocks(column))) if cell in cells))
+    return text.where(
+        column, next(row for row, cell in enumerate(chain.from_iterable(label_cells(text, column))) if cell in cells)
+    )
 
 
 def _such(wrong: int, of: int) -> str:

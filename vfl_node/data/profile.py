@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, get_args
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from vfl_node.data.cells import MISSING, numbers_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
-from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, read_labels, reading_of
+from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
 from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, table_with
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, Table, check_enough, values_of
@@ -193,7 +194,7 @@ def profile(
     if needs_label and label:
         with _collecting(errors, *(() if whole else ("E_ONE_CLASS",))):
             if isinstance(label, TargetProfile):
-                labels = read_targets(text, label.column)
+                labels = read_targets(text, data.labels)
             else:
                 labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
     features: dict[str, Column] = {}
@@ -254,13 +255,18 @@ def _numbers(column: CategoricalColumn, decimal: str) -> int:
 def _labels(text: TextColumns, of: LabelSource, task: Task | None, classes: int | None) -> LabelProfile | TargetProfile:
     if task == "regression":
         return TargetProfile.of(text, of.column)
-    cells = Counter(text.cells(of.column))
+    cells = Counter(chain.from_iterable(label_cells(text, of.column)))
     present = cells.keys() - MISSING
-    if task is None and classes is None and any(code_of(cell, MOST_CLASSES) is None for cell in present):
+    if (
+        task is None
+        and classes is None
+        and of.positive is None
+        and any(code_of(cell, MOST_CLASSES) is None for cell in present)
+    ):
         target = TargetProfile.of(text, of.column)
         if target.other == 0:
             return target
-    reading = _reading(present, classes, of.positive)
+    reading = _reading(present, classes, with_point(of.positive, text.decimal))
     if reading is None:
         numbers = {cell: code for cell in present if (code := code_of(cell, MOST_CLASSES)) is not None}
         reading = Reading(numbers, names=())

@@ -131,7 +131,7 @@ def table_of(
     plain = None if forms == as_text else _joined(text, id_columns, as_text)
     labels: ReadLabels | None = None
     if needs_label:
-        labels = read_targets(text, data.labels.column) if task == "regression" else read_labels(text, data.labels, classes)
+        labels = read_targets(text, data.labels) if task == "regression" else read_labels(text, data.labels, classes)
     kinds = {name: data.columns.get(name) for name in text.names if name not in set_apart}
     columns = {name: column_of(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
     return table_with(labels, ids, columns, plain)
@@ -197,10 +197,10 @@ def columns_set_apart(
 
 def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, str]) -> str:
     """The existing columns, for an error; nothing from a first line that may be a record."""
-    above_numbers = any(math.isinf(number(column)) and math.isfinite(number(cell)) for column, cell in text.first_row.items())
-    if not above_numbers and not set(named) & set(text.names):
-        return "the first line must name the columns"
     by_folded = {column.casefold(): column for column in text.names}
+    above_numbers = any(math.isinf(number(column)) and math.isfinite(number(cell)) for column, cell in text.first_row.items())
+    if not above_numbers and not {key.casefold() for key in named} & set(by_folded):
+        return "the first line must name the columns"
     near = get_close_matches(name.casefold(), by_folded, n=1)
     more = ", …" if len(text.names) > _NAMES_SHOWN else ""
     listed = f"columns: {', '.join(text.names[:_NAMES_SHOWN])}{more}"

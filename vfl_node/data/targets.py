@@ -9,17 +9,26 @@ import numpy as np
 from vfl_node.data.labels import ReadLabels
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
+from vfl_node.label_source import LabelSource
 
 LARGEST = 1e100
 """Targets lie within plus and minus this number, so that their squares can be added up."""
 
 
-def read_targets(text: TextColumns, name: str) -> ReadLabels:
+def read_targets(text: TextColumns, of: LabelSource) -> ReadLabels:
     """The target of every row, float64[n], instead of labels.
 
     Raises:
-        DataError: a cell has no number or too large a one (``E_LABEL``), or all are the same (``E_ONE_CLASS``).
+        DataError: a cell has no number or too large a one (``E_LABEL``), or all are the same (``E_ONE_CLASS``); the
+            settings name a positive class (``E_CONFIG``).
     """
+    name = of.column
+    if of.positive is not None:
+        raise DataError(
+            f"{text.source}: data.label.positive is for two classes, and the job predicts a number (train.task: regression)",
+            code="E_CONFIG",
+            hint="leave positive out, or train with task: classification",
+        )
     values = text.numbers(name)
     wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(wrong):

@@ -49,7 +49,7 @@ data:
   #   remark: ignore
 """
 
-LABEL = "  label: label            # column with labels 0 and 1\n"
+LABEL = "  label: label            # column of labels; or {column: diagnosis, positive: malignant}\n"
 
 OF_ROLE: dict[Role, tuple[str, int, int, str]] = {
     "active": ("active holds the labels, passive holds features only", 7443, 8080, "lab"),

@@ -84,9 +84,10 @@ class PredictionRequest:
         self._records = records
         self._outcome: bytes | VflError = b""
 
-    def line(self, row: int) -> int:
-        """The line of the owner's file where ``row`` of the table stands."""
-        return self._records.text.line(row)
+    def place(self, row: int) -> str:
+        """The line of the owner's file where ``row`` of the table stands, or its row in a file without lines."""
+        text = self._records.text
+        return f"{text.unit} {text.line(row)}"
 
     def answer(self, probabilities: NDArray[np.float64]) -> None:
         """The predictions, float64[n] or [n, K]."""

@@ -72,8 +72,8 @@ class Request(Protocol):
     def table(self) -> Table:
         """The ids of the rows. If rows are not named to the peer, also the model's columns, which are read then."""
 
-    def line(self, row: int) -> int:
-        """The line of the owner's file that has row ``row`` of the table."""
+    def place(self, row: int) -> str:
+        """Where the owner's file has row ``row`` of the table: ``line 7``, or ``row 6`` in a file without lines."""
 
     def answer(self, probabilities: NDArray[np.float64]) -> None:
         """Receive the predictions: float64[n] or, with more than two classes, float64[n, K], in the table's order."""

@@ -54,7 +54,7 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
     rows = starts[(text[starts] != _LF) & (text[starts] != _CR)]  # the others are empty lines
     try:
         table = arrow_csv.read_csv(
-            pa.BufferReader(block),
+            pa.BufferReader(_arrows_own(text)),
             arrow_csv.ReadOptions(column_names=list(names), block_size=len(block) + 1),
             arrow_csv.ParseOptions(delimiter=delimiter, newlines_in_values=len(quotes) > 0),
             arrow_csv.ConvertOptions(
@@ -73,6 +73,13 @@ def parse(block: bytes, line: int, names: Sequence[str], delimiter: str, columns
     if not ascii or _has_outer_space(text, marks, ord(delimiter)):
         cells = pa.RecordBatch.from_arrays([_trimmed(column, ascii) for column in cells.columns], schema=cells.schema)
     return RowBatch(cells, _lines(line, rows, breaks, regular=len(rows) == len(starts) and len(ends) == len(breaks)))
+
+
+def _arrows_own(text: NDArray[np.uint8]) -> pa.Buffer:
+    """A copy in Arrow's memory, of which its threads may let go after Python's end; of Python's memory they cannot."""
+    buffer = pa.allocate_buffer(len(text))
+    np.frombuffer(buffer, dtype=np.uint8)[:] = text
+    return buffer
 
 
 def lines_in(block: bytes) -> int:

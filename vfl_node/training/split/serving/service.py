@@ -160,7 +160,7 @@ class _Service:
         if len(unknown):
             raise DataError(
                 f"{len(unknown)} of {len(positions)} ids are not among the records that the model's job has aligned; "
-                f"the first is in line {request.line(int(unknown[0]))}",
+                f"the first is in {request.place(int(unknown[0]))}",
                 code="E_UNKNOWN_ID",
                 hint="leave them out, or predict new records: vfl-node predict --align",
             )
