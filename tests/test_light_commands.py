@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from vfl_node.execution.live import AT_REST
 from vfl_node.node.running import OWNERS_SOCKET, announce
-from vfl_node.run.live import AT_REST
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\ntrain: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.errors import UsageError
+from vfl_node.execution.serving import reported
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.attacks import ATTACKS
@@ -23,7 +24,6 @@ from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
 from vfl_node.report.sections import CommonFigures
-from vfl_node.run.serving import reported
 from vfl_node.settings import Protection, role_in
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.evaluation import Rival

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from vfl_node.run.live import AT_REST
+from vfl_node.execution.live import AT_REST
 from vfl_node.terminal import ShownProgress
 
 ATTACKS = {"longitudinal": None, "same_step_twin": 0.514, "spectral": 0.5}

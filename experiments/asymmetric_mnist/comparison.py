@@ -18,8 +18,8 @@ import numpy as np
 
 from experiments.asymmetric_mnist.halves import Model, Tables, shared_rows, tables_of
 from experiments.asymmetric_mnist.plaintext import Plaintext, secrets
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
-from vfl_node.run.simulation import simulate
 from vfl_node.training.logistic.config import Logistic
 
 TOLERANCE = 1e-6

@@ -30,8 +30,8 @@ from vfl_node.api import Result, frames
 from vfl_node.configuration import validate
 from vfl_node.data.readers.arrow import ArrowReader
 from vfl_node.errors import DataError, PolicyError, UsageError, VflError
-from vfl_node.run.inputs import read_input
-from vfl_node.run.private import trial_settings
+from vfl_node.execution.inputs import read_input
+from vfl_node.execution.private import trial_settings
 
 ROOT = Path(__file__).parents[2]
 JOB = {
@@ -73,13 +73,8 @@ def test_the_names_load_nothing_heavy(tmp_path: Path) -> None:
     assert heavy.isdisjoint(json.loads(said.replace("'", '"')))
 
 
-def test_the_function_is_the_package_of_the_same_name_whatever_was_imported_before() -> None:
-    from vfl_node.run import simulation
-
-    assert vfl_node.run is run
-    assert callable(run)
-    assert vfl_node.run.simulation is simulation
-    assert run.__wrapped__ is vfl_node.api.run
+def test_a_name_that_is_not_there_is_said_so() -> None:
+    assert vfl_node.run is run is vfl_node.api.run
     with pytest.raises(AttributeError, match="no attribute 'rum'"):
         _ = vfl_node.rum
 

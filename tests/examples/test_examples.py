@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import load_job
-from vfl_node.run.simulation import simulate
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

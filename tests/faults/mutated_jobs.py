@@ -35,13 +35,13 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
+from vfl_node.execution import run as run_module
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.run import Run, set_up
+from vfl_node.execution.simulation import side_by_side
 from vfl_node.job import Job
 from vfl_node.node.partners import Partner
-from vfl_node.run import run as run_module
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.run import Run, set_up
-from vfl_node.run.simulation import side_by_side
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.training.glm import coordinator
 from vfl_node.transport.channel import Channel

@@ -27,8 +27,8 @@ from tests.training.predicting import NEW_TO_ACTIVE, NEW_TO_PASSIVE, TO_ACTIVE, 
 from tests.training.test_prediction import aligned
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
-from vfl_node.run.simulation import simulate
 from vfl_node.training.split.serving import predict_once
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Entry, Recorder

@@ -23,9 +23,9 @@ from typing import Any
 
 from vfl_node.cli import main
 from vfl_node.errors import DataError
+from vfl_node.execution import folder as job_folder
 from vfl_node.node import meeting, service, store, work  # noqa: F401 - what a node imports once it runs
 from vfl_node.progress import Advanced, PhaseBegan
-from vfl_node.run import folder as job_folder
 from vfl_node.session import preflight
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize

@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from vfl_node.cli import main
+from vfl_node.execution import folder as job_folder
+from vfl_node.execution import train
 from vfl_node.node import partners, service  # noqa: F401 - what a node imports once it runs
-from vfl_node.run import folder as job_folder
-from vfl_node.run import train
 
 DEVICE = "TEST_DEVICE"
 """In the environment: what the device on which this node computes is called."""

@@ -25,8 +25,8 @@ from vfl_node.alignment.lists.lists import Lists
 from vfl_node.cli import main
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.rows import Rows
+from vfl_node.execution import folder as job_folder
 from vfl_node.node import service, store  # noqa: F401 - what a node imports once it runs
-from vfl_node.run import folder as job_folder
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
 

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from vfl_node.cli import main
+from vfl_node.execution import folder as job_folder
 from vfl_node.node import service, store  # noqa: F401 - what a node imports once it runs
-from vfl_node.run import folder as job_folder
 from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.transport.channel import Channel
 

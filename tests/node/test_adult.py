@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import load_job
-from vfl_node.run.simulation import simulate
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "adult"
 

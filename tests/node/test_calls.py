@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from vfl_node.errors import PeerError, PeerLost, PolicyError
+from vfl_node.execution.live import Stop
 from vfl_node.node.calls import Calls
-from vfl_node.run.live import Stop
 from vfl_node.transport.streams import StreamPipe
 
 

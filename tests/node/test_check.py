@@ -11,11 +11,11 @@ from structlog.testing import capture_logs
 
 from vfl_node.configuration import parse
 from vfl_node.errors import DataError, UsageError, VflError
+from vfl_node.execution.inputs import read_input
 from vfl_node.job import Job
 from vfl_node.node import check
 from vfl_node.node.check import StartCheck, TableCheck, check_table
 from vfl_node.node.service import Node
-from vfl_node.run.inputs import read_input
 from vfl_node.settings import Data, Limits, Peer, Settings
 
 PARTIES = "name: trial\nparties: {active: clinic, passive: lab}\n"

@@ -11,12 +11,12 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, VflError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.run import DataInputs, set_up
+from vfl_node.execution.simulation import simulate
 from vfl_node.progress import Event, TrainingCostKnown
 from vfl_node.report.envelope import Report
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.run import DataInputs, set_up
-from vfl_node.run.simulation import simulate
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.memory import memory_channels

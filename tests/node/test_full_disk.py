@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution import folder as job_folder
 from vfl_node.node import partners, store, work
 from vfl_node.node.faults import explain
 from vfl_node.node.service import Node
-from vfl_node.run import folder as job_folder
 from vfl_node.settings import Data, Peer, Settings
 
 JOB = """\

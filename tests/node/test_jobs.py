@@ -16,6 +16,9 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import Paused, PeerLost, StateError, VflError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.serving import FileTally
+from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Job
 from vfl_node.node import predictions, work
 from vfl_node.node.jobs import Jobs
@@ -23,9 +26,6 @@ from vfl_node.node.offers import Offers
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.serving import FileTally
-from vfl_node.run.stored_serving import Serving
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.training.serving import Served
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply

@@ -10,9 +10,9 @@ import pytest
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.execution import train
+from vfl_node.execution.simulation import simulate
 from vfl_node.report.envelope import Report
-from vfl_node.run import train
-from vfl_node.run.simulation import simulate
 
 DUMMIES = 40
 JOB = f"""\

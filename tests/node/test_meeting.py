@@ -7,8 +7,8 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
+from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
-from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.streams import StreamPipe
 

@@ -25,20 +25,20 @@ from safetensors.torch import load_file
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import read_input
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.run import set_up
+from vfl_node.execution.serving import FileTally
+from vfl_node.execution.shown import FileShown
+from vfl_node.execution.simulation import simulate
+from vfl_node.execution.stored_serving import Serving
 from vfl_node.files import read_checked
 from vfl_node.job import Align, Job
 from vfl_node.node import predictions
 from vfl_node.node.partners import Partner
 from vfl_node.node.predictions import Model
 from vfl_node.node.store import Store
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import read_input
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.run import set_up
-from vfl_node.run.serving import FileTally
-from vfl_node.run.shown import FileShown
-from vfl_node.run.simulation import simulate
-from vfl_node.run.stored_serving import Serving
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import load_settings
 from vfl_node.training.serving import Served as Exchanged

@@ -7,8 +7,8 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import PeerError, StateError
+from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
-from vfl_node.run.folder import JobFolder
 from vfl_node.session import preflight as module
 from vfl_node.session.preflight import Agreement, preflight
 from vfl_node.transport.memory import memory_channels, run_together

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.node.nodes import command
-from vfl_node.run.simulation import simulate
+from vfl_node.execution.simulation import simulate
 
 IN_OPEN, IN_CLOSE_NOWRITE, IN_NONBLOCK = 0x20, 0x10, 0o4000
 EVENT = struct.Struct("iIII")

@@ -15,13 +15,13 @@ from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
 from vfl_node.errors import PeerLost, StateError, VflError
+from vfl_node.execution import train
+from vfl_node.execution.conversations import conversations
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.run import set_up
 from vfl_node.node import partners
 from vfl_node.node.partners import Partner
-from vfl_node.run import train
-from vfl_node.run.conversations import conversations
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.run import set_up
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 

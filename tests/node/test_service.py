@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from vfl_node.execution.live import AT_REST
 from vfl_node.node.service import Node
-from vfl_node.run.live import AT_REST
 from vfl_node.settings import Settings
 
 

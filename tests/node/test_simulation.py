@@ -12,13 +12,13 @@ import pytest
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
+from vfl_node.execution import coordinator, train
+from vfl_node.execution.conversations import conversations
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.run import Run, set_up
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
-from vfl_node.run import coordinator, train
-from vfl_node.run.conversations import conversations
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.run import Run, set_up
-from vfl_node.run.simulation import simulate
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Data, Settings
 from vfl_node.transport.channel import Channel, run

@@ -16,11 +16,11 @@ import pytest
 from tests.node.test_full_disk import NAMES, Pair
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import PeerLost, VflError
+from vfl_node.execution import train
+from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.node import meeting, retries
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.pulse import Pulse, threads_cpu_s
-from vfl_node.run import train
-from vfl_node.run.live import LiveProgress, Stop
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.streams import StreamPipe
 

@@ -16,6 +16,9 @@ import torch
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration import parse
 from vfl_node.errors import StateError, UsageError, VflError
+from vfl_node.execution.folder import SUMS, JobFolder
+from vfl_node.execution.serving import FileTally
+from vfl_node.execution.stored_serving import Serving
 from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
@@ -24,9 +27,6 @@ from vfl_node.models import storage
 from vfl_node.node import index
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
-from vfl_node.run.folder import SUMS, JobFolder
-from vfl_node.run.serving import FileTally
-from vfl_node.run.stored_serving import Serving
 from vfl_node.session.memory import Memory
 from vfl_node.training.serving import Served
 from vfl_node.transport.channel import Traffic

@@ -14,9 +14,9 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.named import data_of
 from vfl_node.errors import DataError, PolicyError, UsageError
+from vfl_node.execution.inputs import count_input, read_input, taking_part
 from vfl_node.job import Align, Job
 from vfl_node.node.check import StartCheck
-from vfl_node.run.inputs import count_input, read_input, taking_part
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Settings, load_settings
 

@@ -10,13 +10,13 @@ import pytest
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, PolicyError
+from vfl_node.execution.conversations import conversations
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import read_input
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.run import set_up
 from vfl_node.files import read_checked
 from vfl_node.node.partners import Partner
-from vfl_node.run.conversations import conversations
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import read_input
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.run import set_up
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.transport.memory import memory_channels, run_together
 

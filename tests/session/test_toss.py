@@ -11,8 +11,8 @@ import pytest
 from benchmarks.sessions import TWO, session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost, ProtocolError, StateError
+from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Parties
-from vfl_node.run.folder import JobFolder
 from vfl_node.session.agree import agree
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.session.toss import toss

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate
 from vfl_node.report.envelope import Report
-from vfl_node.run.simulation import simulate
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.costs import cost
 

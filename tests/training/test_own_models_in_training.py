@@ -14,9 +14,9 @@ import torch
 from tests.training.predicting import TO_ACTIVE, TO_PASSIVE
 from tests.training.test_resume import NAMES, Fatal, KilledError, assert_same_bits
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate
 from vfl_node.models.storage import under
-from vfl_node.run.simulation import simulate
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.serving.served_model import VERSION

@@ -20,10 +20,10 @@ from vfl_node.api.result import PREDICTIONS, Result
 from vfl_node.comparison import Compare
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
+from vfl_node.execution.private import PrivateSettings, private, read_private, trial_settings
 from vfl_node.files import private_folder
 from vfl_node.job import Job, load_job
 from vfl_node.logs import configure_logs
-from vfl_node.run.private import PrivateSettings, private, read_private, trial_settings
 from vfl_node.settings import Settings, role_in
 
 IN_MEMORY = Path("table in memory")
@@ -76,7 +76,7 @@ def run(
     """
     spec = _job_of(job, passive)
     if predictions:
-        from vfl_node.run.known_rows import check_predictable
+        from vfl_node.execution.known_rows import check_predictable
 
         check_predictable(spec)
     if seed is not None and not 0 <= seed < 1 << 63:
@@ -120,7 +120,7 @@ def _in_one(
 ) -> dict[str, Path]:
     import torch
 
-    from vfl_node.run.simulation import simulate
+    from vfl_node.execution.simulation import simulate
 
     threads = torch.get_num_threads()
     try:

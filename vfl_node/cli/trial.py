@@ -16,12 +16,12 @@ from rich.table import Table
 from vfl_node.cli.shared import ConfigOption, app, check_writable, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
+from vfl_node.execution.private import read_private, trial_settings
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.logs import configure_logs
 from vfl_node.report.words import SEEDED, quantity
-from vfl_node.run.private import read_private, trial_settings
 from vfl_node.settings import Role, load_settings, role_in
 from vfl_node.terminal import ShownProgress
 
@@ -56,7 +56,7 @@ def run(
             "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
         )
     if predictions:
-        from vfl_node.run.known_rows import check_predictable
+        from vfl_node.execution.known_rows import check_predictable
 
         check_predictable(spec)
     given = {name: read_private(path) for name, path in _files(spec, settings, "--settings").items()}
@@ -90,7 +90,7 @@ def run(
         out.print(f"seed {seed}: {SEEDED}")
     with ShownProgress(spec.name) as shown:
         if in_process:
-            from vfl_node.run.simulation import simulate
+            from vfl_node.execution.simulation import simulate
 
             simulate(spec, {}, folder, on_view=shown.update, settings=parties, seed=seed, predictions=predictions)
         else:
@@ -128,7 +128,7 @@ def estimate(
     from vfl_node.estimate.plan import plan, role_of
     from vfl_node.estimate.totals import as_json as costs_as_json
     from vfl_node.estimate.totals import estimate as costs_of
-    from vfl_node.run.inputs import count_input
+    from vfl_node.execution.inputs import count_input
 
     given: dict[Role, int | None] = {"active": active, "passive": passive}
     records, columns = {role: count for role, count in given.items() if count is not None}, 0

@@ -1,4 +1,4 @@
-"""How many jobs a node accepts; which ones says :mod:`vfl_node.run.allowed`."""
+"""How many jobs a node accepts; which ones says :mod:`vfl_node.execution.allowed`."""
 
 from __future__ import annotations
 

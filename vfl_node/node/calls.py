@@ -19,7 +19,7 @@ RETRY_S = (0.2, 0.5, 1.0, 2.0, 3.0)
 
 
 class Waiting(Protocol):
-    """Whoever waits for a peer, and what may end the wait (:class:`vfl_node.run.live.Stop`, a meeting)."""
+    """Whoever waits for a peer, and what may end the wait (:class:`vfl_node.execution.live.Stop`, a meeting)."""
 
     def check(self) -> None:
         """Raise if there is no more use in waiting."""

@@ -22,9 +22,9 @@ from vfl_node.data.reading import columns_for
 from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
+from vfl_node.execution import cautions
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.machine import now
-from vfl_node.run import cautions
 from vfl_node.settings import DEFAULT_TABLE, Data, Settings
 from vfl_node.trainers import Task
 
@@ -111,7 +111,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         raise UsageError("a job that predicts has no form of its own for the table", hint="give the job that trained its model")
     errors: list[VflError] = []
     if job:
-        from vfl_node.run.allowed import check_allowed  # with what an estimate needs
+        from vfl_node.execution.allowed import check_allowed  # with what an estimate needs
 
         try:
             check_allowed(settings, job, loading=False)

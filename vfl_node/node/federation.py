@@ -25,16 +25,16 @@ from typing import Any, cast
 import yaml
 
 from vfl_node.errors import PeerError, UsageError, VflError
+from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import read_input, taking_part
+from vfl_node.execution.known_rows import TrialParty, write_predictions
+from vfl_node.execution.trial import Trial, write_trial
 from vfl_node.files import private_folder
 from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
-from vfl_node.run.artefacts import clear_artefacts, copy_artefacts
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import read_input, taking_part
-from vfl_node.run.known_rows import TrialParty, write_predictions
-from vfl_node.run.trial import Trial, write_trial
 from vfl_node.settings import Role, Settings, load_settings, role_in
 
 START_S = 60.0
@@ -52,9 +52,9 @@ class LocalFederation:
 
     Args:
         job: the job; party names come from it.
-        settings: party name → its settings, as :func:`vfl_node.run.private.trial_settings` makes them.
+        settings: party name → its settings, as :func:`vfl_node.execution.private.trial_settings` makes them.
         logs: folder for one JSON-lines log per party.
-        seed: from which the randomness of every party follows (:mod:`vfl_node.run.trial`); reports say so.
+        seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
         keeps: whether the nodes keep what :meth:`predict` needs.
     """
 
@@ -132,7 +132,7 @@ class LocalFederation:
         return view
 
     def predict(self, job_id: str, out: Path) -> None:
-        """Write ``out``, as :func:`vfl_node.run.known_rows.write_predictions`, once :meth:`run` has ended."""
+        """Write ``out``, as :func:`vfl_node.execution.known_rows.write_predictions`, once :meth:`run` has ended."""
         parties = self._job.parties
         halves = {}
         for name in parties.data:

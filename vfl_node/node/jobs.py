@@ -9,15 +9,15 @@ import structlog
 from vfl_node import failpoints
 from vfl_node.data.named import data_of
 from vfl_node.errors import UsageError
+from vfl_node.execution.allowed import check_allowed
+from vfl_node.execution.live import AT_REST
+from vfl_node.execution.requests import PredictionRequest, Records, Requests
 from vfl_node.job import Job
 from vfl_node.node import predictions
 from vfl_node.node.endings import OWN_WISH
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.run.allowed import check_allowed
-from vfl_node.run.live import AT_REST
-from vfl_node.run.requests import PredictionRequest, Records, Requests
 from vfl_node.settings import Settings
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice
 

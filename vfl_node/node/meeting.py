@@ -15,11 +15,11 @@ from typing import Any
 
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import Cancelled, PeerError, PeerLost, StateError, VflError
+from vfl_node.execution.live import Stop
 from vfl_node.node.faults import explain, returns
 from vfl_node.node.peers import Peers
 from vfl_node.node.pulse import threads_cpu_s
 from vfl_node.progress import PeersAwaited, Progress
-from vfl_node.run.live import Stop
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe

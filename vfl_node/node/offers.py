@@ -9,6 +9,7 @@ import structlog
 
 from vfl_node import failpoints
 from vfl_node.errors import GaveWay, PeerError, PolicyError, StateError, VflError, peer_text
+from vfl_node.execution.allowed import check_allowed
 from vfl_node.job import parse_job
 from vfl_node.logs import Seldom
 from vfl_node.node import predictions
@@ -17,7 +18,6 @@ from vfl_node.node.record import Record
 from vfl_node.node.states import State
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
-from vfl_node.run.allowed import check_allowed
 from vfl_node.settings import Settings
 from vfl_node.transport.bounds import MOST_JOB_BYTES
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Cancel, Notice, Offer, OfferReply

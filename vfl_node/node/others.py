@@ -8,11 +8,11 @@ from contextlib import suppress
 
 from vfl_node import failpoints
 from vfl_node.errors import Cancelled, PeerError, PeerLost, peer_text
+from vfl_node.execution.folder import JobFolder
 from vfl_node.node.faults import NOT_NOW
 from vfl_node.node.meeting import Meeting
 from vfl_node.node.peers import Peers
 from vfl_node.node.record import Record
-from vfl_node.run.folder import JobFolder
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, Offer, OfferReply
 
 ANNOUNCE_S = 2.0

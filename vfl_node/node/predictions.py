@@ -5,7 +5,7 @@ A job with ``predict`` is a job like any other: both nodes hold it, wait for eac
 one conversation. With ``rows: new`` it intersects a file of new records with the peer's table, predicts once, and ends.
 
 What predicts, and what each party learns by it, is the trainer's :class:`~vfl_node.training.serving.Predictor`; the requests
-are in :mod:`vfl_node.run.requests`.
+are in :mod:`vfl_node.execution.requests`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from pathlib import Path
 from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.errors import DataError, StateError, UsageError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import read_input, read_records, taking_part
+from vfl_node.execution.requests import Records, Requests
+from vfl_node.execution.serving import FileTally, Model, Predicting, reported
+from vfl_node.execution.stored_serving import Serving
 from vfl_node.job import Align, Expected, Job, Predict, differing_fields
 from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.report import envelope
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import read_input, read_records, taking_part
-from vfl_node.run.requests import Records, Requests
-from vfl_node.run.serving import FileTally, Model, Predicting, reported
-from vfl_node.run.stored_serving import Serving
 from vfl_node.session.memory import Memory
 from vfl_node.settings import Data, Role, Settings, role_in
 from vfl_node.training.serving import StoredModel, check_allowed, predictor_of

@@ -16,6 +16,11 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 import vfl_node
 from vfl_node import failpoints
 from vfl_node.configuration import parse
+from vfl_node.execution.device import choose_device
+from vfl_node.execution.folder import ARTEFACTS
+from vfl_node.execution.requests import PredictionRequest
+from vfl_node.execution.serving import PREDICTIONS
+from vfl_node.execution.trial import read_trial
 from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.machine import now
@@ -27,11 +32,6 @@ from vfl_node.node.running import OWNERS_SOCKET, announce, withdraw
 from vfl_node.node.store import Store
 from vfl_node.node.works import Works
 from vfl_node.report.words import SEEDED
-from vfl_node.run.device import choose_device
-from vfl_node.run.folder import ARTEFACTS
-from vfl_node.run.requests import PredictionRequest
-from vfl_node.run.serving import PREDICTIONS
-from vfl_node.run.trial import read_trial
 from vfl_node.settings import Settings, is_loopback
 from vfl_node.transport.credentials import load_credentials
 from vfl_node.transport.recorder import Recorder

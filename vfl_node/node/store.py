@@ -1,7 +1,7 @@
 """What a node stores: an index of jobs in SQLite, and one private folder for each job and each partner.
 
 SQLite (WAL, synchronous=FULL) holds the index. Everything large lies in files of the job's folder
-(:mod:`vfl_node.run.folder`), which are written to a temporary name, fsynced and renamed.
+(:mod:`vfl_node.execution.folder`), which are written to a temporary name, fsynced and renamed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import structlog
 
 from vfl_node import failpoints
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution.folder import SUMS, JobFolder
+from vfl_node.execution.trial import Trial
 from vfl_node.files import fault, private_file
 from vfl_node.job import Job
 from vfl_node.machine import now
@@ -31,8 +33,6 @@ from vfl_node.node.index import COLUMNS, Index
 from vfl_node.node.partners import Partner
 from vfl_node.node.record import Record, damaged_record
 from vfl_node.node.states import UNFINISHED
-from vfl_node.run.folder import SUMS, JobFolder
-from vfl_node.run.trial import Trial
 
 log = structlog.get_logger()
 

@@ -22,6 +22,12 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import Cancelled, GaveWay, Paused, PeerError, PeerLost, StateError, UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import frame_bytes
+from vfl_node.execution.conversations import conversations
+from vfl_node.execution.inputs import announce, read_input
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.requests import Requests
+from vfl_node.execution.run import set_up
+from vfl_node.execution.serving import Predicting
 from vfl_node.machine import now
 from vfl_node.node import retries
 from vfl_node.node.endings import cancelled_by_owner, conclude
@@ -35,12 +41,6 @@ from vfl_node.node.states import UNFINISHED, State
 from vfl_node.node.store import Store
 from vfl_node.node.turns import Turn, Turns
 from vfl_node.progress import InputRefused, PeersAwaited, Queued
-from vfl_node.run.conversations import conversations
-from vfl_node.run.inputs import announce, read_input
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.requests import Requests
-from vfl_node.run.run import set_up
-from vfl_node.run.serving import Predicting
 from vfl_node.settings import Settings
 from vfl_node.transport.streams import PIECE_BYTES
 

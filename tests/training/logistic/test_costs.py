@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from vfl_node.configuration import parse
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
 from vfl_node.report.envelope import Report
-from vfl_node.run.simulation import simulate
 from vfl_node.training.logistic.config import Logistic
 
 JOB = """\

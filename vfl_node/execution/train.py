@@ -12,14 +12,14 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import PolicyError
 from vfl_node.estimate.memory import check_steps
 from vfl_node.estimate.words import after_alignment
+from vfl_node.execution import cautions
+from vfl_node.execution.align import Aligned, aligned
+from vfl_node.execution.keep import keep, traffic_of
+from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.privacy.defences.idle import idle_defences
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
-from vfl_node.run import cautions
-from vfl_node.run.align import Aligned, aligned
-from vfl_node.run.keep import keep, traffic_of
-from vfl_node.run.run import ALIGNED, KEPT, Run
 from vfl_node.session.agree import agree
 from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig

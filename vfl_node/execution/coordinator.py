@@ -8,9 +8,9 @@ from collections.abc import Coroutine
 from typing import Any
 
 from vfl_node import failpoints
+from vfl_node.execution.keep import keep
+from vfl_node.execution.run import KEPT, Run
 from vfl_node.machine import now
-from vfl_node.run.keep import keep
-from vfl_node.run.run import KEPT, Run
 from vfl_node.session.agree import agree
 from vfl_node.training.trainer import trainer_of
 from vfl_node.transport.channel import Channel, Traffic

@@ -22,10 +22,10 @@ from vfl_node import failpoints
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.errors import StateError
+from vfl_node.execution.stored_serving import Serving
+from vfl_node.execution.trial import Trial
 from vfl_node.files import read_checked, remove, write_checked, write_whole
 from vfl_node.models import storage
-from vfl_node.run.stored_serving import Serving
-from vfl_node.run.trial import Trial
 from vfl_node.transport.channel import Traffic
 
 ARTEFACTS = ("model.safetensors", "report.html", "report.json")
@@ -159,7 +159,7 @@ class JobFolder:
 
     @property
     def shown(self) -> Path:
-        """Which rows of the model the peer was told about (:class:`vfl_node.run.shown.FileShown`)."""
+        """Which rows of the model the peer was told about (:class:`vfl_node.execution.shown.FileShown`)."""
         return self.path / "shown"
 
     @property

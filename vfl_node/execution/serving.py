@@ -10,13 +10,13 @@ from pydantic import TypeAdapter
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.tables import Table
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.requests import Records, Requests
+from vfl_node.execution.shown import FileShown
+from vfl_node.execution.stored_serving import Serving
 from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Job
 from vfl_node.privacy.defences.idle import idle_defences
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.requests import Records, Requests
-from vfl_node.run.shown import FileShown
-from vfl_node.run.stored_serving import Serving
 from vfl_node.settings import Protection, role_in
 from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
 from vfl_node.training.trainer import Servable, Trained, unaudited

@@ -25,12 +25,12 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
 from vfl_node.engines.threads import Threads
+from vfl_node.execution.device import choose_device
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import taking_part
+from vfl_node.execution.serving import Predicting
 from vfl_node.job import Job
 from vfl_node.progress import Progress
-from vfl_node.run.device import choose_device
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import taking_part
-from vfl_node.run.serving import Predicting
 from vfl_node.session.memory import Memory
 from vfl_node.session.session import Session
 from vfl_node.settings import Settings
@@ -106,7 +106,7 @@ def set_up(
         predicting: in a job of predictions, what it brings besides.
 
     Raises:
-        DataError, PolicyError: as :func:`vfl_node.run.inputs.taking_part`.
+        DataError, PolicyError: as :func:`vfl_node.execution.inputs.taking_part`.
     """
     session = Session(
         job=job,

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from vfl_node.errors import StateError
-from vfl_node.run.stored_serving import VERSION, Serving
+from vfl_node.execution.stored_serving import VERSION, Serving
 
 STORED = {"input": "0f" * 32, "encoder": "e", "serving": "s"}
 

@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 
 from vfl_node import failpoints
+from vfl_node.execution import serving
+from vfl_node.execution.align import Aligned
+from vfl_node.execution.run import Run
 from vfl_node.files import private_folder
 from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.report import envelope
-from vfl_node.run import serving
-from vfl_node.run.align import Aligned
-from vfl_node.run.run import Run
 from vfl_node.session.session import Session
 from vfl_node.training.serving import ReportedPredictions
 from vfl_node.training.trainer import Trained

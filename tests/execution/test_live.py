@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from vfl_node.errors import Cancelled
+from vfl_node.execution.live import ALONE, AT_REST, LiveProgress, Stop, changes
 from vfl_node.progress import (
     Advanced,
     EpochTrained,
@@ -23,7 +24,6 @@ from vfl_node.progress import (
     TrainingCostKnown,
     WorkEvent,
 )
-from vfl_node.run.live import ALONE, AT_REST, LiveProgress, Stop, changes
 
 EVENTS: list[Event] = [
     PhaseBegan("train", 10, "batches"),

@@ -13,9 +13,9 @@ import structlog
 
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.execution import cautions
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate
-from vfl_node.run import cautions
-from vfl_node.run.simulation import simulate
 
 EVALUATE = Evaluate(test_fraction=0.2)
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from vfl_node import failpoints
+from vfl_node.execution.align import aligned
+from vfl_node.execution.keep import keep, traffic_of
+from vfl_node.execution.run import ALIGNED, KEPT, Run
+from vfl_node.execution.serving import PREDICTIONS, FileTally, Predicting, reported
+from vfl_node.execution.shown import FileShown
 from vfl_node.files import private_folder, write_whole
 from vfl_node.machine import now
-from vfl_node.run.align import aligned
-from vfl_node.run.keep import keep, traffic_of
-from vfl_node.run.run import ALIGNED, KEPT, Run
-from vfl_node.run.serving import PREDICTIONS, FileTally, Predicting, reported
-from vfl_node.run.shown import FileShown
 from vfl_node.session.agree import agree
 from vfl_node.training.serving import Predicted, Served, predictor_of
 
 
 async def play(run: Run, predicting: Predicting) -> None:
-    """The run to its end; raises and result as :func:`vfl_node.run.train.play`.
+    """The run to its end; raises and result as :func:`vfl_node.execution.train.play`.
 
     Leaks: as :meth:`vfl_node.training.serving.Predictor.learnt` says.
     """

@@ -16,10 +16,10 @@ from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration import parse
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PolicyError
+from vfl_node.execution import overlap
+from vfl_node.execution.overlap import doubt_overlap, is_doubtful
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
-from vfl_node.run import overlap
-from vfl_node.run.overlap import doubt_overlap, is_doubtful
-from vfl_node.run.simulation import simulate
 from vfl_node.session.memory import MemoryOfOneRun
 
 RECORDS = 60

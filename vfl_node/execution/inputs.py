@@ -16,9 +16,9 @@ from vfl_node.data.reading import columns_for, read_table, table_of
 from vfl_node.data.sampling import at_most
 from vfl_node.data.tables import Table, check_enough
 from vfl_node.estimate.words import before_start
+from vfl_node.execution.requests import Records
 from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
-from vfl_node.run.requests import Records
 from vfl_node.session.memory import Memory
 from vfl_node.settings import Data, Limits, Role, Settings
 from vfl_node.trainers import TableShape

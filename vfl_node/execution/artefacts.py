@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from vfl_node.execution.folder import ARTEFACTS
 from vfl_node.files import private_folder, write_whole
-from vfl_node.run.folder import ARTEFACTS
 
 
 def clear_artefacts(folders: list[Path]) -> None:

@@ -18,19 +18,19 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PeerLost
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import shape_of
+from vfl_node.execution.allowed import check_allowed
+from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
+from vfl_node.execution.conversations import conversations
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import announce, read_input
+from vfl_node.execution.known_rows import TrialParty, write_predictions
+from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.execution.private import trial_settings
+from vfl_node.execution.run import Run, set_up
+from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.progress import Advanced, Event
-from vfl_node.run.allowed import check_allowed
-from vfl_node.run.artefacts import clear_artefacts, copy_artefacts
-from vfl_node.run.conversations import conversations
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import announce, read_input
-from vfl_node.run.known_rows import TrialParty, write_predictions
-from vfl_node.run.live import LiveProgress, Stop
-from vfl_node.run.private import trial_settings
-from vfl_node.run.run import Run, set_up
-from vfl_node.run.trial import Trial
 from vfl_node.session.memory import MemoryOfOneRun
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
@@ -67,12 +67,12 @@ def simulate(
         on_view: called with the active party's progress as it moves on.
         wrap: replaces each of a party's channels, so that a test can listen in.
         models: of each party's settings: name → ``module:Class`` of an architecture.
-        settings: of each party, as :func:`vfl_node.run.private.trial_settings` makes them from ``files``, ``columns``,
+        settings: of each party, as :func:`vfl_node.execution.private.trial_settings` makes them from ``files``, ``columns``,
             ``threads`` and ``models``, which then count no more.
         tables: party name → its table in memory, in place of its file, as
             :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
-        seed: from which the randomness of every party follows (:mod:`vfl_node.run.trial`); reports say so.
-        predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.run.known_rows`).
+        seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
+        predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.execution.known_rows`).
 
     Returns:
         Party name → folder of its artefacts.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from vfl_node.run import coordinator, predict, train
-from vfl_node.run.run import Run
+from vfl_node.execution import coordinator, predict, train
+from vfl_node.execution.run import Run
 
 
 def conversations(run: Run) -> list[Coroutine[Any, Any, None]]:

@@ -10,10 +10,10 @@ import pytest
 
 from vfl_node.configuration import parse
 from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.execution.private import SET_BY_A_TRIAL, PrivateSettings, read_private, trial_settings
+from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.federation import LocalFederation
-from vfl_node.run.private import SET_BY_A_TRIAL, PrivateSettings, read_private, trial_settings
-from vfl_node.run.simulation import simulate
 from vfl_node.settings import Settings
 
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"

@@ -22,12 +22,12 @@ from vfl_node.data.named import data_of
 from vfl_node.data.tables import Table
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.inputs import opened
 from vfl_node.files import write_whole
 from vfl_node.job import Job
 from vfl_node.models import storage
 from vfl_node.registry import load
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.inputs import opened
 from vfl_node.settings import Settings
 from vfl_node.training.serving import KeptHalf, StoredModel
 from vfl_node.weighted_metrics import predicted
@@ -42,7 +42,7 @@ class TrialParty:
         folder: of the job, in which it kept its half.
         whole: its table.
         table: the records of it that took part.
-        in_memory: as :func:`vfl_node.run.inputs.opened` takes it.
+        in_memory: as :func:`vfl_node.execution.inputs.opened` takes it.
     """
 
     settings: Settings

@@ -13,16 +13,16 @@ import pytest
 from vfl_node import metrics
 from vfl_node.cli.shared import check_writable
 from vfl_node.errors import StateError, UsageError
+from vfl_node.execution.folder import JobFolder
+from vfl_node.execution.known_rows import check_predictable
+from vfl_node.execution.private import trial_settings
+from vfl_node.execution.simulation import simulate
+from vfl_node.execution.trial import FILE, Trial, read_trial, write_trial
 from vfl_node.node.federation import LocalFederation
 from vfl_node.node.partners import Partner
 from vfl_node.node.service import Node
 from vfl_node.node.store import Store
 from vfl_node.report.words import SEEDED
-from vfl_node.run.folder import JobFolder
-from vfl_node.run.known_rows import check_predictable
-from vfl_node.run.private import trial_settings
-from vfl_node.run.simulation import simulate
-from vfl_node.run.trial import FILE, Trial, read_trial, write_trial
 from vfl_node.settings import Settings
 
 SPLIT = "train: {bottom: [8], active_bottom: [4], top: [8], epochs: 2, batch_size: 32}\nevaluate: {test_fraction: 0.3}"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
+from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
+from vfl_node.execution.run import Run
 from vfl_node.progress import OverlapDoubted
-from vfl_node.run.overlap import OverlapDoubt, doubt_overlap
-from vfl_node.run.run import Run
 from vfl_node.transport.channel import Traffic
 
 
