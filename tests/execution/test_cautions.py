@@ -62,7 +62,7 @@ def test_few_rows() -> None:
     (held_out,) = cautions.of_rows(200, EVALUATE)
     assert held_out == (
         "About 40 labelled rows are held out, fewer than 50: metrics measured on them may be far off. Use more records, a "
-        "larger evaluate.test_fraction, or several evaluate.repeats."
+        "larger evaluate.test_fraction, or more evaluate.repeats."
     )
     trained, held_out = cautions.of_rows(5, EVALUATE)
     assert trained == (
@@ -79,7 +79,7 @@ def test_rare_positives() -> None:
     (text,) = cautions.of_positives(4, 2000)
     assert text == (
         "4 of 2,000 rows measured on are positive, fewer than 30: metrics depend on single rows. Use more records, a larger "
-        "evaluate.test_fraction, or several evaluate.repeats."
+        "evaluate.test_fraction, or more evaluate.repeats."
     )
     assert cautions.of_positives(1, 9)[0].startswith("1 of 9 rows measured on is positive")
     assert cautions.of_positives(0, 9)[0].startswith("None of 9 rows measured on are positive")

@@ -69,7 +69,7 @@ def of_rows(labelled: int, evaluate: Evaluate) -> tuple[str, ...]:
     if evaluate.test_fraction and measured < FEW_ROWS:
         said.append(
             f"About {measured:,} labelled rows are held out, fewer than {FEW_ROWS}: metrics measured on them may be far off. "
-            "Use more records, a larger evaluate.test_fraction, or several evaluate.repeats."
+            "Use more records, a larger evaluate.test_fraction, or more evaluate.repeats."
         )
     return tuple(said)
 
@@ -87,7 +87,7 @@ def of_positives(positives: int, rows: int, *, about: str = "") -> tuple[str, ..
     few = f"{about} {positives:,}".strip() if about or positives else "None"
     return (
         f"{few} of {rows:,} rows measured on {'is' if positives == 1 else 'are'} positive, fewer than {FEW_POSITIVES}: metrics "
-        "depend on single rows. Use more records, a larger evaluate.test_fraction, or several evaluate.repeats.",
+        "depend on single rows. Use more records, a larger evaluate.test_fraction, or more evaluate.repeats.",
     )
 
 
