@@ -89,6 +89,7 @@ def interval(values: Sequence[float]) -> str:
 
 def page(results: Mapping[str, Sequence[Scores]]) -> str:
     """The tables of the page."""
+    results = {name: results[name] for name in SOURCES if name in results}
     lines = [f"| | {' | '.join(results)} |", f"|---|{'---|' * len(results)}"]
     for model in MODELS:
         values = [[of[model] for of in each] for each in results.values()]

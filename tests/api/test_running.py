@@ -271,6 +271,7 @@ def test_a_running_event_loop_does_not_matter(trial: Any) -> None:
     assert asyncio.run(cell()).report.figures["alignment"]["intersection"] == 120
 
 
+@pytest.mark.slow
 def test_from_standard_input_in_one_process_and_in_several(trial: Any, tmp_path: Path) -> None:
     """Where no module of the program can be imported: a class of its own serves in one process alone."""
     text = program(
@@ -298,7 +299,7 @@ def test_from_standard_input_in_one_process_and_in_several(trial: Any, tmp_path:
     assert list(tmp_path.glob("vfl-*")) == []
 
 
-@pytest.mark.parametrize("processes", [False, True])
+@pytest.mark.parametrize("processes", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it_cleanly(trial: Any, tmp_path: Path, processes: bool) -> None:
     text = program(
         "job['train']['epochs'] = 100_000",

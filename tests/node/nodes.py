@@ -108,7 +108,7 @@ class Federation:
 
     def configure(self, name: str, **settings: Any) -> Path:
         path = self.folder / name / "node.yaml"
-        if self.roles[name] == "active":
+        if self.roles.get(name) == "active":
             settings = {"compare": {"boosted_tree": False}} | settings  # scikit-learn takes a second to load in every process
         config = (
             yaml.safe_load(path.read_text())

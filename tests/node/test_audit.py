@@ -60,6 +60,7 @@ def test_a_node_s_defences_and_a_silent_audit_are_in_its_own_report_only(federat
     assert lab["split"]["held_out"] is None
     assert all(epoch["attacks"] == {} for epoch in lab["epochs"])
     assert "No attack was run on what this party sent (audit.membership: false)" in lab["warnings"][0]
-    assert clinic["split"]["defences"] == clinic["warnings"] == []
+    assert clinic["split"]["defences"] == []
+    assert not any("attack" in warning for warning in clinic["warnings"])
     assert all(epoch["attacks"] for epoch in clinic["epochs"])
     assert "noise" not in json.dumps(federation.report("clinic", job_id)) + federation.log("clinic")

@@ -167,7 +167,7 @@ def test_a_union_trains_and_ends_with_the_same_bits_after_a_restart(
     assert np.isfinite(list(first.metrics.values())).all()
 
 
-@pytest.mark.parametrize("labels", ["sampling", "mean"])
+@pytest.mark.parametrize("labels", ["sampling", pytest.param("mean", marks=pytest.mark.slow)])
 def test_made_up_targets_draw_predictions_to_the_mean_and_calibration_puts_them_back(
     synthetic: Callable[..., Any], run: Any, labels: str
 ) -> None:
