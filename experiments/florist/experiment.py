@@ -284,7 +284,7 @@ class Training:
             initialise(local, own)
             with torch.enable_grad():
                 args = local, self._trial.train, active._inputs, active._targets, rows, own, Silent()
-                train_local(*args, counted=active._real)
+                train_local(*args, counted=active._real, losses=active._task.losses)
         return logits, local_rate(local_logits(local, inputs[ACTIVE], everything))
 
 
