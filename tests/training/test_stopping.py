@@ -326,6 +326,7 @@ def job(text: str) -> Job:
         ("evaluate: {validation_fraction: 0.1}", "chooses the best epoch of a model that is trained, and the job trains none"),
         ("train: {}\nevaluate: {validation_fraction: 0.5, test_fraction: 0.5}", "together may be 0.9 at most"),
         ("train: {patience: 0}", "'train.patience': 0 is not 1 or more"),
+        ("train: {patience: 3}", "train.patience counts epochs by the loss on validation rows, and there are none"),
     ],
 )
 def test_what_cannot_be_is_refused(text: str, said: str) -> None:

@@ -67,8 +67,9 @@ def read_table(
     the ids, which is done only once (one core of a small server).
 
     Raises:
-        DataError: ``E_FILE``, ``E_CSV``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
+        DataError: ``E_FILE``, ``E_FORMAT``, ``E_CSV``, ``E_SQL``, ``E_EMPTY``, ``E_COLUMN``, ``E_ID``, ``E_DUP_IDS``,
             ``E_LABEL``, ``E_ONE_CLASS``, ``E_NUMERIC``, ``E_DATE`` or ``E_CONFIG``; docs/data.md explains each.
+        UsageError: a package that the table needs is not installed (``E_EXTENSION``).
         PolicyError: as :func:`check_enough`.
     """
     id_columns_of(data, id_form, party)  # a mistake in the settings is found before a long file is read

@@ -27,7 +27,6 @@ class WeightedIdentity(Identity):
     """
 
     def __init__(self, weights: NDArray[np.float64]) -> None:
-        self.largest = float(weights.max())
         self._weights = torch.from_numpy(weights).float()
         shift = torch.from_numpy(np.log(weights))
         self._shift = (shift[1] - shift[0] if len(weights) == 2 else shift).float()

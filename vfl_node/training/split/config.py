@@ -193,6 +193,11 @@ class Train(TrainerConfig):
 
     def check(self, job: Job) -> None:
         """As the base: strategies for missing rows, calibration and matched metrics must suit the alignment."""
+        if self.patience != type(self).model_fields["patience"].default and not job.evaluate.validation_fraction:
+            raise ValueError(
+                "train.patience counts epochs by the loss on validation rows, and there are none: say "
+                "evaluate.validation_fraction (0.1, for example), or leave it out"
+            )
         missing, protocol, spec = self.missing, job.align.protocol, job.align.spec
         labels_fill, features_fill = missing.label_strategy.fills, missing.feature_strategy.fills
         active_lacks = "active" in spec.synthetic_rows_at

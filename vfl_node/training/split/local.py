@@ -52,9 +52,9 @@ def train_local(
         progress: each epoch is emitted there.
         counted: bool[m] on the device, which rows have a label. The others take as long and
             change nothing but what ``train.batch_norm`` averages.
+        losses: logits and targets of B rows → loss of each, float32[B].
         validation: shared positions of rows of which those ``counted`` decide, as for the federated model, when training
             stops and which epoch's weights count; None or empty: all epochs, and the last one's.
-        losses: logits and targets of B rows → loss of each, float32[B].
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
