@@ -57,6 +57,22 @@ class Checkpoints(Protocol):
         """
 
 
+def load_of(checkpoints: Checkpoints, name: str, schedule: str) -> Checkpoint:
+    """The checkpoint ``name``, whose ``meta`` has the fingerprint of its schedule under ``schedule``.
+
+    Raises:
+        StateError: as :meth:`Checkpoints.load`, or it belongs to a schedule with another seed or size (``E_REPLAY``).
+    """
+    checkpoint = checkpoints.load(name)
+    if checkpoint.meta["schedule"] != schedule:
+        raise StateError(
+            f"checkpoint {name} belongs to another schedule of batches than the one tossed now",
+            code="E_REPLAY",
+            hint="a job may be resumed only with the same secrets at both parties; submit a new job",
+        )
+    return checkpoint
+
+
 class MemoryCheckpoints:
     """Checkpoints that live as long as the object."""
 

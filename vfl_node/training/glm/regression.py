@@ -31,12 +31,11 @@ from vfl_node import failpoints
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.data.encoded import encoded_columns
-from vfl_node.errors import StateError
 from vfl_node.metrics import compute
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
 from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
-from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Evaluation, Figures, summarise
 from vfl_node.training.glm.agreement import check, exchange_widths
 from vfl_node.training.glm.blind import ActiveBlind, PassiveBlind
@@ -327,13 +326,7 @@ def _resume(checkpoints: Checkpoints, name: str | None, side: Side, fingerprint:
     """
     if name is None:
         return _Place()
-    checkpoint = checkpoints.load(name)
+    checkpoint = load_of(checkpoints, name, fingerprint)
     meta = checkpoint.meta
-    if meta["schedule"] != fingerprint:
-        raise StateError(
-            f"checkpoint {name} belongs to another schedule than the one tossed now",
-            code="E_REPLAY",
-            hint="a job may be resumed only with the same secrets at both parties; submit a new job",
-        )
     side.restore(checkpoint.tensors)
     return _Place(meta["step"], meta["over"], [Epoch(**epoch) for epoch in meta["epochs"]])

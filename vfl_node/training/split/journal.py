@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vfl_node.errors import StateError
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.equal_weights import Judged
-from vfl_node.training.checkpoints import Checkpoints
+from vfl_node.training.checkpoints import Checkpoints, load_of
 from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.split.half import Half
 from vfl_node.training.split.stopping import Stopping
@@ -137,14 +136,8 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
     """
     if name is None:
         return Journal()
-    checkpoint = checkpoints.load(name)
+    checkpoint = load_of(checkpoints, name, fingerprint)
     meta = checkpoint.meta
-    if meta["schedule"] != fingerprint:
-        raise StateError(
-            f"checkpoint {name} belongs to another schedule of batches than the one tossed now",
-            code="E_REPLAY",
-            hint="a job may be resumed only with the same secrets at both parties; submit a new job",
-        )
     return Journal(
         repeat=meta["repeat"],
         epoch=meta["epoch"],
