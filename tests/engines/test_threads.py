@@ -73,7 +73,9 @@ def closed_after_some(results):
 
 
 def pass_gate(key, block):
-    done, gate = key
+    done, gate, *begun = key
+    if block and begun:
+        begun[0].set()
     assert gate.acquire(timeout=240)
     done.append(block)
     return block
@@ -110,8 +112,10 @@ def test_a_failure_drops_the_rest():
 
 def test_close_ends_the_threads_and_drops_what_waits():
     done, gate, engine = [], threading.Semaphore(1), Threads(1)
-    results = engine.map(pass_gate, range(100), (done, gate))
+    begun = threading.Event()
+    results = engine.map(pass_gate, range(100), (done, gate, begun))
     assert next(results) == 0
+    assert begun.wait(240)  # a block that the thread has not taken yet would be dropped as well
     threading.Timer(0.05, gate.release).start()  # the block under way is done to its end
     engine.close()
     assert len(done) == 2
