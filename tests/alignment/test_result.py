@@ -87,7 +87,7 @@ SEVERAL = {"lab": PeerFacts(3), "bank": PeerFacts(4)}
 @pytest.mark.parametrize("of", [alignment(), candidates(), alignment(union=9, peers=SEVERAL)])
 def test_stored_and_read_again(of):
     arrays, head = stored.parts(of)
-    again = stored.joined(arrays, head, "another name")
+    again = stored.joined(arrays, head, ["another name"])
     assert replace(again, rows=of.rows, similarities=of.similarities) == of
     np.testing.assert_array_equal(again.rows, of.rows)
     assert (again.similarities is None) == (of.similarities is None)
@@ -109,7 +109,7 @@ def version_1(**changes):
     ],
 )
 def test_an_alignment_of_version_1_is_read(changes, facts, union):
-    read = stored.joined({"rows": ROWS}, version_1(**changes), "lab")
+    read = stored.joined({"rows": ROWS}, version_1(**changes), ["lab"])
     assert read.peers == {"lab": PeerFacts(**facts, learnt=(Disclosure("set size", 3, "three"),))}
     assert read.union == union
     assert read.rows is ROWS
@@ -118,4 +118,4 @@ def test_an_alignment_of_version_1_is_read(changes, facts, union):
 @pytest.mark.parametrize("head", ["{", "[]", "{}", json.dumps({"version": 3}), json.dumps({"version": stored.VERSION})])
 def test_another_version_is_refused(head):
     with pytest.raises((KeyError, TypeError, ValueError)):
-        stored.joined({"rows": ROWS}, head, "lab")
+        stored.joined({"rows": ROWS}, head, ["lab"])

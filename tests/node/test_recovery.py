@@ -158,7 +158,7 @@ JOBS = {
 
 
 def aligned_rows(folder: Path) -> list[list[int]]:
-    stored = [JobFolder(folder / name).load_alignment("peer") for name in ROLES]
+    stored = [JobFolder(folder / name).load_alignment(["peer"]) for name in ROLES]
     return [made[0].rows.tolist() for made in stored if made]
 
 

@@ -241,7 +241,7 @@ def test_pins_refuse_another_digest(tmp_path: Path) -> None:
 
 def test_alignment_is_kept(tmp_path: Path) -> None:
     folder = JobFolder(tmp_path / "job")
-    assert folder.load_alignment("lab") is None
+    assert folder.load_alignment(["lab"]) is None
     alignment = Alignment(
         protocol="psu",
         group="curve25519",
@@ -252,7 +252,7 @@ def test_alignment_is_kept(tmp_path: Path) -> None:
         learnt=(Disclosure("set size", 2, "lab holds 2 records"), Disclosure("intersection", None, "hidden")),
     )
     folder.save_alignment(alignment, 1.5, Traffic(1, 2, 3, 4))
-    loaded = JobFolder(tmp_path / "job").load_alignment("lab")
+    loaded = JobFolder(tmp_path / "job").load_alignment(["lab"])
     assert loaded is not None
     again, seconds, traffic = loaded
     assert again.rows.dtype == np.int64
@@ -267,7 +267,7 @@ def test_an_alignment_of_another_version_is_refused(tmp_path: Path) -> None:
     for about in ({"alignment": json.dumps(head), "seconds": "1.0", "traffic": "{}"}, {}, {"alignment": "{"}):
         storage.keep(folder.path / "alignment", {"rows": torch.zeros(1, dtype=torch.int64)}, about)
         with pytest.raises(StateError, match="another version") as caught:
-            folder.load_alignment("lab")
+            folder.load_alignment(["lab"])
         assert caught.value.code == "E_STATE_VERSION"
 
 
@@ -290,7 +290,7 @@ def kept_files(folder: JobFolder) -> dict[str, Any]:
         "pins": lambda: folder.check("step", b"x"),
         "serving": lambda: folder.serving,
         "request": lambda: folder.request,
-        "alignment": lambda: folder.load_alignment("lab"),
+        "alignment": lambda: folder.load_alignment(["lab"]),
         "served": FileTally(folder).read,
         "artefacts/model.safetensors": model,
         f"artefacts/{SUMS}": model,

@@ -188,7 +188,7 @@ def test_another_form_of_the_same_table_gets_no_other_obfuscated_set(trainings: 
         assert (getattr(ended[0], "code", None) == "E_PROMISE") == (form != "text"), ended
     drawn = list((trainings.folder / "partners" / "clinic").glob("*/obfuscated-*.kept"))
     assert len([path for path in drawn if not path.stem.endswith("-size")]) == 1
-    rows = [trainings.job_folder(job_id, "lab").load_alignment("clinic")[0].rows.tolist() for job_id in ("first", "third")]  # type: ignore[index]
+    rows = [trainings.job_folder(job_id, "lab").load_alignment(["clinic"])[0].rows.tolist() for job_id in ("first", "third")]  # type: ignore[index]
     assert rows[0] == rows[1]
 
 
@@ -221,7 +221,7 @@ def test_trainings_without_a_synthetic_row_do_not_count_unless_that_would_tell(
     trainings: Trainings, align: str, counted: int
 ) -> None:
     assert trainings.run("first", f"align: {{{align}}}\n{TRAIN}", trainings_per_set=1) == [None, None]
-    made = trainings.job_folder("first", "clinic").load_alignment("lab")
+    made = trainings.job_folder("first", "clinic").load_alignment(["lab"])
     assert made
     assert (made[0].missing == 0) == (counted == 0 or "0.75" in align)
     assert [trainings.counted(name) for name in ROLES] == [counted, counted]

@@ -11,8 +11,8 @@ async def align(session: Session, records: OwnRecords, *, group: Group | None = 
     """Run this party's side of the protocol that the job names.
 
     Args:
-        session: this party's; everything happens in phase ``align`` of the conversation with its peer, and lists lie in its
-            folder until the job no longer needs them.
+        session: this party's; everything happens in phase ``align`` of the conversations with its data peers, and lists
+            lie in its folder until the job no longer needs them.
         records: of this party; the same again on a resumed attempt.
         group: instead of the one that the job names.
 
@@ -26,6 +26,6 @@ async def align(session: Session, records: OwnRecords, *, group: Group | None = 
 
     Leaks: as the protocol's own file says; the result's ``learnt`` puts it in words.
     """
-    side = session.job.align.spec.side(session.role)
-    async with session.peer.phase("align"):
+    side = session.job.align.spec.side(session.role, len(session.job.parties.passive))
+    async with session.phase("align"):
         return await side(session, records, group)

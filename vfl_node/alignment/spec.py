@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from vfl_node.alignment import costs
@@ -46,6 +46,7 @@ class AlignmentSpec(ABC):
         max_passive_parties: with how many passive parties it runs.
         why_not_more: why it does not run with more; a clause without a capital and a full stop.
         compared_with: name of the protocol that estimates show beside it.
+        sides_of_several: as ``sides``, where there are several passive parties.
     """
 
     name: str
@@ -59,6 +60,7 @@ class AlignmentSpec(ABC):
     max_passive_parties: int
     why_not_more: str
     compared_with: str
+    sides_of_several: Mapping[Role, str] = field(default_factory=dict)
 
     # What it is.
 
@@ -96,14 +98,15 @@ class AlignmentSpec(ABC):
             ValueError: it does not; the text is for the owner.
         """
 
-    def side(self, role: Role) -> Side:
-        """The coroutine that plays ``role``; the first call imports it.
+    def side(self, role: Role, passive_parties: int = 1) -> Side:
+        """The coroutine that plays ``role`` in a job with so many passive parties; the first call imports it.
 
         Raises:
             KeyError: the role takes no part.
             UsageError: it cannot be loaded (``E_EXTENSION``).
         """
-        return load(self.sides[role], what=f"the {role} side of align.protocol {self.name}")
+        places = self.sides if passive_parties == 1 else self.sides_of_several
+        return load(places[role], what=f"the {role} side of align.protocol {self.name}")
 
     # What it costs.
 

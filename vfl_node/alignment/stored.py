@@ -6,7 +6,7 @@ Version 2 has facts for each peer, and candidates. Version 1, which did not say 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -31,13 +31,13 @@ def parts(alignment: Alignment) -> tuple[dict[str, NDArray[Any]], str]:
     return arrays, json.dumps({"version": VERSION, **head})
 
 
-def joined(arrays: Mapping[str, NDArray[Any]], head: str, peer: str) -> Alignment:
+def joined(arrays: Mapping[str, NDArray[Any]], head: str, peers: Sequence[str]) -> Alignment:
     """The alignment that :func:`parts` took apart.
 
     Args:
         arrays: by name.
         head: JSON of all else.
-        peer: name of the only peer, which version 1 does not say.
+        peers: names of the other data parties, of which version 1 had one and did not say its name.
 
     Raises:
         KeyError, TypeError, ValueError: another version wrote it.
@@ -45,6 +45,7 @@ def joined(arrays: Mapping[str, NDArray[Any]], head: str, peer: str) -> Alignmen
     known = json.loads(head)
     version = known.pop("version", 1)
     if version == 1:
+        (peer,) = peers
         known = _from_version_1(known, arrays["rows"], peer)
     elif version != VERSION:
         raise ValueError(f"version {version} of a stored alignment is not known")

@@ -42,12 +42,12 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
         VflError: as :func:`vfl_node.alignment.protocols.align`.
     """
     session, folder = run.session, run.folder
-    stored = folder.load_alignment(session.peer.peer) if resume else None
+    stored = folder.load_alignment(session.others) if resume else None
     if stored is None:
         records = OwnRecords(run.data.table.ids, run.data.whole.identity)
         began = session.clock()
         alignment = await align(dataclasses.replace(session, folder=folder.lists), records)
-        stored = alignment, session.clock() - began, session.peer.traffic["align"]
+        stored = alignment, session.clock() - began, session.traffic()["align"]
         failpoints.reach("align-keep")
         folder.save_alignment(*stored)
         failpoints.reach("aligned")

@@ -39,7 +39,7 @@ def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None
     if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
     check_limits(job, role, settings.limits, models=settings.models)
-    if unknown := sorted(set(job.parties.all) - {own} - set(settings.peers)):
+    if unknown := sorted(set(job.parties.met_by(own)) - set(settings.peers)):
         raise UsageError(
             f"job {job.name!r} names {unknown[0]!r}, which is not among this node's peers",
             code="E_UNKNOWN_PEER",

@@ -12,6 +12,7 @@ import json
 import secrets
 import shutil
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -280,8 +281,8 @@ class JobFolder:
         about = {"alignment": head, "seconds": repr(seconds), "traffic": json.dumps(asdict(traffic))}
         storage.keep(self._alignment, {name: torch.from_numpy(array) for name, array in arrays.items()}, about)
 
-    def load_alignment(self, peer: str) -> tuple[Alignment, float, Traffic] | None:
-        """The finished alignment with ``peer``, its wall time and traffic; None before.
+    def load_alignment(self, peers: Sequence[str]) -> tuple[Alignment, float, Traffic] | None:
+        """The finished alignment with ``peers``, its wall time and traffic; None before.
 
         Raises:
             StateError: another version wrote it (``E_STATE_VERSION``), or it is damaged (``E_STATE_CORRUPT``).
@@ -292,7 +293,7 @@ class JobFolder:
         tensors, about = storage.recall(path, hint=_ANEW)
         try:
             arrays = {name: tensor.numpy() for name, tensor in tensors.items()}
-            alignment = stored.joined(arrays, about["alignment"], peer)
+            alignment = stored.joined(arrays, about["alignment"], peers)
         except (KeyError, TypeError, ValueError):
             raise StateError(f"{path} was written by another version", code="E_STATE_VERSION", hint=_ANEW) from None
         return alignment, float(about["seconds"]), Traffic(**json.loads(about["traffic"]))

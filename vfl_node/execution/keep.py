@@ -20,13 +20,13 @@ from vfl_node.transport.channel import Traffic
 
 
 def traffic_of(session: Session, aligned: Aligned | None) -> dict[str, Traffic]:
-    """Phase → traffic with the data peer; with the coordinator as ``PHASE (coordinator)``.
+    """Phase → traffic with all data peers; with the coordinator as ``PHASE (coordinator)``.
 
     Args:
         session: this party's.
         aligned: the alignment, whose traffic may be that of an earlier attempt.
     """
-    moved = dict(session.peer.traffic)
+    moved = session.traffic()
     if aligned:
         moved["align"] = aligned.traffic
     if session.coordinator:

@@ -129,7 +129,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
 
 def _half(job: Job, party: TrialParty) -> KeptHalf:
     folder, settings = party.folder, party.settings
-    aligned, serving = folder.load_alignment(job.parties.peer_of(settings.name)), folder.serving
+    aligned, serving = folder.load_alignment(job.parties.others(settings.name)), folder.serving
     if aligned is None or serving is None:
         raise StateError(f"{settings.name} has not kept its half of the model", code="E_STATE_LOST", hint="run the trial again")
     if serving.input != party.table.digest().hex():

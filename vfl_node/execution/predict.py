@@ -25,7 +25,7 @@ async def play(run: Run, predicting: Predicting) -> None:
     assert predict is not None
     started, model, result = now(), predicting.model, None
     predictor, shown = predictor_of(model.job.train), FileShown(model.shown, session.limits.rows_per_model)
-    points = [ALIGNED] if folder.load_alignment(session.peer.peer) else []
+    points = [ALIGNED] if folder.load_alignment(session.others) else []
     point = await agree(
         session, [*points, KEPT] if folder.whole else points, input_digest=run.data.whole.digest(), inputs=folder
     )

@@ -31,7 +31,7 @@ from vfl_node.execution.inputs import taking_part
 from vfl_node.execution.serving import Predicting
 from vfl_node.job import Job
 from vfl_node.progress import Progress
-from vfl_node.session.memory import Memory
+from vfl_node.session.memory import PeerMemory
 from vfl_node.session.session import Session
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
@@ -86,7 +86,7 @@ def set_up(
     folder: JobFolder,
     progress: Progress,
     attempt: int,
-    memories: Mapping[str, Memory],
+    memories: Mapping[str, PeerMemory],
     channels: Mapping[str, Channel],
     predicting: Predicting | None = None,
 ) -> Run:

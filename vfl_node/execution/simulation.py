@@ -100,13 +100,13 @@ def simulate(
             trial = Trial.of(seed, name, keeps=predictions is not None)
             folder = JobFolder(Path(scratch) / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
-            peers = [peer for peer in held if peer in job.parties.data] if table is not None else []
+            peers = job.parties.others(name) if table is not None else ()
             secrets = {peer: trial.memory_secret(peer) for peer in peers}
             memories = {
                 peer: MemoryOfOneRun(Randomness(of) if of else secret.derive("memory of the peer"))
                 for peer, of in secrets.items()
             }
-            channels = {peer: wrap(name, channel) if wrap else channel for peer, channel in held.items()}
+            channels = {peer: wrap(name, held[peer]) if wrap else held[peer] for peer in job.parties.met_by(name)}
             parties[name] = own
             runs.append(set_up(own, job, job_id, table, secret, folder, progress, 1, memories, channels))
         active, *_ = runs

@@ -39,7 +39,7 @@ async def play(run: Run) -> None:
     session, folder = run.session, run.folder
     started, digest = now(), run.data.whole.digest()
     checkpoints = FileCheckpoints(folder.checkpoints)
-    points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.peer.peer) else []
+    points = [ALIGNED, *checkpoints.names()] if folder.load_alignment(session.others) else []
     if folder.whole:
         points.append(KEPT)
     point = await agree(session, points, input_digest=digest, inputs=folder)

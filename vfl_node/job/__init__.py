@@ -69,6 +69,19 @@ class Parties(Frozen):
         (peer,) = (other for other in self.pair.values() if other != name)
         return peer
 
+    def others(self, name: str) -> tuple[str, ...]:
+        """The other data parties, in their order."""
+        return tuple(other for other in self.data if other != name)
+
+    def met_by(self, name: str) -> tuple[str, ...]:
+        """With whom ``name`` has a conversation, in the order of :attr:`all`.
+
+        Passive parties have none with each other: the active party relays what one has for another.
+        """
+        if name in self.passive:
+            return tuple(other for other in (self.active, self.coordinator) if other)
+        return tuple(other for other in self.all if other != name)
+
     @property
     def all(self) -> tuple[str, ...]:
         """All names: active, then passive, then coordinator."""
@@ -127,7 +140,8 @@ class Job(Frozen):
             raise ValueError(f"tables names {unknown[0]!r}, which is no party with data ({', '.join(self.parties.data)})")
         protocol, spec = self.align.protocol, self.align.spec
         if len(self.parties.passive) > spec.max_passive_parties:
-            raise ValueError(f"several passive parties with {protocol} are not built yet: {spec.why_not_more}")
+            most = spec.max_passive_parties
+            raise ValueError(f"{protocol} aligns with {most} of parties.passive at most: {spec.why_not_more}")
         if self.train and len(self.parties.passive) > self.train.max_passive_parties:
             most, algorithm = self.train.max_passive_parties, self.train.algorithm
             raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")

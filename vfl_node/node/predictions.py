@@ -190,7 +190,7 @@ def load_model(store: Store, model: str, settings: Settings) -> Model:
     """
     record, serving = trained_by(store, model)
     folder = store.job_folder(record)
-    aligned = folder.load_alignment(record.job.parties.peer_of(settings.name))
+    aligned = folder.load_alignment(record.job.parties.others(settings.name))
     if aligned is None:
         hint = "restore it from a backup, or train again"
         raise StateError(f"the alignment of job {model} is gone", code="E_STATE_LOST", hint=hint)

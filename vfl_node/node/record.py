@@ -75,8 +75,8 @@ class Record:
         return [*filter(None, [parties.get("active")]), *parties.get("passive", []), *([coordinator] if coordinator else [])]
 
     def others(self, own: str) -> list[str]:
-        """The parties other than ``own``, in the order of the job: active, passive, coordinator."""
-        return [name for name in self.parties if name != own]
+        """The parties with which ``own`` has a conversation, in the order of the job: active, passive, coordinator."""
+        return list(self.job.parties.met_by(own))
 
     @property
     def job(self) -> Job:

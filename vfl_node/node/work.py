@@ -306,8 +306,8 @@ class Work:
         attempt = self.record.attempt + 1
         self.record = self._store.update(self.record, state="running", attempt=attempt, code=None, message=None, hint=None)
         self.others.begun = True
-        partners = [name for name in self.others.names if name != self._job.parties.coordinator]
-        memories = {name: self._store.partner(name) for name in partners} if table is not None else {}
+        partners = self._job.parties.others(self._settings.name) if table is not None else ()
+        memories = {name: self._store.partner(name) for name in partners}
         try:
             run = set_up(
                 self._settings,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Protocol
 
 from vfl_node.crypto.randomness import Randomness
@@ -9,7 +11,7 @@ from vfl_node.errors import StateError
 
 
 class Memory(Protocol):
-    """What a node remembers of one peer for longer than a job.
+    """What a node remembers of one peer, or of several as one, for longer than a job.
 
     What is drawn to hide something must be the same in every job over the same identifiers:
     a peer that saw two draws could tell what they have in common.
@@ -17,30 +19,13 @@ class Memory(Protocol):
 
     @property
     def secret(self) -> Randomness:
-        """Randomness of this node for this peer; the same in every job."""
+        """Randomness of this node for the peer; the same in every job."""
 
     def recall(self, name: str) -> bytes | None:
         """The data stored under ``name``, if any."""
 
     def keep(self, name: str, data: bytes) -> bytes:
         """Store ``data`` under ``name`` unless something is stored there already; returns what is stored now."""
-
-    @property
-    def seen(self) -> int:
-        """How many alignments the peer has begun with this node, by the last count that it sent."""
-
-    def check_not_older(self, peer_has_seen: int) -> None:
-        """Refuse to go on if the peer has seen alignments that this node does not remember.
-
-        Raises:
-            StateError: the peer has seen alignments that are not remembered (``E_STATE_OLDER``).
-        """
-
-    def begin(self) -> int:
-        """Count an alignment that begins with this peer; returns how many there were, this one included."""
-
-    def saw(self, begun: int) -> None:
-        """Remember how many alignments the peer says that it has begun."""
 
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """Remember that two sets, ours and the peer's, were aligned; ``digest`` is of both.
@@ -70,6 +55,27 @@ class Memory(Protocol):
         """
 
 
+class PeerMemory(Memory, Protocol):
+    """What a node remembers of a peer that it talks to: with how many alignments it began, too."""
+
+    @property
+    def seen(self) -> int:
+        """How many alignments the peer has begun with this node, by the last count that it sent."""
+
+    def check_not_older(self, peer_has_seen: int) -> None:
+        """Refuse to go on if the peer has seen alignments that this node does not remember.
+
+        Raises:
+            StateError: the peer has seen alignments that are not remembered (``E_STATE_OLDER``).
+        """
+
+    def begin(self) -> int:
+        """Count an alignment that begins with this peer; returns how many there were, this one included."""
+
+    def saw(self, begun: int) -> None:
+        """Remember how many alignments the peer says that it has begun."""
+
+
 def older(peer: str, seen: int, begun: int) -> StateError:
     """The error of a node that has forgotten alignments which ``peer`` has seen."""
     return StateError(
@@ -80,6 +86,54 @@ def older(peer: str, seen: int, begun: int) -> StateError:
         f"as a changed set, since {peer} can compare what is drawn from now on with what is lost",
         for_peer="what it remembers of earlier jobs with this node is older than they are, or gone; its owner has to decide",
     )
+
+
+class JointMemory:
+    """What a node remembers of several peers, as one memory: what is promised to one of them is promised to all.
+
+    It has no numbers of alignments that were begun: those are counted with each peer that this party talks to.
+
+    Args:
+        memories: of each peer, in the order of the job's parties.
+    """
+
+    def __init__(self, memories: Sequence[Memory]) -> None:
+        self._memories = memories
+
+    @property
+    def secret(self) -> Randomness:
+        """As :attr:`Memory.secret`; it changes if any of the memories is lost."""
+        each = b"".join(memory.secret.derive("with other parties").bytes(32) for memory in self._memories)
+        return Randomness(hashlib.sha256(each).digest())
+
+    def recall(self, name: str) -> bytes | None:
+        """What the first of them that has something under ``name`` has."""
+        return next((data for memory in self._memories if (data := memory.recall(name)) is not None), None)
+
+    def keep(self, name: str, data: bytes) -> bytes:
+        """Store ``data`` in each; returns what one has that is not ``data``, else ``data``."""
+        stored = [memory.keep(name, data) for memory in self._memories]
+        return next((earlier for earlier in stored if earlier != data), data)
+
+    def count_inputs(self, digest: bytes, limit: int) -> None:
+        """As :meth:`Memory.count_inputs`, in each."""
+        for memory in self._memories:
+            memory.count_inputs(digest, limit)
+
+    def count_changes(self, digest: bytes, limit: int) -> None:
+        """As :meth:`Memory.count_changes`, in each."""
+        for memory in self._memories:
+            memory.count_changes(digest, limit)
+
+    def count_trainings(self, digest: bytes, job_id: str, limit: int) -> int:
+        """As :meth:`Memory.count_trainings`, in each; returns the largest number."""
+        return max(memory.count_trainings(digest, job_id, limit) for memory in self._memories)
+
+
+def joint(memories: Sequence[Memory]) -> Memory:
+    """The memories as one; an only one as it is."""
+    only, *others = memories
+    return JointMemory(memories) if others else only
 
 
 class MemoryOfOneRun:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
 from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
-from vfl_node.session.memory import Memory
+from vfl_node.session.memory import Memory, PeerMemory, joint
 from vfl_node.session.pins import MemoryPins, Pins
 from vfl_node.settings import Limits, Obfuscation, Protection, Role, role_in
-from vfl_node.transport.channel import Channel
+from vfl_node.transport.channel import Channel, Traffic, total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class Session:
     randomness: Randomness
     folder: Path
     job_id: str = ""
-    memories: Mapping[str, Memory] = field(default_factory=dict)
+    memories: Mapping[str, PeerMemory] = field(default_factory=dict)
     pins: Pins = field(default_factory=MemoryPins)
     attempt: int = 1
     progress: Progress = field(default_factory=Silent)
@@ -83,6 +84,21 @@ class Session:
         return {name: self.peers[name] for name in self.job.parties.data if name in self.peers}
 
     @property
+    def others(self) -> tuple[str, ...]:
+        """Names of the other data parties, in their order; with some of them this party may have no conversation."""
+        return self.job.parties.others(self.name)
+
+    @asynccontextmanager
+    async def phase(self, name: str) -> AsyncIterator[Sequence[Traffic]]:
+        """Phase ``name`` of the conversations with all data peers (:meth:`Channel.phase`); the traffic of each."""
+        async with AsyncExitStack() as phases:
+            yield [await phases.enter_async_context(channel.phase(name)) for channel in self.data_peers.values()]
+
+    def traffic(self) -> dict[str, Traffic]:
+        """Phase → traffic so far with all data peers together."""
+        return total(channel.traffic for channel in self.data_peers.values())
+
+    @property
     def peer(self) -> Channel:
         """The conversation with the one other data party, in a protocol of two.
 
@@ -94,8 +110,8 @@ class Session:
 
     @property
     def memory(self) -> Memory:
-        """What this node remembers of the one other data party; raises as :attr:`peer`."""
-        return self.memories[self.peer.peer]
+        """What this node remembers of the other data party; of several, of all of them as one."""
+        return joint([self.memories[name] for name in self.others])
 
     @property
     def coordinator(self) -> Channel | None:

@@ -12,9 +12,10 @@ them. The end of a stream alone never ends a phase.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -73,6 +74,17 @@ class Traffic:
     bytes_received: int = 0
     messages_sent: int = 0
     messages_received: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Traffic)))
+
+
+def total(of: Iterable[Mapping[str, Traffic]]) -> dict[str, Traffic]:
+    """Phase → the sum of what several conversations moved in it."""
+    sums: dict[str, Traffic] = {}
+    for name, traffic in chain.from_iterable(each.items() for each in of):
+        sums[name] = sums.get(name, Traffic()) + traffic
+    return sums
 
 
 class Channel:

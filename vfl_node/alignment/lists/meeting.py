@@ -84,10 +84,10 @@ async def meet(session: Session, records: OwnRecords, columns: Columns, *, group
 
     held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held(receives).items()]
     failpoints.reach("align-size")
-    await channel.send(alignment_pb2.SetSize(count=ours, begun=memory.begin(), held=held))
+    await channel.send(alignment_pb2.SetSize(count=ours, begun=session.memories[channel.peer].begin(), held=held))
     answer = await channel.receive(alignment_pb2.SetSize)
     theirs = int(answer.count)
-    memory.saw(min(answer.begun, _MOST_BEGUN))
+    session.memories[channel.peer].saw(min(answer.begun, _MOST_BEGUN))
     _check_size(channel.peer, theirs, terms, limits)
     session.pins.check(f"{terms.protocol} size", theirs.to_bytes(8, "big"))
     most = terms.spec.most(*((ours, theirs) if role == "active" else (theirs, ours)))
@@ -107,11 +107,11 @@ async def _exchange_marks(session: Session, records: OwnRecords, group: str) -> 
     promises.hold(memory, identity, terms, role, binding=False)
     ours = identity + len(records).to_bytes(8, "big")  # predictions of new records take all of a table
     mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
-    await channel.send(alignment_pb2.Remembered(mark=mark, seen=memory.seen))
+    await channel.send(alignment_pb2.Remembered(mark=mark, seen=session.memories[peer].seen))
     answer = await channel.receive(alignment_pb2.Remembered)
     if len(answer.mark) != _MARK_BYTES:
         raise ProtocolError(f"{peer} announces a mark of {len(answer.mark)} bytes, expected {_MARK_BYTES}")
-    memory.check_not_older(min(answer.seen, _MOST_BEGUN))
+    session.memories[peer].check_not_older(min(answer.seen, _MOST_BEGUN))
     sets = hashlib.sha256(ours + answer.mark).digest()
     fields = {name: getattr(terms, name) for name in ("protocol", "id_form", "padding", "dummies")}
     agreed = hashlib.sha256(sets + f"{fields} {group}".encode()).digest()

@@ -73,7 +73,7 @@ PSU = PrivateSetUnion(
     intersection_hidden_from=frozenset(),
     padded_roles=frozenset(DATA_ROLES),
     options=frozenset({"dummies"}),
-    max_passive_parties=1,
-    why_not_more="a union of more than two sets needs a protocol of its own; unions in pairs would reveal pairwise overlaps",
+    max_passive_parties=8,
+    why_not_more="each party raises the lists of all others, and each pair of parties more adds two cells of overlap",
     compared_with="psi",
 )
