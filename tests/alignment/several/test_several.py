@@ -196,7 +196,8 @@ def test_says_what_each_party_learnt_of_an_intersection():
 @pytest.mark.parametrize(
     ("ids", "active", "lab"),
     [
-        ([[b"a"], [b"b"], [b"c"]], ["clinic and lab share no record", "lab and insurer share no record"], ["No two parties share"]),
+        ([[b"a"], [b"b"], [b"c"]], ["clinic and lab share no record", "lab and insurer share no record"],
+         ["No two parties share"]),
         ([[b"a"], [b"a", b"b"], [b"a", b"b"]], ["lab holds every record of clinic", "insurer holds every record of lab"],
          ["insurer holds every record of all others", "It holds every record of all others"]),
         ([[b"a", b"b"], [b"b", b"c"], [b"c", b"a"]], ["0 only clinic + lab + insurer"], []),
@@ -287,11 +288,11 @@ def job(align):
 
 
 def test_dummies_are_for_two_parties():
-    with pytest.raises(UsageError, match="align.dummies hides how many records two parties share"):
+    with pytest.raises(UsageError, match=r"align\.dummies hides how many records two parties share"):
         job("{protocol: psu, dummies: 3}")
     assert job("{protocol: psu, padding: 3}").align.padding == 3
 
 
 def test_an_obfuscated_set_is_for_one_passive_party():
-    with pytest.raises(UsageError, match="aligns with 1 of parties.passive at most"):
+    with pytest.raises(UsageError, match=r"aligns with 1 of parties\.passive at most"):
         job("{protocol: apsi, obfuscation: {size: 3}}")
