@@ -153,6 +153,7 @@ def test_padding_hides_sizes_and_changes_no_shared_record(protocol):
         assert len(owned) == (len(own) if protocol == "psu" else 2)
         missing = {facts.missing for facts in run[name].peers.values()}
         assert missing == ({None} if protocol == "psu" else {0})
+    assert "at most 4 only clinic, at most 11 only lab, 2 only clinic + lab" in active.learnt[-1].text
 
 
 # ---- what it leaves and says
