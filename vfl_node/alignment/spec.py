@@ -47,6 +47,7 @@ class AlignmentSpec(ABC):
         why_not_more: why it does not run with more; a clause without a capital and a full stop.
         compared_with: name of the protocol that estimates show beside it.
         sides_of_several: as ``sides``, where there are several passive parties.
+        allowed_by_default: whether a node runs it whose owner does not name it in ``limits.protocols``.
     """
 
     name: str
@@ -61,6 +62,7 @@ class AlignmentSpec(ABC):
     why_not_more: str
     compared_with: str
     sides_of_several: Mapping[Role, str] = field(default_factory=dict)
+    allowed_by_default: bool = True
 
     # What it is.
 

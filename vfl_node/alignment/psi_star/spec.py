@@ -1,0 +1,38 @@
+"""What private set intersection in pairs is, costs and reveals (:mod:`vfl_node.alignment.psi_star.protocol`)."""
+
+from __future__ import annotations
+
+from vfl_node.alignment.psi.spec import PrivateSetIntersection
+from vfl_node.alignment.roles import DATA_ROLES
+from vfl_node.alignment.spec import ReportedAlignment
+
+_SIDES = {role: f"vfl_node.alignment.psi_star.protocol:{role}" for role in DATA_ROLES}
+
+
+class PairwiseIntersection(PrivateSetIntersection):
+    """The active party learns which records it shares with each passive party; all index those that everybody has."""
+
+    def leak_text(self, of: ReportedAlignment) -> str:
+        """Sizes, what each pair shares, and what all share."""
+        return (
+            f"Alignment in pairs reveals the size of each party's set{', rounded up' * of.padded}: those of the passive parties "
+            f"to {of.active} alone. It reveals to {of.active} which of its records each passive party has, and to each "
+            f"passive party which of its own records {of.active} has, and which of these all parties have."
+        )
+
+
+PSI_STAR = PairwiseIntersection(
+    name="psi-star",
+    title="private set intersection in pairs",
+    shared_rows="the intersection",
+    sides=_SIDES,
+    sides_of_several=_SIDES,
+    synthetic_rows_at=frozenset(),
+    intersection_hidden_from=frozenset(),
+    padded_roles=frozenset(DATA_ROLES),
+    options=frozenset(),
+    max_passive_parties=8,
+    why_not_more="the active party computes with each pair in turn",
+    compared_with="psu",
+    allowed_by_default=False,
+)
