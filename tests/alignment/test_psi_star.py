@@ -215,7 +215,7 @@ def test_the_order_is_not_that_of_the_active_partys_table() -> None:
 
 def test_pairs_have_no_element_in_common(tmp_path: Path) -> None:
     """So a passive party could make nothing of another one's lists, even if it came by them."""
-    world = World(tmp_path, {name: THREE["clinic"] for name in NAMES[:3]})
+    world = World(tmp_path, dict.fromkeys(NAMES[:3], THREE["clinic"]))
     world.attempt()
     elements = {
         peer: {bytes(row) for path in (tmp_path / "clinic" / peer).glob("*.rows") for row in rows_of(path)}

@@ -15,8 +15,8 @@ class PairwiseIntersection(PrivateSetIntersection):
     def leak_text(self, of: ReportedAlignment) -> str:
         """Sizes, what each pair shares, and what all share."""
         return (
-            f"Alignment in pairs reveals the size of each party's set{', rounded up' * of.padded}: those of the passive parties "
-            f"to {of.active} alone. It reveals to {of.active} which of its records each passive party has, and to each "
+            f"Alignment in pairs reveals the size of each party's set{', rounded up' * of.padded}: those of the passive "
+            f"parties to {of.active} alone. It reveals to {of.active} which of its records each passive party has, and to each "
             f"passive party which of its own records {of.active} has, and which of these all parties have."
         )
 
