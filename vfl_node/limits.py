@@ -19,6 +19,13 @@ class Limits(Frozen):
         "reveals membership; if one record in ten is shared, the intersection of 50 random ids is empty once in 200 jobs "
         "(0.9^50), that of 10 in every third",
     )
+    min_overlap: int = Field(
+        default=0,
+        ge=0,
+        description="with several passive parties: fewest records in each part of the overlap (those that exactly some of the "
+        "parties hold, for every choice of them), counted by the active party. The largest minimum of all parties applies; a job "
+        "with a smaller part stops before anybody learns the shared order, and is told only that there is one. 0: no minimum",
+    )
     protocols: tuple[ProtocolName, ...] = Field(
         default_factory=lambda: tuple(name for name, spec in ALIGNMENTS.usable() if spec.allowed_by_default),
         min_length=1,
