@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost, ListWork
@@ -30,7 +30,7 @@ class PrivateSetIntersection(AlignmentSpec):
         """Any: the lists do not depend on it."""
         return 0
 
-    def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
         """As many rows as records are shared."""
         yield shared
 

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, OwnRecords, PeerFacts
 from vfl_node.alignment.psi import protocol as psi
-from vfl_node.alignment.psi_star.spec import PSI_STAR
+from vfl_node.alignment.psi_star.spec import POSITION_BYTES, PSI_STAR
 from vfl_node.crypto.groups import Group
 from vfl_node.crypto.rows import Rows
 from vfl_node.errors import ProtocolError
@@ -44,7 +44,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.session.pins import PinsOfPart
 from vfl_node.session.session import Session
 
-_POSITION = np.dtype("<u4")
+_POSITION = np.dtype(f"<u{POSITION_BYTES}")
 
 
 async def active(session: Session, records: OwnRecords, group: Group | None) -> Alignment:
@@ -130,5 +130,6 @@ def _alignment(session: Session, pairs: Mapping[str, Alignment], rows: NDArray[n
         rows=rows,
         peers={name: known.get(name, unknown) for name in session.others},
         union=None if several else first.union,
+        common=common,
         learnt=tuple(entry for pair in pairs.values() for entry in pair.learnt) + in_all,
     )

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from vfl_node.alignment.psi.spec import PrivateSetIntersection
 from vfl_node.alignment.roles import DATA_ROLES
+from vfl_node.alignment.several.costs import PartyCounts
+from vfl_node.alignment.several.stages import NOTHING, by_party
 from vfl_node.alignment.spec import ReportedAlignment
+
+POSITION_BYTES = 4
+"""Of a position in the order of a pair."""
 
 _SIDES = {role: f"vfl_node.alignment.psi_star.protocol:{role}" for role in DATA_ROLES}
 
 
 class PairwiseIntersection(PrivateSetIntersection):
     """The active party learns which records it shares with each passive party; all index those that everybody has."""
+
+    def stages_of_several(self, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
+        """As :meth:`AlignmentSpec.stages_of_several`: those of each pair, one pair after the other."""
+        return list(self._stages_of_pairs(sizes, m))
+
+    def _stages_of_pairs(self, sizes: Sequence[int], m: int) -> Iterator[tuple[PartyCounts, ...]]:
+        n_a, *others = sizes
+        for number, n_p in enumerate(others):
+            for stage in self.stages(n_a, n_p, m):
+                active, passive = by_party(stage)
+                yield (active, *(passive if other == number else NOTHING for other in range(len(others))))
 
     def leak_text(self, of: ReportedAlignment) -> str:
         """Sizes, what each pair shares, and what all share."""
@@ -35,4 +53,5 @@ PSI_STAR = PairwiseIntersection(
     why_not_more="the active party computes with each pair in turn",
     compared_with="psu",
     allowed_by_default=False,
+    bytes_a_row=POSITION_BYTES,
 )

@@ -129,7 +129,7 @@ class GeneralisedLinear(TrainerConfig):
         """Iterations, however many rows there are."""
         return self.iterations
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
         """Ciphertexts and scores of the rows; the masked gradients, which depend on columns, are not counted."""
         if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
             return None

@@ -239,7 +239,7 @@ class Train(TrainerConfig):
         trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
         return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""
         return costs.cost(self, evaluate, rows, protocol)
 
