@@ -23,8 +23,8 @@ class Limits(Frozen):
         default=0,
         ge=0,
         description="with several passive parties: fewest records in each part of the overlap (those that exactly some of the "
-        "parties hold, for every choice of them), counted by the active party. The largest minimum of all parties applies; a job "
-        "with a smaller part stops before anybody learns the shared order, and is told only that there is one. 0: no minimum",
+        "parties hold, for every choice of them), as the active party counts them. The largest minimum of all parties applies; "
+        "with a smaller part a job stops before there is a shared order, and nobody but the active party learns which. 0: none",
     )
     protocols: tuple[ProtocolName, ...] = Field(
         default_factory=lambda: tuple(name for name, spec in ALIGNMENTS.usable() if spec.allowed_by_default),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from vfl_node.alignment.psi.spec import PrivateSetIntersection
 from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.several.costs import PartyCounts
-from vfl_node.alignment.several.stages import NOTHING, by_party
+from vfl_node.alignment.several.stages import NOTHING, by_party, summed
 from vfl_node.alignment.spec import ReportedAlignment
 
 POSITION_BYTES = 4
@@ -22,6 +22,10 @@ class PairwiseIntersection(PrivateSetIntersection):
     def stages_of_several(self, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
         """As :meth:`AlignmentSpec.stages_of_several`: those of each pair, one pair after the other."""
         return list(self._stages_of_pairs(sizes, m))
+
+    def most_of_several(self, sizes: Sequence[int]) -> tuple[PartyCounts, ...]:
+        """As :meth:`AlignmentSpec.most_of_several`; whatever is shared."""
+        return summed(self.stages_of_several(sizes, 0))
 
     def _stages_of_pairs(self, sizes: Sequence[int], m: int) -> Iterator[tuple[PartyCounts, ...]]:
         n_a, *others = sizes
