@@ -12,113 +12,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.sessions import session
+from tests.alignment.worlds import NAMES, POSITION_BYTES, RAM, Group, World
 from vfl_node.alignment import stored
-from vfl_node.alignment.alignment import OwnRecords, PeerFacts
+from vfl_node.alignment.alignment import PeerFacts
 from vfl_node.alignment.lists.columns import Column
-from vfl_node.alignment.protocols import align
 from vfl_node.configuration import parse
-from vfl_node.crypto.groups import SafePrimeGroup
-from vfl_node.crypto.randomness import Randomness
-from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, StateError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.private import trial_settings
-from vfl_node.job import Align, Job, Parties
+from vfl_node.job import Align, Job
 from vfl_node.ledger import Disclosure
-from vfl_node.session.memory import MemoryOfOneRun
-from vfl_node.session.pins import MemoryPins
 from vfl_node.settings import Limits, Settings
-from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import session_pb2
-from vfl_node.transport.memory import memory_network, run_together
 
-RAM = "/dev/shm" if Path("/dev/shm").is_dir() else None
-NAMES = ("clinic", "lab", "insurer", "bank", "telco")
 THREE = {
     "clinic": [b"%d" % i for i in range(12)],
     "lab": [b"%d" % i for i in range(4, 20)],
     "insurer": [b"%d" % i for i in range(0, 10, 2)] + [b"x", b"y"],
 }
-ANY_SIZE = Limits.model_construct(min_set_size=0, max_set_size=1000, inputs_per_peer=20, changes_per_peer=20)
-POSITION_BYTES = 4
-
-
-class Group(SafePrimeGroup):
-    """QR(p) for the largest 80-bit safe prime, in short chunks."""
-
-    def __init__(self) -> None:
-        super().__init__("toy", 2**80 - 5837)
-        self.chunk_rows = 4
-
-
-class Tapped(Channel):
-    """A channel that records what it sends, and may send other positions, or end after so many messages."""
-
-    messages: list[Any]
-    positions: Any = None
-    left: int = 1 << 30
-
-    async def send(self, message: Any) -> None:
-        if self.left == 0:
-            raise ConnectionError("killed")
-        self.left -= 1
-        self.messages.append(message)
-        await super().send(message)
-
-    async def send_rows(self, rows: Any, *, count: int, width: int, start: int = 0) -> None:
-        if self.positions and width == POSITION_BYTES:
-            rows = self.positions(rows)
-            count = len(rows)
-        await super().send_rows(rows, count=count, width=width, start=start)
-
-
-class World:
-    """What the parties of one job keep on their disks, from one attempt to the next."""
-
-    def __init__(self, folder: Path, sets: dict[str, list[bytes]], *, seed: int = 1, **terms: Any) -> None:
-        self.folder, self.sets, self.seed = folder, sets, seed
-        self.parties = Parties(active=NAMES[0], passive=tuple(name for name in sets if name != NAMES[0]))
-        self.align = Align(protocol="psi-star", **terms)
-        self.pins = {name: MemoryPins() for name in sets}
-        self.memories = {
-            name: {other: MemoryOfOneRun(self.randomness(name, other)) for other in self.parties.others(name)} for name in sets
-        }
-
-    def randomness(self, *of: str) -> Randomness:
-        return Randomness(f"{self.seed} {' '.join(of)}".encode().ljust(32))
-
-    def attempt(self, *, positions: Any = None, left: dict[str, int] | None = None) -> dict[str, Any]:
-        """Party → its alignment, or the error it ended with. ``left``: messages that a party sends before it is killed."""
-        network = memory_network(*self.sets)
-        self.sent: dict[tuple[str, str], list[Any]] = {}
-        sides = []
-        for name in self.sets:
-            channels = {}
-            for peer in self.parties.met_by(name):
-                channel = network[name][peer]
-                channel.__class__ = Tapped
-                channel.messages = self.sent[name, peer] = []
-                channel.positions = positions if name == NAMES[0] else None
-                channel.left = (left or {}).get(name, 1 << 30)
-                channels[peer] = channel
-            own = session(
-                name,
-                channels,
-                self.randomness(name),
-                parties=self.parties,
-                align=self.align,
-                folder=self.folder / name,
-                memories=self.memories[name],
-                pins=self.pins[name],
-                limits=ANY_SIZE,
-            )
-            sides.append((align(own, OwnRecords(Identifiers.of(self.sets[name])), group=Group()), channels.values()))
-        return dict(zip(self.sets, run_together(*sides), strict=True))
-
-    def stored(self) -> dict[str, bytes]:
-        """The bytes of all lists of all parties."""
-        return {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*.rows")}
 
 
 def aligned(sets: dict[str, list[bytes]], **how: Any) -> dict[str, Any]:
@@ -153,7 +64,7 @@ def test_equals_pythons_sets(sets: list[list[bytes]], padding: int) -> None:
 
 def test_what_each_party_learns() -> None:
     results = aligned(THREE)
-    in_all = Disclosure("common records", 3, "which 3 of its own records all parties hold")
+    in_all = Disclosure("intersection", 3, "which 3 of its own records all parties hold")
     assert results["clinic"].learnt == (
         Disclosure("set size", 16, "the number of lab's records: 16"),
         Disclosure("intersection", 8, "which 8 of its own 12 records lab holds too"),

@@ -117,7 +117,7 @@ def _alignment(session: Session, pairs: Mapping[str, Alignment], rows: NDArray[n
     """The alignment of all parties, as one sees it that has aligned in ``pairs``; of other parties it knows nothing else."""
     common = len(rows)
     several = len(session.job.parties.passive) > 1
-    in_all = (Disclosure("common records", common, f"which {common} of its own records all parties hold"),) * several
+    in_all = (Disclosure("intersection", common, f"which {common} of its own records all parties hold"),) * several
     known = {
         name: dataclasses.replace(pair.peers[name], missing=0, learnt=pair.peers[name].learnt + in_all)
         for name, pair in pairs.items()

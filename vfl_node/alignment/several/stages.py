@@ -1,17 +1,18 @@
 """When each party of an alignment with several passive parties computes what: its counts, stage by stage.
 
 In one *stage* all parties compute at the same time; each waits for the others where a stage ends. Party 0 is the active one,
-1 … k are the passive ones. What one of these has for another one goes through the active party, which sends it on as it comes.
+1 … k are the passive ones. What one of these has for another one goes through the active party.
 
-=====  ==========  =========================================================================================
-round  stages      in each of them
-=====  ==========  =========================================================================================
-one    1           everybody blinds its own list
-       k           each list goes one party further: a passive party's to the active one last
-two    k           the shared order goes one passive party further; the active party begins in the first stage
-three  1 + k       as round one
-       1           everybody raises what came back of its own list
-=====  ==========  =========================================================================================
+=====  ======  ===========================================================================================================
+round  stages  in each of them
+=====  ======  ===========================================================================================================
+one    1       everybody blinds its own list
+       k       each list goes one party further: a passive party's to the active one last
+two    1       the active party raises the shared order; passive parties blind their own lists of round three
+       k       the shared order goes one passive party further; in the first stage the active party blinds its own list
+three  k       as in round one
+       1       everybody raises what came back of its own list
+=====  ======  ===========================================================================================================
 """
 
 from __future__ import annotations
@@ -51,12 +52,14 @@ def stages_of_several(sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, .
         For each stage the counts of each party.
     """
     k = len(sizes) - 1
-    return [
+    stages = [
+        _blinding(sizes),
         *_round(sizes, back=False),
-        *_shared_order(k, m),
+        *_shared_order(sizes, m),
         *_round(sizes, back=True),
-        _Stage().own(sizes, hashes=False).counts(k),
+        _last(sizes),
     ]
+    return [stage.counts(k) for stage in stages]
 
 
 class _Stage:
@@ -65,12 +68,10 @@ class _Stage:
     def __init__(self) -> None:
         self._hashes, self._powers, self._sent, self._received = (Counter[int]() for _ in range(4))
 
-    def own(self, sizes: Sequence[int], *, hashes: bool = True) -> _Stage:
-        """Everybody raises its own list, and hashes it before."""
-        for party, count in enumerate(sizes):
-            self._hashes[party] += count * hashes
-            self._powers[party] += count
-        return self
+    def blind(self, party: int, count: int) -> None:
+        """A party hashes and raises its own list."""
+        self._hashes[party] += count
+        self._powers[party] += count
 
     def move(self, sender: int, receiver: int, count: int, *, raised: bool = True) -> None:
         """A list goes from one party to another, who may raise it."""
@@ -98,10 +99,16 @@ class _Stage:
         )
 
 
-def _round(sizes: Sequence[int], *, back: bool) -> Iterator[tuple[PartyCounts, ...]]:
+def _blinding(sizes: Sequence[int]) -> _Stage:
+    stage = _Stage()
+    for party, count in enumerate(sizes):
+        stage.blind(party, count)
+    return stage
+
+
+def _round(sizes: Sequence[int], *, back: bool) -> Iterator[_Stage]:
     """Every list goes round all other parties, and in the end ``back`` to its owner; the active party's always does."""
     k = len(sizes) - 1
-    yield _Stage().own(sizes).counts(k)
     ways = [_way(owner, k) for owner in range(k + 1)]
     for hop in range(k):
         stage = _Stage()
@@ -109,7 +116,7 @@ def _round(sizes: Sequence[int], *, back: bool) -> Iterator[tuple[PartyCounts, .
             stage.move(way[hop], way[hop + 1], count)
             if hop + 1 == k and (back or way[0] == ACTIVE):
                 stage.move(way[-1], way[0], count, raised=False)
-        yield stage.counts(k)
+        yield stage
 
 
 def _way(owner: int, k: int) -> list[int]:
@@ -119,15 +126,28 @@ def _way(owner: int, k: int) -> list[int]:
     return [*((owner - 1 + hop) % k + 1 for hop in range(k)), ACTIVE]
 
 
-def _shared_order(k: int, m: int) -> Iterator[tuple[PartyCounts, ...]]:
+def _shared_order(sizes: Sequence[int], m: int) -> Iterator[_Stage]:
     """The shared order goes from the active party through all passive ones, and from the last one to everybody."""
-    for party in range(1, k + 1):
+    active, *passive = sizes
+    stage = _Stage()
+    stage.raises(ACTIVE, m)
+    for party, count in enumerate(passive, 1):
+        stage.blind(party, count)
+    yield stage
+    for party in range(1, len(sizes)):
         stage = _Stage()
-        if party == 1:
-            stage.raises(ACTIVE, m)
         stage.move(party - 1, party, m)
-        if party == k:
-            stage.move(k, ACTIVE, m, raised=False)
-            for other in range(1, k):
+        if party == 1:
+            stage.blind(ACTIVE, active)
+        if party == len(passive):
+            stage.move(party, ACTIVE, m, raised=False)
+            for other in range(1, party):
                 stage.move(ACTIVE, other, m, raised=False)
-        yield stage.counts(k)
+        yield stage
+
+
+def _last(sizes: Sequence[int]) -> _Stage:
+    stage = _Stage()
+    for party, count in enumerate(sizes):
+        stage.raises(party, count)
+    return stage
