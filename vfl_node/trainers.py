@@ -222,17 +222,18 @@ class TrainerConfig(Frozen):
         """
         return ()
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
+    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
 
         Args:
             role: of the party.
             table: its table.
             models: as for :meth:`check_here`.
+            passive_parties: how many there are.
         """
         return 0
 
-    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
         """Memory of what the party in ``role`` computes for one batch."""
         return 0
 
