@@ -1,4 +1,4 @@
-"""Several parties in memory, each passive one with a conversation with the active one alone, over as many attempts as needed."""
+"""Several parties in memory, over as many attempts as needed; each passive one has a conversation with the active one alone."""
 
 from __future__ import annotations
 

@@ -215,19 +215,23 @@ def test_before_the_start_all_know_what_they_know() -> None:
 
 def test_training_costs_what_all_conversations_take() -> None:
     rest = TRAIN
-    found, pair = estimate(plan(rest=rest))["psi"], parse(
-        f"name: t\nparties: {{active: clinic, passive: lab}}\nalign: {{protocol: psi}}{rest}", Job, source="job"
+    found, pair = (
+        estimate(plan(rest=rest))["psi"],
+        parse(f"name: t\nparties: {{active: clinic, passive: lab}}\nalign: {{protocol: psi}}{rest}", Job, source="job"),
     )
     one = pair.train.cost(pair.evaluate, 30, "psi")
     assert exact(found, "train_bytes") == 2 * one.bytes
     assert exact(found, "batches") == one.batches
 
 
-def test_the_active_node_has_more_messages_under_way_than_a_passive_one() -> None:
-    several, shape = job(), TableShape()
+def test_the_active_node_has_every_partys_embeddings_and_messages() -> None:
+    several, shape = job(rest=TRAIN), TableShape(rows=100, numeric=4)
     two = several.model_copy(update={"parties": several.parties.model_copy(update={"passive": ("lab",)})})
-    assert need(several, "active", shape).messages == 2 * need(two, "active", shape).messages
-    assert need(several, "passive", shape).messages == need(two, "passive", shape).messages
+    more, less = need(several, "active", shape), need(two, "active", shape)
+    assert more.messages == 2 * less.messages
+    assert more.batch - less.batch == 16 * 50 * 2 * 10  # bytes a value, rows, embedding and gradient, width
+    assert more.model > less.model  # the top network reads one embedding more
+    assert need(several, "passive", shape) == need(two, "passive", shape)
 
 
 class TestCommand:
@@ -235,13 +239,16 @@ class TestCommand:
 
     @pytest.fixture(autouse=True)
     def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(machine, "measure", lambda group, cores, folder: Machine(cores, 5e-6, 30e-6, 2e-6, 1e-6, 5e-10, 2e8))
+        measured = 5e-6, 30e-6, 2e-6, 1e-6, 5e-10, 2e8
+        monkeypatch.setattr(machine, "measure", lambda group, cores, folder: Machine(cores, *measured))
 
     @pytest.fixture
     def path(self, tmp_path: Path, trial: Any) -> Path:
-        (tmp_path / "job.yaml").write_text("name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi}")
+        parties = "{active: clinic, passive: [lab, insurer]}"
+        (tmp_path / "job.yaml").write_text(f"name: t\nparties: {parties}\nalign: {{protocol: psi}}")
         (tmp_path / "lab.yaml").write_text(
-            f"{{name: lab, role: passive, insecure_loopback: true, http: null, listen: '127.0.0.1:0', data: {{path: {trial.lab}}}}}"
+            "{name: lab, role: passive, insecure_loopback: true, http: null, listen: '127.0.0.1:0', "
+            f"data: {{path: {trial.lab}}}}}"
         )
         return tmp_path
 
@@ -286,7 +293,7 @@ class TestCommand:
 
     def test_the_configuration_of_a_stranger(self, path: Path) -> None:
         (path / "lab.yaml").write_text((path / "lab.yaml").read_text().replace("name: lab", "name: bank"))
-        with pytest.raises(VflError, match="the passive parties of this job are lab and insurer, and the configuration is bank's"):
+        with pytest.raises(VflError, match="parties of this job are lab and insurer, and the configuration is bank's"):
             self.said(path, "--config", path / "lab.yaml", "--active", 9)
 
 
