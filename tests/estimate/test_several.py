@@ -9,11 +9,13 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from tests.alignment.worlds import World
 from tests.estimate.plans import ONLY_POWERS, TRAIN, estimate, exact
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import summed
@@ -25,7 +27,7 @@ from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.memory import need
 from vfl_node.estimate.plan import Plan
 from vfl_node.estimate.totals import as_json
-from vfl_node.estimate.words import before_start, notes, table
+from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
 from vfl_node.settings import Obfuscation
 from vfl_node.trainers import TableShape
@@ -78,6 +80,22 @@ def test_the_counts_are_those_of_a_run(tmp_path: Path, protocol: str, parties: i
         assert group.decoded == expected.received
         assert elements == expected.sent * group.width + told
         assert stored == expected.spilled * group.width
+
+
+def test_the_formulas_of_the_documentation() -> None:
+    """The table of docs/estimate.md for several parties, cell by cell."""
+    text = (Path(__file__).parents[2] / "docs" / "estimate.md").read_text()
+    lines = re.findall(r"^\| ([A-Z, -]+): (active|passive j) \| (.*) \|$", text, re.MULTILINE)
+    assert len(lines) == 4
+    sizes, m, k = [100, 1000, 400, 70], 7, 3
+    for protocols, party, cells in lines:
+        number = 0 if party == "active" else 1
+        symbols = {"k": k, "m": m, "n_0": sizes[0], "n_j": sizes[number], "S": sum(sizes)}
+        for protocol in protocols.lower().split(", "):
+            counts = summed(ALIGNMENTS[protocol].stages_of_several(sizes, m))[number]
+            for kind, cell in zip(("hashes", "powers", "sent", "received"), cells.split(" | "), strict=True):
+                formula = re.split("[;,]", cell)[0].replace("Σ", "S").replace("·", "*").replace("−", "-")
+                assert eval(re.sub(r"(\d)k", r"\1*k", formula), {}, symbols) == getattr(counts, kind), (protocol, kind)
 
 
 @pytest.mark.parametrize("sizes", [[5, 7, 11], [100, 3, 50, 7], list(range(1, 10))], ids=len)
@@ -211,6 +229,20 @@ def test_before_the_start_all_know_what_they_know() -> None:
     assert own[0].startswith("this job trains on the union: at least 800 rows an epoch")
     bounded = before_start(job("protocol: psu, at_most: 50", TRAIN), {"lab": 1000})
     assert bounded[0].startswith("this job trains on the union: 40 – 120 rows an epoch")
+
+
+@pytest.mark.parametrize(
+    ("common", "union", "said"),
+    [
+        (30, 480, "training on the union: 384 rows an epoch, 8 batches"),
+        (30, 480, "; the intersection would take 24 rows an epoch, 1 batch"),
+        (None, 480, "; how many the intersection would take is hidden"),
+    ],
+)
+def test_one_line_after_the_alignment(common: int | None, union: int, said: str) -> None:
+    peers = {"lab": PeerFacts(400), "insurer": PeerFacts(200)}
+    aligned = Alignment("psu", "curve25519", np.arange(480), 100, peers, union=union, common=common)
+    assert said in after_alignment(job(rest=TRAIN), aligned)
 
 
 def test_training_costs_what_all_conversations_take() -> None:
