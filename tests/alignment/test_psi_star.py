@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.alignment.worlds import NAMES, POSITION_BYTES, RAM, Group, World
+from tests.alignment.test_costs import CountingGroup
+from tests.alignment.worlds import NAMES, POSITION_BYTES, RAM, World
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import PeerFacts
 from vfl_node.alignment.lists.columns import Column
@@ -137,7 +138,7 @@ def test_pairs_have_no_element_in_common(tmp_path: Path) -> None:
 
 
 def rows_of(path: Path) -> np.ndarray:
-    column = Column(path.with_suffix(""), Group().width, 4)
+    column = Column(path.with_suffix(""), CountingGroup().width, 4)
     try:
         return np.array(column.rows)
     finally:
