@@ -226,6 +226,19 @@ def test_another_set_in_a_later_attempt_is_refused(tmp_path: Path) -> None:
     assert {getattr(results[name], "code", "") for name in ("clinic", "lab")} & {"E_REPLAY", "E_STATE_LOST"}
 
 
+def test_what_an_earlier_job_hid_from_a_partner_stays_hidden(tmp_path: Path) -> None:
+    """A union with dummies hid from both how many records they share; the pair of the two is refused, before any list leaves."""
+    earlier = World(tmp_path / "earlier", {name: THREE[name] for name in ("clinic", "lab")}, "psu", dummies=2)
+    earlier.attempt()
+    world = World(tmp_path / "later", THREE)
+    for name, other in (("clinic", "lab"), ("lab", "clinic")):
+        world.memories[name][other] = earlier.memories[name][other]
+    results = world.attempt()
+    refused = [error for error in results.values() if isinstance(error, PolicyError)]
+    assert {error.code for error in refused} == {"E_PROMISE"}
+    assert not any(world.stored().values())
+
+
 # ---- off by default
 
 JOB = "name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi-star}"
