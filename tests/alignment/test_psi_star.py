@@ -227,7 +227,7 @@ def test_another_set_in_a_later_attempt_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_an_earlier_job_hid_from_a_partner_stays_hidden(tmp_path: Path) -> None:
-    """A union with dummies hid from both how many records they share; the pair of the two is refused, before any list leaves."""
+    """A union with dummies hid from two parties how many records they share: their pair is refused before any list leaves."""
     earlier = World(tmp_path / "earlier", {name: THREE[name] for name in ("clinic", "lab")}, "psu", dummies=2)
     earlier.attempt()
     world = World(tmp_path / "later", THREE)
