@@ -164,13 +164,18 @@ def relays(kind, change):
 @pytest.mark.parametrize(
     ("kind", "change", "code", "text"),
     [
-        ("OtherMarks", lambda message: message.marks.append(bytes(32)), "E_COUNT", "clinic relays what 2 parties announced"),
+        ("OtherMarks", lambda message: message.marks.add(mark=bytes(32)), "E_COUNT", "clinic relays what 2 parties announced"),
         ("OtherMarks", lambda message: message.ClearField("marks"), "E_COUNT", "clinic relays what 0 parties announced"),
-        ("OtherMarks", lambda message: message.marks.__setitem__(0, b"short"), "E_PROTOCOL", "insurer announces a mark of 5"),
-        ("OtherSizes", lambda message: message.ClearField("sizes"), "E_COUNT", "clinic relays what 0 parties announced"),
-        ("OtherSizes", lambda message: setattr(message.sizes[0], "count", 2**40), "E_TOO_MANY", "insurer announces"),
-        ("OtherMarks", lambda message: message.marks.extend([bytes(32)] * 8), "E_SIZE", "OtherMarks"),
-        ("OtherSizes", lambda message: [message.sizes.add() for _ in range(8)], "E_SIZE", "OtherSizes"),
+        (
+            "OtherMarks",
+            lambda message: setattr(message.marks[0], "mark", b"short"),
+            "E_PROTOCOL",
+            "insurer announces a mark of 5",
+        ),
+        ("OtherSizes", lambda message: message.ClearField("counts"), "E_COUNT", "clinic relays what 0 parties announced"),
+        ("OtherSizes", lambda message: message.counts.__setitem__(0, 2**40), "E_TOO_MANY", "insurer announces"),
+        ("OtherMarks", lambda message: [message.marks.add() for _ in range(8)], "E_SIZE", "OtherMarks"),
+        ("OtherSizes", lambda message: message.counts.extend([1] * 8), "E_SIZE", "OtherSizes"),
     ],
 )
 def test_what_the_active_party_relays_is_checked(kind, change, code, text):
@@ -209,26 +214,46 @@ def test_another_size_in_a_later_attempt(kept, name):
     assert all(run[other].message.startswith(f"psu size of {name} ") for other in refusing)
 
 
-def test_a_change_of_any_set_counts_at_every_party():
-    class Counting(MemoryOfOneRun):
-        def __init__(self, secret):
-            super().__init__(secret)
-            self.sets = set()
+class Counting(MemoryOfOneRun):
+    """A memory with the budget of a node's."""
 
-        def count_inputs(self, digest, limit):
-            self.sets.add(digest)
-            if len(self.sets) > limit:
-                raise PolicyError("too many", code="E_BUDGET", hint="", for_peer="")
+    def __init__(self, secret):
+        super().__init__(secret)
+        self.sets = set()
 
-    memories = [{other: Counting(memory.secret) for other, memory in of.items()} for of in fresh_memories(NAMES[:N])]
-    limits = Limits.model_construct(**dict(Limits(min_set_size=1, inputs_per_peer=2)))
+    def count_inputs(self, digest, limit):
+        self.sets.add(digest)
+        if len(self.sets) > limit:
+            raise PolicyError("too many", code="E_BUDGET", hint="", for_peer="")
+
+
+@pytest.fixture
+def counting():
+    return [{other: Counting(memory.secret) for other, memory in of.items()} for of in fresh_memories(NAMES[:N])]
+
+
+TWO_INPUTS = Limits.model_construct(**dict(Limits(min_set_size=1, inputs_per_peer=2)))
+
+
+def test_a_change_of_any_set_counts_at_every_party(counting):
     for ids in (IDS, [IDS[0][::-1], *IDS[1:]], [*IDS[:2], IDS[2][1:]]):
-        assert isinstance(run_several("psu", ids, memories=memories, limits=limits)["lab"], Alignment)
-    run = run_several("psu", [*IDS[:2], IDS[2][2:]], memories=memories, limits=limits)
+        assert isinstance(run_several("psu", ids, memories=counting, limits=TWO_INPUTS)["lab"], Alignment)
+    run = run_several("psu", [*IDS[:2], IDS[2][2:]], memories=counting, limits=TWO_INPUTS)
     assert {run[name].code for name in run.names} <= {"E_BUDGET", "E_PEER_LOST"}
     assert run["clinic"].code == "E_BUDGET"
-    assert all({len(memory.sets) for memory in of.values()} <= {2, 3} for of in memories)
+    assert all({len(memory.sets) for memory in of.values()} <= {2, 3} for of in counting)
     assert not run.lists
+
+
+def test_every_other_minimum_of_the_overlap_counts_since_it_tells_a_bit_more(counting):
+    def again(least):
+        wish = Limits.model_construct(**dict(TWO_INPUTS) | {"min_overlap": least})
+        return run_several("psu", IDS, memories=counting, limits=TWO_INPUTS, limits_of={"insurer": wish})
+
+    assert [again(least)["clinic"].code for least in (9, 8, 9)] == ["E_OVERLAP"] * 3
+    run = again(7)
+    assert run["clinic"].code == "E_BUDGET"
+    assert not any(isinstance(message, alignment_pb2.SetSize) for spy in run.spies.values() for message in spy.messages)
 
 
 @pytest.mark.parametrize("loser", range(N))
