@@ -93,13 +93,14 @@ def doubt_overlap(terms: Align, alignment: Alignment, ids: Identifiers) -> Overl
     if shared is None:
         return None
     known_to_both = exact and not alignment.hides_intersection
-    doubtful = is_doubtful(shared, min(alignment.ours, facts.records), terms.expect.at_least)
+    sizes = [count for count in (alignment.ours, facts.records) if count is not None]
+    doubtful = is_doubtful(shared, min(sizes), terms.expect.at_least)
     if known_to_both and not doubtful:
         return None
     hints = list(spelling_hints(ids, terms.id_form))  # the same work, doubt or not, which the peer may not see
     if not doubtful:
         return None
-    if terms.at_most is not None and terms.at_most <= max(alignment.ours, facts.records):
+    if terms.at_most is not None and terms.at_most <= max(sizes):
         hints.append(f"align.at_most: {terms.at_most:,} leaves only a random part of a larger table, so fewer are shared.")
     if not known_to_both:
         hints.append(

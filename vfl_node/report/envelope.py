@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, Union, cast
 
 from pydantic import Field, StringConstraints, create_model, model_validator
 
@@ -216,7 +216,7 @@ def _sizes(
         group=alignment.group,
         records=records,
         ours=alignment.ours,
-        theirs=alignment.peer.records,
+        theirs=cast("int", alignment.peer.records),  # an only peer has announced it
         padded=alignment.peer.padded,
         rows=len(alignment),
         union=alignment.union,

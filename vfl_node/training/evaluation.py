@@ -1,7 +1,7 @@
 """What is measured in an epoch, at the end of a repeat, and over all repeats.
 
 Population ``owned``: held-out shared rows that the active party owns, since only those have
-a real label. A share of them, |I|/n_a, carries real features of the passive party; the
+a real label. A share of them, |I|/n_a, carries real features of every passive party; the
 active party does not know which, so a row's score is the calibration's expectation, not P
 (see missing/calibration.py).
 """
@@ -26,7 +26,7 @@ Values = dict[str, float | None]
 """Metric → value; None where it is not defined (no rows, or one class only)."""
 
 Repeats = dict[str, list[float | None]]
-"""Metric → its value in each repeat."""
+"""Metric → its value each time: in each repeat, for example."""
 
 Curve = list[tuple[float, float, int]]
 
@@ -120,6 +120,8 @@ class Evaluation:
         local_rows: number of own labelled rows that its own model learnt from; None without one.
         rival: another model of its own on the same rows; None where there is none.
         rival_note: why there is none; empty where there is one.
+        contributions: party → metric → how much worse it is in each permutation of the party's part of the rows; None where
+            the job does not ask.
     """
 
     metrics: Values
@@ -138,6 +140,7 @@ class Evaluation:
     local_rows: int | None = None
     rival: Rival | None = None
     rival_note: str = ""
+    contributions: dict[str, Repeats] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
@@ -306,12 +309,12 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
 
 
 def real_share(alignment: Alignment) -> float | None:
-    """Share of the active party's shared rows that carry real features of the passive one; a ratio of counts.
+    """Share of the active party's shared rows that carry real features of every passive party; a ratio of counts.
 
     None where the alignment hides the size of the intersection.
     """
     owned = int(np.count_nonzero(alignment.owned))
-    shared = alignment.peer.intersection
+    shared = alignment.common
     return None if shared is None or owned == 0 else shared / owned
 
 

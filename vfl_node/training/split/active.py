@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
-from vfl_node.models import architecture_of, cut_width
+from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import initialise
@@ -23,27 +23,28 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
-from vfl_node.training.evaluation import Evaluation, Figures, assess, measure, real_share
+from vfl_node.training.evaluation import Evaluation, Figures, Repeats, Values, assess, measure, real_share
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.schedule import cut
 from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, way_out
+from vfl_node.training.split.contributions import HeldOutInputs, drops
+from vfl_node.training.split.conversations import Conversations
+from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit_of_peers, encode, learner
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
 from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import TrainingData
-from vfl_node.transport import codec
-from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
 class ActiveHalf:
     """An own bottom, if there are columns, and the top; labels, loss and metrics.
 
     Args:
-        session: whom it meets; this is one half of two.
+        session: whom it meets.
         data: what it trains on.
         randomness: its own.
         draws: its own, too: synthetic rows and labels come from it.
@@ -64,7 +65,7 @@ class ActiveHalf:
         saved: Mapping[str, Tensor] | None,
         validation: Positions = NO_ROWS,
     ) -> None:
-        self._channel, self._session, self._data, self._alignment = session.peer, session, data, data.alignment
+        self._session, self._data, self._alignment = session, data, data.alignment
         train, self._owned = Train.of(session.job), data.alignment.owned
         self._train, self._evaluate = train, session.job.evaluate
         self._labels = _labels(data)
@@ -97,19 +98,18 @@ class ActiveHalf:
             self._synthetic.rate if self._synthetic else 0.0,
         )
         self.encoder, self._inputs = encode(session, data, draws, training)
-        self._cut = cut_width(train)
+        self.audit = audit_of_peers(session, data, training, randomness, repeat)
+        self.peers = Conversations(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         self._architecture = architecture_of(train.model, session.models)
-        self._model = build_classifier(self._architecture, train, self._inputs.schema, [self._cut])
+        self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
         if missing.calibration == "train" and self._task.start is not None:
             # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
             self._model.start_at(self._task.start)
-        self.audit = audit(session, data, training, randomness, repeat)
-        self.exit = way_out(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
-            self.exit.restore(under("defences", saved))
+            self.peers.restore(under("defences", saved))
 
         self._base_rate = torch.full((len(self._owned),), self._task.rate, device=session.device)
         self._local: Classifier | None = None
@@ -126,27 +126,24 @@ class ActiveHalf:
         self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
         self._resampling = randomness.derive(f"resampling/{repeat}")
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
+        self._permuting = randomness.derive("contributions") if repeat == 0 and session.job.evaluate.contributions else None
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
-        received = (await self._embedding(number, positions)).requires_grad_()  # (B, d)
+        embeddings = [embedding.requires_grad_() for embedding in await self.peers.embeddings(number, positions)]  # (B, d) each
         self.learner.begin(number)
-        logits = self._model(self._inputs.at(positions), [received])  # (B,) or (B, K)
+        logits = self._model(self._inputs.at(positions), embeddings)  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]
-        targets = self._used(number, positions, logits.detach(), base_rate, received.detach())
+        targets = self._used(number, positions, logits.detach(), base_rate, torch.cat(embeddings, dim=1).detach())
         loss = self._calibration.loss(logits, targets, base_rate)
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
-        if received.grad is None:
-            raise RuntimeError("the loss does not depend on the embedding")
-        gradient = check_finite(received.grad)
+        gradients = [check_finite(_gradient(embedding)) for embedding in embeddings]
         failpoints.reach("backward")
-        message = training_pb2.Gradient(step=number)
         leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions) / self._task.largest_weight)
-        codec.encode(self.exit.step(gradient, leaving), message.tensor)
-        await self._channel.send(message)
+        await self.peers.send(number, gradients, leaving)
         self.learner.step()
-        self.exit.step_done()
+        self.peers.step_done(positions)
         self._met.append((positions, logits.detach(), loss.item()))
 
     def figures(self) -> Figures:
@@ -176,7 +173,8 @@ class ActiveHalf:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
         expected: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
-        for logits, base_rate in await self._logits(rows):
+        parts = HeldOutInputs() if self._permuting else None
+        for logits, base_rate in await self._logits(rows, parts):
             expected.append(self._calibration.expectation(logits, base_rate))
             if_both.append(self._calibration.probability(logits, base_rate))
         held_out, scores = np.concatenate(rows.batches), np.concatenate(expected)
@@ -188,10 +186,12 @@ class ActiveHalf:
         evaluation = assess(self._evaluate, labels[owned], joint, alone, constant, self._resampling, rival=tree)
         if alone is not None:
             evaluation = dataclasses.replace(evaluation, local_rows=len(own.training))
+        if self._permuting and parts is not None:
+            evaluation = dataclasses.replace(evaluation, contributions=self._contributions(parts, self._permuting))
         if self._randomness is None:
             return evaluation
         both = await matched_active(
-            self._channel,
+            self._session.peer,
             labels,
             np.concatenate(if_both),
             owned,
@@ -205,7 +205,7 @@ class ActiveHalf:
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
         rate = {} if self._local is None else {"rate": self._base_rate}
-        defended = prefixed("defences", self.exit.state())
+        defended = prefixed("defences", self.peers.state())
         return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._judge(), **rate}
 
     def weights(self) -> dict[str, Tensor]:
@@ -288,22 +288,43 @@ class ActiveHalf:
         synthetic = self._synthetic.targets(step)
         return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
 
-    async def _logits(self, rows: ForwardPass) -> list[tuple[Tensor, Tensor]]:
-        """Logits and q of the rows of each batch: float32[B], or [B, K], and float32[B]."""
+    async def _logits(self, rows: ForwardPass, parts: HeldOutInputs | None = None) -> list[tuple[Tensor, Tensor]]:
+        """Logits and q of the rows of each batch: float32[B], or [B, K], and float32[B]. ``parts`` are what the top read."""
         self.learner.rest()
-        found = []
+        outputs = []
         for offset, positions in enumerate(rows.batches):
-            received = await self._embedding(rows.number + offset, positions)
-            with torch.no_grad():  # never across an await
-                logits = check_finite(self._model(self._inputs.at(positions), [received]))
-            found.append((logits, self._base_rate[torch.from_numpy(positions)]))
-        return found
+            embeddings = await self.peers.embeddings(rows.number + offset, positions)
+            outputs.append(self._output(positions, embeddings))
+            if parts is not None:
+                parts.add(positions, embeddings)
+        return outputs
 
-    async def _embedding(self, number: int, positions: Positions) -> Tensor:
-        message = await self._channel.receive(training_pb2.Embedding)
-        check_step(self._channel, message.step, number)
-        embedding = codec.decode(message.tensor, dtype=torch.float32, shape=(len(positions), self._cut))
-        return embedding.to(self._session.device)
+    @torch.no_grad()
+    def _output(self, positions: Positions, embeddings: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits and q by the own columns of the rows at ``positions``, and by ``embeddings``; the model is at rest."""
+        logits = check_finite(self._model(self._inputs.at(positions), embeddings))
+        return logits, self._base_rate[torch.from_numpy(positions)]
+
+    def _contributions(self, parts: HeldOutInputs, randomness: Randomness) -> dict[str, Repeats]:
+        """What each party's columns are worth on the held-out rows."""
+        own = self._owned[parts.positions]
+        labels = self._labels[parts.positions][own]
+
+        def measured(columns: Positions, embeddings: Sequence[Tensor]) -> Values:
+            batches = cut(np.arange(len(columns)), self._train.batch_size)
+            outputs = [self._output(columns[of], [embedding[of] for embedding in embeddings]) for of in batches]
+            scores = np.concatenate([self._calibration.expectation(*output) for output in outputs])
+            return self._task.output(scores[own]).metrics(self._evaluate.metrics, labels, self._evaluate.threshold)
+
+        active = None if self._inputs.schema.empty else self._session.name
+        return drops(parts, self._owned, active, list(self._session.data_peers), measured, randomness)
+
+
+def _gradient(embedding: Tensor) -> Tensor:
+    """That of the loss."""
+    if embedding.grad is None:
+        raise RuntimeError("the loss does not depend on the embedding")
+    return embedding.grad
 
 
 def _labels(data: TrainingData) -> LabelColumn:
