@@ -25,7 +25,7 @@ import torch
 
 import vfl_node
 from tests.models.own_models import Gated
-from tests.node.several import make_several
+from tests.node.several import COMMON, make_several
 from vfl_node import Job, run
 from vfl_node.api import Result, frames
 from vfl_node.configuration import validate
@@ -211,7 +211,7 @@ def test_several_passive_parties_by_name(tmp_path: Path) -> None:
     assert ended.parties == ("active", "insurer", "lab")
     assert ended.report.figures["alignment"]["theirs"] == dict.fromkeys(passive, 120)
     assert ended.report("lab").figures["alignment"]["theirs"] == {"active": 120, "insurer": 120}
-    assert {report.figures["alignment"]["intersection"] for report in ended.reports.values()} == {110}
+    assert {report.figures["alignment"]["intersection"] for report in ended.reports.values()} == {COMMON}
     with pytest.raises(UsageError, match="is not one party"):
         ended.report("passive")
     for wrong in ({"passive": tables["lab"]}, {"passive": passive, "settings": {"passive": {}}}):
