@@ -21,6 +21,9 @@ ANNOUNCE_S = 2.0
 ASK_AGAIN_S = 5.0
 """How often a party that does not come to its conversation is asked whether it still takes part."""
 
+LOOK_S = 0.2
+"""How often it is checked whether all are connected."""
+
 INVITED_S = 20.0
 """For how long another party is believed to have a place for the job after it said so."""
 
@@ -46,6 +49,7 @@ class Others:
         self.queueing: set[str] = set()
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._folder, self._ready = own, record, peers, folder, ready
+        self._parties = record.job.parties
         self._before = record.parties[: record.parties.index(own)]
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
 
@@ -79,6 +83,23 @@ class Others:
         for name in filter(self._peers.online, self.names):
             with suppress(PeerLost):
                 self._ask(name, meeting, time.monotonic() + ANNOUNCE_S)
+
+    def await_links(self, meeting: Meeting, deadline: float) -> None:
+        """At the active party, wait until all are connected, before it begins any conversation.
+
+        Parties that it has met would wait in their conversation for one that is away, and may have no link with it. Those
+        that still ask are told for whom this party waits. It waits for links, not for jobs, so in no circle.
+
+        Raises:
+            PeerLost: one is still away at ``deadline``, monotonic seconds (``E_PEER_ABSENT``).
+            PeerError: one does not take part.
+        """
+        while self._own == self._parties.active and (absent := self.absent) and time.monotonic() < deadline:
+            self.announce(meeting)
+            for name in absent:
+                self._ask(name, meeting, deadline)
+            meeting.check()
+            meeting.wait(LOOK_S)
 
     def meet(self, meeting: Meeting, deadline: float, *, frame_bytes: int, on_queue: Callable[[], float] | None = None) -> None:
         """Begin a conversation with each of them.
@@ -124,12 +145,13 @@ class Others:
         failpoints.reach("offer")
         key = self._record.id
         reply = self._peers.ask(name, self._offer(), key=key, waiting=meeting, deadline=deadline).offer_reply
+        meeting.hears(name, tuple(other for other in self._parties.all if other in reply.awaits))
         (self.queueing.add if reply.waits else self.queueing.discard)(name)
         if not reply.accepted:
             self._refused(name, reply)
 
     def _refused(self, name: str, reply: OfferReply) -> None:
-        """Raise what it means for the job that ``name`` does not take part; nothing if its submitter learns it anyway."""
+        """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
         cancelled, reason = reply.code == Cancelled.default_code, peer_text(reply.reason)
         if cancelled and not self._folder.sealed:
             text = f"{reason} ({name} says)"
@@ -139,17 +161,22 @@ class Others:
         if cancelled or reply.code == "E_JOB_ENDED":
             text = f"{name} stopped: {reason}"
             raise PeerError(text, code="E_JOB_ENDED", hint=f"ask the owner of {name}", for_peer=text)
-        if self._own == self._record.submitter:
+        if self._own == self._record.submitter or self._relays_to(name):
             raise PeerError(
                 f"{name} refused the job: {reason} ({peer_text(reply.code, 40)})",
                 code="E_REFUSED",
                 hint=f"ask the owner of {name}",
-                for_peer=f"{name} refused the job",
+                for_peer=f"{name} refused the job: {reason}",
             )
 
     def _may_know(self, name: str) -> bool:
         """Whether the job may be mentioned to ``name``: a party hears of a new job from its submitter first."""
-        return self.begun or self._record.submitter in (self._own, name)
+        return self.begun or self._record.submitter in (self._own, name) or self._relays_to(name)
+
+    def _relays_to(self, name: str) -> bool:
+        """Whether ``name`` hears of the job from this party, the active one: it has no conversation with the submitter."""
+        submitter = self._record.submitter
+        return self._own == self._parties.active and name != submitter and submitter not in self._parties.met_by(name)
 
     def _offer(self) -> Notice:
         record = self._record
