@@ -35,6 +35,7 @@ from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
+from vfl_node.session.memory import joint
 from vfl_node.settings import Role, Settings, load_settings, role_in
 
 START_S = 60.0
@@ -137,7 +138,8 @@ class LocalFederation:
         halves = {}
         for name in parties.data:
             settings = load_settings(self._folder / name / "node.yaml")
-            memory = Partner(settings.state_dir / "partners", parties.peer_of(name))  # its node changes nothing any more
+            partners = [Partner(settings.state_dir / "partners", other) for other in parties.others(name)]
+            memory = joint(partners)  # its node changes nothing any more
             whole = read_input(settings, self._job)
             table = taking_part(whole, self._job.align, memory, settings.limits, name)
             halves[name] = TrialParty(settings, JobFolder(settings.state_dir / "jobs" / job_id), whole, table)

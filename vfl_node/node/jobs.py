@@ -117,7 +117,7 @@ class Jobs:
 
     def _read_request(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
         """The job that answers ``request``, and the records in it."""
-        job = predictions.job_for(self._store, self._store.record(model).id, self._settings.role, new=new)
+        job = predictions.job_for(self._store, self._store.record(model).id, self._settings.name, new=new)
         predictions.check(self._store, job, self._settings.name)
         return job, predictions.read_request(self._settings, self._store, job, request)
 
