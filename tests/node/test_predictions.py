@@ -211,7 +211,7 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
         position = int(np.flatnonzero(sides[name].alignment.rows == row)[0])
         numbers, places = scorer.batches.find(np.array([position]))
         positions = scorer.batches.positions(int(numbers[0]))
-        expected.append(float(meant(positions, embedder.shared(positions))[places[0]]))
+        expected.append(float(meant(positions, [embedder.shared(positions)])[places[0]]))
     assert found == expected
     assert len(set(found)) == len(found)
 
