@@ -770,7 +770,7 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
     named = job(text + f"predict: {{model: {record.id}, to: active, rows: known}}\n")
     for refuse_ in (
         lambda: predictions.job_for(store, record.id, "clinic", new=False),
-        lambda: predictions.check(store, named, "clinic"),
+        lambda: predictions.check(store, named, "clinic", "clinic"),
     ):
         with pytest.raises(StateError) as caught:
             refuse_()
@@ -778,15 +778,15 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
     store.job_folder(record).serve(NOTHING)
     wanted = predictions.job_for(store, record.id, "clinic", new=False)
     assert wanted == named
-    predictions.check(store, wanted, "clinic")
+    predictions.check(store, wanted, "clinic", "clinic")
     others = wanted.model_copy(update={"parties": job(JOB.replace("lab", "bank")).parties})
     with pytest.raises(UsageError, match="only they") as refused:
-        predictions.check(store, others, "clinic")
+        predictions.check(store, others, "clinic", "clinic")
     assert refused.value.for_peer == "other parties trained that model"
     with pytest.raises(UsageError, match="lab cannot"):
-        predictions.check(store, wanted, "lab")
+        predictions.check(store, wanted, "lab", "lab")
     with pytest.raises(PolicyError, match=r"serve\.to is active"):
-        predictions.check(store, predictions.job_for(store, record.id, "lab", new=False), "lab")
+        predictions.check(store, predictions.job_for(store, record.id, "lab", new=False), "lab", "lab")
 
 
 @pytest.mark.parametrize("new", [False, True])
@@ -809,12 +809,12 @@ def test_nothing_but_what_training_says_can_be_agreed_on(
     record = store.add(job(JOB + "align: {at_most: 100}\n"), submitter="clinic")
     store.job_folder(record).serve(NOTHING)
     wanted = predictions.job_for(store, record.id, "clinic", new=new)
-    predictions.check(store, wanted, "clinic")
+    predictions.check(store, wanted, "clinic", "clinic")
     other = wanted.model_copy(update={"align": wanted.align.model_copy(update=align)})
     if other == wanted:
         return
     with pytest.raises(UsageError, match=said) as caught:
-        predictions.check(store, other, "clinic")
+        predictions.check(store, other, "clinic", "clinic")
     assert caught.value.code == "E_PREDICT"
     assert "must be as the training says" in caught.value.for_peer
 

@@ -21,6 +21,7 @@ from vfl_node.job import Align, Evaluate, Job, Parties, Predict, Serve
 from vfl_node.progress import Event, PredictionsAudited, Silent
 from vfl_node.session.session import Session
 from vfl_node.settings import Protection
+from vfl_node.training.serving import Served
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
@@ -96,6 +97,19 @@ class Shown:
     def add(self, rows: NDArray[np.int64]) -> None:
         self.check(rows)
         self.kept = np.union1d(self.kept, rows)
+
+
+class Tally:
+    """What is kept of the numbers, as a file would."""
+
+    def __init__(self) -> None:
+        self.kept: Served | None = None
+
+    def read(self) -> Served | None:
+        return self.kept and dataclasses.replace(self.kept)
+
+    def write(self, served: Served) -> None:
+        self.kept = dataclasses.replace(served)
 
 
 class Noted(Silent):

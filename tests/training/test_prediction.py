@@ -24,6 +24,7 @@ from tests.training.predicting import (
     Request,
     Requests,
     Shown,
+    Tally,
     World,
     met,
     predicting,
@@ -39,7 +40,7 @@ from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
-from vfl_node.training.serving import Served, check_allowed
+from vfl_node.training.serving import check_allowed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
@@ -409,19 +410,6 @@ def test_answers_are_the_same_after_a_conversation_that_broke_off(world: Make) -
     assert made.heard[: len(heard)] == heard
     (at_once,) = made.ask(TO_ACTIVE, made.known(made.parties.clinic, range(len(made.parties.clinic))))
     assert (at_once == everything.answered).all()
-
-
-class Tally:
-    """What is kept of the numbers, as a file would."""
-
-    def __init__(self) -> None:
-        self.kept: Served | None = None
-
-    def read(self) -> Served | None:
-        return self.kept and dataclasses.replace(self.kept)
-
-    def write(self, served: Served) -> None:
-        self.kept = dataclasses.replace(served)
 
 
 @pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])

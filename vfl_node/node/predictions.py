@@ -51,8 +51,14 @@ def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
     return record, serving
 
 
-def check(store: Store, job: Job, submitter: str) -> None:
+def check(store: Store, job: Job, offered_by: str, own: str) -> None:
     """Refuse a job of predictions that is impossible or that the training job does not allow, before it begins.
+
+    Args:
+        store: of this node.
+        job: that predicts.
+        offered_by: the party from which this node hears of it; itself where its owner submits it.
+        own: this party's name.
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
@@ -70,9 +76,9 @@ def check(store: Store, job: Job, submitter: str) -> None:
             for_peer="other parties trained that model",
         )
     check_allowed(job, trained.serve)
-    if submitter != job.asker:
+    if offered_by != _heard_from(job, own):
         raise UsageError(
-            f"{submitter} cannot have predictions made for {job.asker}",
+            f"{offered_by} cannot have predictions made for {job.asker}",
             code="E_PREDICT",
             hint="whoever gets them asks for them",
             for_peer="predictions are asked for by the party that gets them",
@@ -86,6 +92,12 @@ def check(store: Store, job: Job, submitter: str) -> None:
             hint="`vfl-node predict` makes the job",
             for_peer=reason,
         )
+
+
+def _heard_from(job: Job, own: str) -> str:
+    """The party from which ``own`` hears of a job: the asker, or the active party for one with whom it does not talk."""
+    asker = str(job.asker)
+    return asker if asker in (own, *job.parties.met_by(own)) else job.parties.active
 
 
 def job_for(store: Store, model: str, asker: str, *, new: bool) -> Job:
