@@ -98,11 +98,6 @@ class Alignment:
         return facts
 
     @property
-    def common(self) -> int | None:
-        """How many records all parties have; None if that is hidden from this party."""
-        return self.peer.intersection
-
-    @property
     def owned(self) -> NDArray[np.bool_]:
         """bool[m]: of which shared rows this party owns the record, or a candidate."""
         owned = self.rows != NOT_MINE
