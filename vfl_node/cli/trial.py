@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn, Optional, get_args
+from typing import Annotated, Any, NoReturn, Optional, get_args
 
 import typer
 from rich.console import Console
@@ -16,16 +16,16 @@ from rich.table import Table
 from vfl_node.cli.shared import ConfigOption, app, check_writable, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
-from vfl_node.execution.private import read_private, trial_settings
+from vfl_node.execution.private import party_of, read_private, trial_settings
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.logs import configure_logs
 from vfl_node.report.words import SEEDED, quantity
-from vfl_node.settings import Role, load_settings, role_in
+from vfl_node.settings import Role, load_settings
 from vfl_node.terminal import ShownProgress
 
-EXAMPLES = {"--data": "clinic.csv", "--settings": "clinic.yaml"}
+ENDINGS = {"--data": "csv", "--settings": "yaml"}
 
 
 @app.command()
@@ -162,17 +162,12 @@ def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
 
 def _files(job: Job, options: list[str], what: str) -> dict[str, Path]:
     """``PARTY=FILE`` options as party name → file; ``what`` they are."""
-    roles: dict[str | None, str] = {role_in(job.parties, name): name for name in job.parties.all}
     files: dict[str, Path] = {}
     for option in options:
         key, equals, path = option.partition("=")
-        name = key if key in job.parties.all else roles.get(key)
         if not equals or not path:
-            raise UsageError(f"{what} {option} is not PARTY=FILE", hint=f"for example {what} active={EXAMPLES[what]}")
-        if name is None:
-            raise UsageError(
-                f"{what} names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
-            )
+            raise UsageError(f"{what} {option} is not PARTY=FILE", hint=f"for example {what} active=clinic.{ENDINGS[what]}")
+        name = party_of(job, key, what, f"{what} {{}}={{}}.{ENDINGS[what]}")
         if name in files:
             raise UsageError(f"{what} is given twice for {name}")
         files[name] = Path(path)
@@ -194,7 +189,7 @@ def _summarise(path: Path, seconds: float) -> None:
     report = json.loads(path.read_text())
     alignment = report["alignment"]
     names = ("ours", "theirs", "rows", "union", "intersection")
-    sizes = ", ".join(f"{name} {'hidden' if alignment[name] is None else alignment[name]}" for name in names)
+    sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
     models = {"federated": "metrics", "active party alone": "local_metrics", "boosted tree alone": "boosted_tree_metrics"}
     for title, metrics in ((title, report.get(key)) for title, key in models.items()):
@@ -217,6 +212,13 @@ def _summarise(path: Path, seconds: float) -> None:
     if note := report.get("boosted_tree_note"):
         out.print(note)
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
+
+
+def _size(of: Any) -> str:
+    """A number of records of a report, or those of several parties."""
+    if isinstance(of, dict):
+        return f"({', '.join(f'{party} {_size(count)}' for party, count in of.items())})"
+    return "hidden" if of is None else str(of)
 
 
 def _interrupted(number: int, frame: object) -> NoReturn:

@@ -20,7 +20,7 @@ from vfl_node.execution.requests import Records
 from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Limits, Role, Settings
+from vfl_node.settings import Data, Limits, Role, Settings, role_in
 from vfl_node.trainers import TableShape
 
 
@@ -83,22 +83,27 @@ def count_input(settings: Settings, job: Job) -> TableShape:
         return TableShape(rows, 2 * len(reader.names))
 
 
-def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None:
+def announce(progress: Progress, job: Job, tables: Mapping[str, Table]) -> None:
     """Report what training will cost, as far as it can be computed before anything is aligned.
 
     Args:
         progress: receives :class:`~vfl_node.progress.TrainingCostKnown`, or nothing where the trainer gives no estimate.
         job: the job.
-        tables: this party's; all data parties' where they have one owner, who may then know how many records they share.
+        tables: party → its table: this one's; all data parties' where they have one owner, who may then know how many records
+            they share.
     """
-    if job.train is None:
+    if job.train is None or len(job.parties.passive) > 1:
         return
     shared = None
     if len(tables) > 1:
         first, *others = (table.ids for table in tables.values())
         common = len(set(first).intersection(*others))
         shared = (common, common)
-    if sentences := before_start(job, {role: len(table) for role, table in tables.items()}, shared):
+    records: dict[Role, int] = {}
+    for name, table in tables.items():
+        if role := role_in(job.parties, name):
+            records[role] = len(table)
+    if sentences := before_start(job, records, shared):
         progress.emit(TrainingCostKnown("; ".join(sentences)))
 
 

@@ -85,8 +85,7 @@ class Work:
         self._job = record.job
         self._folder = store.job_folder(record)
         self.others = Others(settings.name, record, peers, self._folder, self._is_ready)
-        predict = self._job.predict
-        takes = self._job.is_service and predict is not None and predict.to == settings.role
+        takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
         self.for_peer = ""
@@ -264,7 +263,7 @@ class Work:
                 table, predicting = prepare(self._settings, self._store, self._job, self._folder, self.requests)
             elif self._settings.role != "coordinator":
                 table = read_input(self._settings, self._job)
-                announce(self.progress, self._job, {self._settings.role: table})
+                announce(self.progress, self._job, {self._settings.name: table})
             model = predicting.model.job if predicting else None
             self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
             self._frame_bytes = frame_bytes(self._job, model)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import Field, StringConstraints, create_model, model_validator
 
@@ -43,6 +43,8 @@ from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Traffic
+
+T = TypeVar("T")
 
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
@@ -166,7 +168,7 @@ def build(
         boosted_tree_metrics=rival_metrics(job, training) if training else None,
         boosted_tree_gains=intervals_of(job, training.rival.gains) if training and training.rival else None,
         boosted_tree_note=(training.rival_note or None) if training else None,
-        predictions=_predictions(job, role, predictions, protection) if predictions else None,
+        predictions=_predictions(job, party, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, result.disclosures if result else None),
         versions=dict(versions),
@@ -216,16 +218,22 @@ def _sizes(
         group=alignment.group,
         records=records,
         ours=alignment.ours,
-        theirs=alignment.peer.records,
-        padded=alignment.peer.padded,
+        theirs=_of_each({name: facts.records for name, facts in alignment.peers.items()}),
+        padded=_of_each({name: facts.padded for name, facts in alignment.peers.items()}),
         rows=len(alignment),
         union=alignment.union,
-        intersection=alignment.peer.intersection,
+        intersection=alignment.common,
         warnings=warnings,
         seconds=seconds,
         bytes_sent=traffic["align"].bytes_sent,
         bytes_received=traffic["align"].bytes_received,
     )
+
+
+def _of_each(figures: Mapping[str, T]) -> T | dict[str, T]:
+    """The figure of the only peer, or peer → figure."""
+    first, *others = figures.values()
+    return dict(figures) if others else first
 
 
 def _training(job: Job, trained: Trained, protection: Protection, classes: tuple[str, ...]) -> CommonFigures:
@@ -248,9 +256,9 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
     )
 
 
-def _predictions(job: Job, role: Role, predictions: ReportedPredictions, protection: Protection) -> Predictions:
+def _predictions(job: Job, party: str, predictions: ReportedPredictions, protection: Protection) -> Predictions:
     assert job.predict is not None
-    asks, exchanged = role == job.predict.to, predictions.exchanged
+    asks, exchanged = party == job.asker, predictions.exchanged
     requests = batches = told = records = None
     if isinstance(exchanged, Served):
         requests, batches, told = exchanged.requests if asks else None, exchanged.batches, exchanged.told
@@ -258,7 +266,7 @@ def _predictions(job: Job, role: Role, predictions: ReportedPredictions, protect
         records = len(exchanged.rows)
     return Predictions(
         model=job.predict.model,
-        to=job.parties.pair[job.predict.to],
+        to=str(job.asker),
         rows=job.predict.rows,
         requests=requests,
         batches=batches,

@@ -35,11 +35,15 @@ class AlignmentSizes(Section):
     group: str
     records: Count = Field(description="number of records in this party's table")
     ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")
-    theirs: Count = Field(description="the peer's records, as announced")
-    padded: bool = Field(description="whether the peer rounds its number up, so that theirs is an upper bound")
+    theirs: Count | dict[Name, Count] = Field(
+        description="the peer's records, as announced; with several other parties that have data, party → number"
+    )
+    padded: bool | dict[Name, bool] = Field(
+        description="whether the peer rounds its number up, so that theirs is an upper bound; likewise"
+    )
     rows: Count = Field(description="length of the shared order, including rows that belong to no record")
     union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
-    intersection: Count | None = Field(description="null if it is hidden from this party")
+    intersection: Count | None = Field(description="records that all these parties have; null if it is hidden from this party")
     warnings: tuple[str, ...] = Field(
         default=(), description="whole sentences for this party's owner: that so few records are shared that ids may not meet"
     )
@@ -223,18 +227,18 @@ class Predictions(Section):
     to: Name = Field(description="the party that asked, and got the predictions")
     rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
     requests: Count | None = Field(
-        description="known: answered requests of this party; null at the other party, and for new rows"
+        description="known: answered requests of this party; null at a party that does not ask, and for new rows"
     )
     batches: Count | None = Field(description="known: batches exchanged; null for new rows")
     told: Count | None = Field(
-        description="known: different rows of the model that the other party has learnt about from this one, in all services "
-        "of the model; null for new rows"
+        description="known: different rows of the model that others have learnt about from this party, in all services of the "
+        "model; null for new rows"
     )
     audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
     records: Count | None = Field(
-        description="new: this party's records that were predicted; null at the other party, and for known rows"
+        description="new: this party's records that were predicted; null at a party that does not ask, and for known rows"
     )
 
 

@@ -57,7 +57,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     session_pb2.Notice: FieldBound(2 * MOST_JOB_BYTES),  # so that a job a little too large is refused with a text
     session_pb2.Hello: FieldBound(512),
     session_pb2.Offer: FieldBound(2 * MOST_JOB_BYTES),
-    session_pb2.OfferReply: FieldBound(4 << 10),
+    session_pb2.OfferReply: FieldBound(4 << 10, {"awaits": 16}),
     session_pb2.Cancel: FieldBound(4 << 10),
     session_pb2.Beat: FieldBound(64),
     # Any conversation.
@@ -73,6 +73,9 @@ BOUNDS: dict[type[Message], FieldBound] = {
     alignment_pb2.Remembered: FieldBound(128),
     alignment_pb2.SetSize: FieldBound(4 << 10, {"held": 32}),
     alignment_pb2.Held: FieldBound(128),
+    alignment_pb2.OtherMarks: FieldBound(512, {"marks": 7}),
+    alignment_pb2.OtherSizes: FieldBound(512, {"sizes": 7}),
+    alignment_pb2.OtherSize: FieldBound(64),
     alignment_pb2.Obfuscation: FieldBound(64),
     # Training.
     training_pb2.TossCommit: FieldBound(128),

@@ -47,6 +47,7 @@ class Train(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
+    max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
@@ -219,6 +220,12 @@ class Train(TrainerConfig):
         if missing.calibration != "none" and hidden and not missing.shares:
             way_out = ", or state train.missing.shares" if job.align.dummies else ""
             raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none{way_out}")
+        if len(job.parties.passive) > 1 and missing.calibration != "none" and missing.calibrate != "labels":
+            raise ValueError(
+                "with several passive parties train.missing.calibration can correct for synthetic labels only: a row may be "
+                "real at some of them, and how often its label is positive then does not follow from the numbers of rows. Set "
+                "train.missing.calibrate: labels, or train.missing.calibration: none"
+            )
         if job.evaluate.matched:
             self._check_matched(job)
 
@@ -228,6 +235,11 @@ class Train(TrainerConfig):
             raise ValueError(
                 "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
                 "passive party which are"
+            )
+        if len(job.parties.passive) > 1:
+            raise ValueError(
+                "evaluate.matched counts rows under one passive party's key, and no key is for rows that several of them own: "
+                "leave it out"
             )
         if self.classes > 2:
             raise ValueError("evaluate.matched is for two classes")
