@@ -100,7 +100,9 @@ def test_the_widest_scores_of_several_passive_parties_fit(parties: int, rows: in
 
 
 @pytest.mark.parametrize("parties", [1, 3, 8])
-@pytest.mark.parametrize("train", [job(flow="coordinator-clear", loss="taylor"), job(flow="coordinator-clear")], ids=str)
+@pytest.mark.parametrize(
+    "train", [job(flow="coordinator-clear", loss="taylor"), job(flow="coordinator-clear")], ids=["taylor", "exact"]
+)
 def test_residuals_in_clear_of_several_fit_too(parties: int, train: Logistic) -> None:
     scales = Scales.of(train, parties)
     most = 1.0 if train.loss == "exact" else 2.0 ** (scales.residual - scales.fraction)
