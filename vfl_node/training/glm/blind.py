@@ -30,8 +30,6 @@ party ciphertexts and its own gradient; to the coordinator masked values.
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,11 +68,7 @@ class ActiveBlind:
         ours, targets = in_range(context.side.scores(positions)), context.targets[positions]
         groups = len(context.scales.groups)
         context.prepare(step, lambda ahead: _labels(context, ahead, RESIDUALS))
-        received = [
-            await receive_encrypted(channel, step, SCORES, groups * len(positions), context.public)
-            for channel in context.channels
-        ]
-        theirs = np.split(reduce(self._add, received), groups)  # a column for each group
+        theirs = np.split(await self._receive_scores(step, groups * len(positions)), groups)  # a column for each group
         squares = []
         if self._for_loss == SQUARES:
             squares.append(await receive_encrypted(context.channel, step, SQUARES, len(positions), context.public))
@@ -91,6 +85,15 @@ class ActiveBlind:
         for channel in context.channels:
             await send_end(channel, step, last=last)
         return Outcome(last, loss)
+
+    async def _receive_scores(self, step: int, count: int) -> Ciphertexts:
+        """Enc(Σ_j u_j) over all passive parties; no more than two columns are in memory at once."""
+        summed = None
+        for channel in self._context.channels:
+            theirs = await receive_encrypted(channel, step, SCORES, count, self._context.public)
+            summed = theirs if summed is None else self._add(summed, theirs)
+        assert summed is not None  # a job has a passive party
+        return summed
 
     def _add(self, first: Ciphertexts, second: Ciphertexts) -> Ciphertexts:
         return homomorphic.add(self._context.public, first, second, self._context.workers)
