@@ -24,6 +24,7 @@ from vfl_node.job import Evaluate, Job
 from vfl_node.training.glm.coordinator import result
 from vfl_node.training.glm.scales import Scales
 from vfl_node.training.glm.side import Side
+from vfl_node.training.words import ReportedTraining
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2, session_pb2, training_pb2
 
 CLEAR = {"flow": "coordinator-clear"}
@@ -326,6 +327,15 @@ def test_the_ledger_has_an_entry_for_each_of_them(shared: Any, logistic: Any) ->
     assert clinic.section.decryptions == dict.fromkeys(PASSIVE, 6)
     assert hub.section.decryptions == {"clinic": 0, **dict.fromkeys(PASSIVE, 6)}
     assert hub.section.features == {"clinic": None, **dict.fromkeys(PASSIVE, 2)}
+
+
+def test_the_page_names_all_of_them(shared: Any, logistic: Any) -> None:
+    clinic, _ = ledger(shared, logistic, **CLEAR)
+    names = {"party": "clinic", "role": "active", "peer": "", "active": "clinic", "passive": ", ".join(PASSIVE)}
+    of = ReportedTraining(logistic(**CLEAR), **names, coordinator="hub", epochs=3, steps=3, repeats=1)
+    panel = clinic.section.words(of).panel
+    assert "it decrypts lab and insurer and shop's gradients, which each of them masks. clinic sees" in panel.text
+    assert [term.title for term in panel.terms][-3:] == [f"Decrypted for {party}" for party in PASSIVE]
 
 
 def test_and_of_what_the_loss_takes(shared: Any, logistic: Any) -> None:
