@@ -245,7 +245,8 @@ JOB = "name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {prot
 
 
 def node(limits: str = "") -> Settings:
-    text = f"{{name: lab, role: passive, insecure_loopback: true, listen: '127.0.0.1:0', peers: {{clinic: {{}}}}{limits}}}"
+    peers = "{clinic: {}, insurer: {relayed: true}}"
+    text = f"{{name: lab, role: passive, insecure_loopback: true, listen: '127.0.0.1:0', peers: {peers}{limits}}}"
     return parse(text, Settings, source="settings")
 
 

@@ -39,6 +39,9 @@ def test_what_is_promised_to_one_holds_for_all(tmp_path: Path) -> None:
     insurer.keep("padding", b"2")  # in an earlier job of two
     assert both.recall("padding") == b"2"
     assert both.keep("padding", b"0") == b"2"
+    assert lab.recall("padding") is None  # a job that is refused promises nothing
+    assert both.keep("padding", b"2") == b"2"
+    assert lab.recall("padding") == b"2"
 
 
 def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> None:

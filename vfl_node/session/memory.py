@@ -111,9 +111,13 @@ class JointMemory:
         return next((data for memory in self._memories if (data := memory.recall(name)) is not None), None)
 
     def keep(self, name: str, data: bytes) -> bytes:
-        """Store ``data`` in each; returns what one has that is not ``data``, else ``data``."""
-        stored = [memory.keep(name, data) for memory in self._memories]
-        return next((earlier for earlier in stored if earlier != data), data)
+        """Store ``data`` in each, unless one has something else; returns that, or else ``data``."""
+        stored = [memory.recall(name) for memory in self._memories]
+        if (other := next((earlier for earlier in stored if earlier not in (None, data)), None)) is not None:
+            return other
+        for memory in self._memories:
+            memory.keep(name, data)
+        return data
 
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """As :meth:`Memory.count_inputs`, in each."""

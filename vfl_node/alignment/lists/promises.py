@@ -46,6 +46,30 @@ def hold_part(memory: Memory, identity: bytes, records: int) -> None:
         )
 
 
+def part_key(memory: Memory, identity: bytes) -> bytes:
+    """What chooses the part of a set, 32 bytes: the same in every job with a partner, whoever else takes part.
+
+    A part that was drawn anew with every other set of parties would show a partner more records than ``align.at_most``. So
+    each partner's memory has the key of the first job with it, and a job with several partners takes that of one of them.
+
+    Args:
+        memory: of the partner.
+        identity: of the set.
+
+    Raises:
+        PolicyError: two of the partners have met other parts of this set, in jobs apart (``E_PROMISE``).
+    """
+    usual = memory.keep("part-key", memory.secret.derive("down-sampling").bytes(32))
+    memory.keep("part-key", usual)  # with a partner that has none yet
+    key = memory.keep(name := _name("part-key", identity), usual)
+    if memory.keep(name, key) != key:
+        raise _broken(
+            "earlier jobs with two of these partners had different parts of this table",
+            "align with each of them alone, as before",
+        )
+    return key
+
+
 def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: bool) -> None:
     """Keep to what the first jobs over a set promised a partner, 0 included.
 
