@@ -122,6 +122,19 @@ def test_a_job_with_a_party_that_the_owner_does_not_list_is_refused(stage: Stage
     federation.start("insurer", peers=peers | {"lab": {"relayed": True}})
 
 
+def test_a_small_part_of_the_overlap_stops_all_and_no_text_says_which(stage: Stage) -> None:
+    federation = stage.federation
+    federation.kill("insurer", signal.SIGTERM)
+    federation.start("insurer", limits={"min_overlap": 7})
+    federation.wait_until(lambda: federation.connected("clinic"))
+    errors = stage.ends(stage.submit(), **dict.fromkeys(ROLES, "failed"))
+    text = "a part of the overlap has fewer records than the 7 that the parties demand (limits.min_overlap)"
+    assert errors.pop("clinic")["message"] == text
+    assert {error["message"] for error in errors.values()} == {f"clinic stopped in phase 'align': {text} (E_OVERLAP)"}
+    federation.kill("insurer", signal.SIGTERM)
+    federation.start("insurer", limits={})
+
+
 @pytest.mark.parametrize("owner", ROLES)
 def test_cancelled_by_any_owner_it_ends_at_all(stage: Stage, owner: str) -> None:
     job_id = stage.submit()

@@ -52,7 +52,8 @@ class OverlapSizes:
             raise PolicyError(
                 text,
                 code="E_OVERLAP",
-                hint="the sizes of small parts betray who is in them; limits.min_overlap is each owner's choice",
+                hint="the sizes of small parts betray who is in them. limits.min_overlap is each owner's choice; a job with "
+                "another one counts as another input (limits.inputs_per_peer)",
                 for_peer=text,
             )
 
