@@ -13,7 +13,7 @@ step  who         what                                                          
 4     P_j, alone  its records at these positions
 ====  ==========  =================================================================  ====================================
 
-The keys of a pair are drawn for it alone, and so are those of both ends of other pairs. The order of step 2 does not depend on
+Both parties of a pair draw their keys for this pair alone. The order of step 2 does not depend on
 any list, so positions tell P_j which of the records in S_j are in C, and nothing besides.
 
 Leaks: to A, for each j, n_j (less exactly with the job's ``padding``) and *which* of its own records P_j holds. So it knows
