@@ -112,12 +112,11 @@ class JointMemory:
 
     def keep(self, name: str, data: bytes) -> bytes:
         """Store ``data`` in each, unless one has something else; returns that, or else ``data``."""
-        stored = [memory.recall(name) for memory in self._memories]
-        if (other := next((earlier for earlier in stored if earlier not in (None, data)), None)) is not None:
-            return other
-        for memory in self._memories:
-            memory.keep(name, data)
-        return data
+        recalled = [memory.recall(name) for memory in self._memories]
+        if others := [earlier for earlier in recalled if earlier is not None and earlier != data]:
+            return others[0]
+        stored = [memory.keep(name, data) for memory in self._memories]  # another job may have been faster
+        return next((earlier for earlier in stored if earlier != data), data)
 
     def count_inputs(self, digest: bytes, limit: int) -> None:
         """As :meth:`Memory.count_inputs`, in each."""

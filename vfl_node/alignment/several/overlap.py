@@ -25,11 +25,6 @@ class OverlapSizes:
     sizes: tuple[int, ...]
 
     @property
-    def parties(self) -> int:
-        """n."""
-        return len(self.sizes).bit_length() - 1
-
-    @property
     def union(self) -> int:
         """Elements that any party has."""
         return sum(self.sizes)
