@@ -112,9 +112,10 @@ class JointMemory:
 
     def keep(self, name: str, data: bytes) -> bytes:
         """Store ``data`` in each, unless one has something else; returns that, or else ``data``."""
-        recalled = [memory.recall(name) for memory in self._memories]
-        if others := [earlier for earlier in recalled if earlier is not None and earlier != data]:
-            return others[0]
+        for memory in self._memories:  # before any of them stores it
+            earlier = memory.recall(name)
+            if earlier is not None and earlier != data:
+                return earlier
         stored = [memory.keep(name, data) for memory in self._memories]  # another job may have been faster
         return next((earlier for earlier in stored if earlier != data), data)
 
