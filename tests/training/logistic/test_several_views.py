@@ -260,6 +260,17 @@ def test_too_few_rows_for_the_columns_of_one_of_them(shared: Any, logistic: Any)
     assert "20 shared rows has fewer than 2 for each of insurer's 11 columns" in found["clinic"].message
 
 
+@pytest.mark.parametrize(("rows", "warned"), [(120, False), (119, True)])
+def test_too_few_rows_for_the_columns_of_all_of_them_together(shared: Any, logistic: Any, rows: int, warned: bool) -> None:
+    """Each has enough rows for its own 2 columns; together they have 6, which matters if they compare their gradients."""
+    data = among(shared(rows=rows, genuine=rows, population=2 * rows, lab=6, protocol="psi"), *PASSIVE)
+    clinic, *others = attempt_of(data, logistic(iterations=1, **CLEAR))(data)
+    said = [text for text in clinic.warnings if "columns that lab and insurer and shop have together" in text]
+    assert len(said) == warned
+    assert not any("together" in text for other in others for text in other.warnings)
+    assert not any("for each of lab's" in text for text in clinic.warnings)
+
+
 # restarts
 
 
