@@ -144,6 +144,35 @@ def test_each_peer_gets_noise_of_its_own(several_parties: Make, several_runs: An
     np.testing.assert_array_equal(gradients(again, "lab"), gradients(noised, "lab"))
 
 
+def test_peers_together_have_less_noise_than_each(several_parties: Make, several_runs: Any) -> None:
+    """Gradients of all peers are images of one error of the row: k of them tell its label as one with 1/√k of the noise does."""
+    parties = several_parties(4, 600)
+    runs = several_runs(protections={"clinic": Protection(noisy(0.3).defences, membership=False)})
+    runs(parties)
+    schedule = schedule_of(parties, runs)
+    training = schedule.parts(0, runs.evaluate.test_fraction, 0).training
+    batches = [of for epoch in range(runs.train.epochs) for of in schedule.batches(0, epoch, training, runs.train.batch_size)]
+    last = np.concatenate(batches[-(len(batches) // runs.train.epochs) :])
+    positive = parties.tables["clinic"].labels[parties.views["clinic"].rows[last]] == 1
+
+    def received(name: str) -> Any:
+        """Gradients of the rows' own losses in the last epoch."""
+        messages = runs.recorder.messages(training_pb2.Gradient, receiver=name)
+        return np.concatenate([len(of) * decoded(next(messages)) for of in batches])[-len(last) :]
+
+    def apart(rows: Any) -> tuple[float, float]:
+        """Labels along the line between the classes' means: how many deviations apart, and the AUC."""
+        scores = rows @ (rows[positive].mean(0) - rows[~positive].mean(0))
+        deviations = (scores[positive].mean() - scores[~positive].mean()) / scores[~positive].std()
+        return deviations, metrics.auc(positive, scores)
+
+    each = {name: received(name) for name in parties.names[1:]}
+    alone = np.array([apart(rows) for rows in each.values()])
+    together = apart(np.concatenate(list(each.values()), axis=1))
+    assert together[0] == pytest.approx(np.sqrt((alone[:, 0] ** 2).sum()), rel=0.2)
+    assert alone[:, 1].max() + 0.03 < together[1] < 1
+
+
 def test_noise_takes_from_all_peers_together_what_gradients_tell(several_parties: Make, several_runs: Any) -> None:
     parties = several_parties(2, 600, owned=0.7)
 
