@@ -145,7 +145,7 @@ def test_each_peer_gets_noise_of_its_own(several_parties: Make, several_runs: An
 
 
 def test_peers_together_have_less_noise_than_each(several_parties: Make, several_runs: Any) -> None:
-    """Gradients of all peers are images of one error of the row: k of them tell its label as one with 1/√k of the noise does."""
+    """Gradients of all peers are images of one error of the row: k of them tell its label as one with 1/√k of the noise."""
     parties = several_parties(4, 600)
     runs = several_runs(protections={"clinic": Protection(noisy(0.3).defences, membership=False)})
     runs(parties)
