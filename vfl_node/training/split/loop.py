@@ -156,7 +156,7 @@ async def _epoch(
 ) -> None:
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
     section, progress = Train.of(session.job), session.progress
-    started, moved = session.clock(), _bytes(traffic)
+    started, moved = session.clock(), sum(of.bytes for of in traffic)
     for index, positions in enumerate(batches):
         half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
         await half.step(journal.exchanges, positions)
@@ -172,12 +172,7 @@ async def _epoch(
         failpoints.reach("validated")
         if await decided(session, journal.stopping, measured.validation_loss):
             journal.best = half.weights()
-    seconds, moved = session.clock() - started, _bytes(traffic) - moved
+    seconds, moved = session.clock() - started, sum(of.bytes for of in traffic) - moved
     progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss))
     epoch = Epoch(seconds=seconds, bytes=moved, attacks=attacks, judged=dict(half.audit.judged), **asdict(figures))
     journal.epoch_done(epoch, len(batches))
-
-
-def _bytes(traffic: Sequence[Traffic]) -> int:
-    """Both ways, with all peers together."""
-    return sum(of.bytes_sent + of.bytes_received for of in traffic)
