@@ -78,11 +78,6 @@ class Traffic:
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(Traffic)))
 
-    @property
-    def bytes(self) -> int:
-        """Both ways."""
-        return self.bytes_sent + self.bytes_received
-
 
 def total(of: Iterable[Mapping[str, Traffic]]) -> dict[str, Traffic]:
     """Phase → the sum of what several conversations moved in it."""

@@ -35,7 +35,7 @@ from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.metrics import compute
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
-from vfl_node.session.session import Session
+from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation, Figures, summarise
@@ -142,9 +142,9 @@ class _Regression:
         session.progress.emit(PhaseBegan("train", train.iterations, "iterations"))
         session.progress.emit(Advanced(place.step))
         while place.step < train.iterations and not place.over:
-            started, moved = session.clock(), sum(of.bytes for of in traffic)
+            started, moved = session.clock(), bytes_moved(traffic)
             outcome = await flow.iterate(place.step)
-            moved = sum(of.bytes for of in traffic) - moved
+            moved = bytes_moved(traffic) - moved
             epoch = Epoch(outcome.loss, self._auc(outcome, context, place.step), session.clock() - started, moved)
             failpoints.reach("updated")
             place.done(epoch, last=outcome.last)
