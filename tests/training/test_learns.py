@@ -7,7 +7,7 @@ import pytest
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, passive_learns
+from vfl_node.training.split.disclosures import RowCounts, Stopped, TrainingExchange, active_learns, passive_learns
 from vfl_node.training.split.missing.section import Missing
 
 
@@ -51,3 +51,18 @@ def test_only_a_party_that_lacks_rows_made_columns_up(others: dict[str, int | No
     (text,) = (entry.text for entry in entries if entry.what == "other passive parties")
     assert said in text
     assert ("made columns up" in text) == (others["telco"] != 0)
+
+
+@pytest.mark.parametrize(
+    ("share", "stopped", "said"),
+    [
+        (False, (), "But the gradients from clinic depend"),
+        (True, (), "But the gradients and the figures from clinic depend"),
+        (True, ((2, 5),), "But the gradients and the figures and the decisions when to stop from clinic depend"),
+    ],
+)
+def test_what_depends_on_the_columns_of_another_passive_party(share: bool, stopped: Stopped, said: str) -> None:
+    evaluate = Evaluate(share_with_passive=share)
+    exchange = TrainingExchange("clinic", RowCounts(70, 30), 0, Train(), evaluate, stopped=stopped, others={"insurer": 0})
+    (text,) = (entry.text for entry in passive_learns(exchange) if entry.what == "other passive parties")
+    assert said in text

@@ -120,7 +120,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         )
         counts = (*counts, Disclosure("early stopping", exchange.epochs, decided))
     if exchange.others:
-        counts = (*counts, _indirectly(peer, exchange.others))
+        counts = (*counts, _indirectly(exchange))
     if exchange.lacks == 0:
         return (gradients, figures, *counts)
     strategy = train.missing.label_strategy
@@ -128,14 +128,18 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     return (gradients, Disclosure("membership", exchange.lacks, membership), figures, *counts)
 
 
-def _indirectly(peer: str, others: Mapping[str, int | None]) -> Disclosure:
-    """What a passive party learns about the ``others``."""
+def _indirectly(exchange: TrainingExchange) -> Disclosure:
+    """What a passive party learns about the other ones."""
+    peer, others = exchange.peer, exchange.others
     them, lacking = " and ".join(others), " and ".join(name for name, lacks in others.items() if lacks != 0)
     made_up = f", and so in part for which rows {lacking} made columns up" if lacking else ""
+    figures = ["the figures"] if exchange.evaluate.share_with_passive else []
+    decisions = ["the decisions when to stop"] if exchange.stopped else []
+    depending = " and ".join(["the gradients", *figures, *decisions])
     return Disclosure(
         "other passive parties",
         0,
-        f"from {them} no message of training: these go to {peer} alone. But the gradients from {peer} depend on the "
+        f"from {them} no message of training: these go to {peer} alone. But {depending} from {peer} depend on the "
         f"embeddings of {them} for the same rows, so they tell something about these: how well the columns of {them} explain "
         f"the label of a row, for example{made_up} (see docs/privacy.md)",
     )
