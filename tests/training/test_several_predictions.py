@@ -208,7 +208,7 @@ def test_each_passive_party_counts(intersection: Halves) -> None:
 def test_the_active_party_gets_of_a_union_what_its_evaluation_measured(union: Halves) -> None:
     parties, active = union.parties, union.parties.parties.active
     view, table, of = parties.views[active], parties.tables[active], union.results[active]
-    own = of.tested[view.owned[of.tested]] if hasattr(of, "tested") else of.held_out[view.owned[of.held_out]]
+    own = of.held_out[view.owned[of.held_out]]
     (scores,) = union.ask("active", union.known("active", view.rows[own]))
     assert table.labels is not None
     assert auc(table.labels[view.rows[own]], scores) == pytest.approx(of.metrics["auc"], abs=1e-6)
