@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.training.several import SeveralParties, SeveralRuns, several_parties
 
 from benchmarks.sessions import session
 from tests.training.predicting import CPU, Request, Requests, Shown, Tally, predicting, prediction_embedding
+from tests.training.several import SeveralParties, SeveralRuns, several_parties
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -33,15 +33,8 @@ from vfl_node.transport.recorder import Entry, Recorder
 
 BATCH = 16
 SERVE = Serve(to="both", batch_size=BATCH)
-TRAIN = Train(
-    bottom=(8, 4),
-    active_bottom=(4,),
-    top=(8,),
-    epochs=2,
-    batch_size=64,
-    learning_rate=1e-2,
-    missing=Missing(features="smoothed"),
-)
+SMOOTHED = Missing(features="smoothed")
+TRAIN = Train(bottom=(8, 4), active_bottom=(4,), top=(8,), epochs=4, batch_size=32, learning_rate=3e-2, missing=SMOOTHED)
 ASKERS = ["active", "lab", "insurer"]
 
 
