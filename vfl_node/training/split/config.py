@@ -251,9 +251,9 @@ class Train(TrainerConfig):
         trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
         return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""
-        return costs.cost(self, evaluate, rows, protocol)
+        return costs.cost(self, evaluate, rows, protocol, passive_parties)
 
     def check_here(self, models: Mapping[str, str]) -> None:
         """As the base: the job's model must be registered, or one that this node has declared; every attack must load.
@@ -286,13 +286,13 @@ class Train(TrainerConfig):
         encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
         return encoded_columns(table, encoder.columns)
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
+    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Of this party's half, the active party's own model included."""
-        return costs.parameters(self, role, table, architecture_of(self.model, models))
+        return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)
 
-    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
         """Values of every layer for each row of a batch, and their gradients."""
-        return costs.batch_bytes(self, role, table)
+        return costs.batch_bytes(self, role, table, passive_parties)
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """Those of all repeats."""
