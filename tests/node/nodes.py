@@ -150,7 +150,7 @@ class Federation:
         self.wait_until(lambda: all(self.connected(name) for name in self.roles))
 
     def start_several(self, **settings: Any) -> None:
-        """The clinic, and a notary where there is one, listen; the passive parties dial them, and know each other as relayed."""
+        """The clinic, and a notary if there is one, listen; passive parties dial them, and know each other as relayed."""
         listening = [name for name, role in self.roles.items() if role != "passive"]
         known: dict[str, dict[str, Any]] = {}
         for name in [*listening, *(name for name in self.roles if name not in listening)]:

@@ -40,7 +40,7 @@ def test_a_job_comes_to_all_wherever_it_was_submitted(stage: Stage, submitter: s
     job_id = stage.submit(submitter)
     stage.in_a_round(job_id)
     views = {name: stage.federation.view(name, job_id) for name in ROLES}
-    assert {name: view["parties"] for name, view in views.items()} == dict.fromkeys(ROLES, list(ROLES))
+    assert {name: view["parties"] for name, view in views.items()} == {name: list(ROLES) for name in ROLES}
     assert views["insurer"]["submitter"] == "clinic"  # who offered it there
     stage.let_it_end()
     stage.all_done(job_id)

@@ -22,7 +22,7 @@ from vfl_node.job import Job, Metric, load_job
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.logs import configure_logs
 from vfl_node.report.words import SEEDED, quantity
-from vfl_node.settings import Role, load_settings
+from vfl_node.settings import load_settings
 from vfl_node.terminal import ShownProgress
 
 ENDINGS = {"--data": "csv", "--settings": "yaml"}
@@ -112,8 +112,9 @@ def estimate(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     config: ConfigOption = None,
     active: Annotated[Optional[int], typer.Option(min=1, help="Records of the active party.")] = None,  # noqa: UP045
-    passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the passive party.")] = None,  # noqa: UP045
-    shared: Annotated[Optional[int], typer.Option(min=0, help="Records that both have; default: unknown.")] = None,  # noqa: UP045
+    passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the only passive party.")] = None,  # noqa: UP045
+    records: Annotated[list[str], typer.Option(help="PARTY=NUMBER of records, by name. Repeat for each.")] = [],  # noqa: B006
+    shared: Annotated[Optional[int], typer.Option(min=0, help="Records that all have; default: unknown.")] = None,  # noqa: UP045
     rate: Annotated[float, typer.Option(min=0.001, help="Mbit/s between the parties.")] = 100,
     rtt: Annotated[float, typer.Option(min=0, help="Round trip in milliseconds.")] = 20,
     as_json: Annotated[bool, typer.Option("--json")] = False,
@@ -125,18 +126,17 @@ def estimate(
     from vfl_node.crypto.groups import group
     from vfl_node.estimate import machine as machines
     from vfl_node.estimate import words
-    from vfl_node.estimate.plan import plan, role_of
+    from vfl_node.estimate.plan import plan, shown_party
     from vfl_node.estimate.totals import as_json as costs_as_json
     from vfl_node.estimate.totals import estimate as costs_of
     from vfl_node.execution.inputs import count_input
 
-    given: dict[Role, int | None] = {"active": active, "passive": passive}
-    records, columns = {role: count for role, count in given.items() if count is not None}, 0
-    own = role_of(spec, settings)
-    if settings and settings.data and own not in records:
+    known, columns = _records(spec, active, passive, records), 0
+    own = shown_party(spec, settings)
+    if settings and settings.data and own not in known:
         shape = count_input(settings, spec)
-        records[own], columns = shape.rows, shape.numeric
-    planned = plan(spec, settings, records, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+        known[own], columns = shape.rows, shape.numeric
+    planned = plan(spec, settings, known, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     machine = machines.of_node(group(spec.align.group), settings)
     costs = costs_of(planned, machine)
     if as_json:
@@ -150,6 +150,29 @@ def estimate(
     wide.print(table)
     for note in words.notes(planned, machine):
         wide.print(f"- {note}")
+
+
+def _records(job: Job, active: int | None, passive: int | None, options: list[str]) -> dict[str, int]:
+    """Party name → its records, as far as options say."""
+    records = {} if active is None else {job.parties.active: active}
+    if passive is not None:
+        if len(job.parties.passive) > 1:
+            each = " ".join(f"--records {name}=N" for name in job.parties.passive)
+            raise UsageError(f"--passive: this job has {len(job.parties.passive)} passive parties", hint=each)
+        records |= dict.fromkeys(job.parties.passive, passive)
+    for option in options:
+        name, _, number = option.partition("=")
+        if not number.isdecimal() or int(number) < 1:
+            raise UsageError(f"--records {option} is not PARTY=NUMBER", hint=f"for example --records {job.parties.active}=2000")
+        if name not in job.parties.data:
+            raise UsageError(
+                f"--records names {name!r}, which is no party with data",
+                hint=f"parties: {', '.join(job.parties.data)}",
+            )
+        if name in records:
+            raise UsageError(f"the records of {name} are given twice")
+        records[name] = int(number)
+    return records
 
 
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:

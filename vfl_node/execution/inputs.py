@@ -20,7 +20,7 @@ from vfl_node.execution.requests import Records
 from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Limits, Role, Settings, role_in
+from vfl_node.settings import Data, Limits, Settings
 from vfl_node.trainers import TableShape
 
 
@@ -92,18 +92,14 @@ def announce(progress: Progress, job: Job, tables: Mapping[str, Table]) -> None:
         tables: party → its table: this one's; all data parties' where they have one owner, who may then know how many records
             they share.
     """
-    if job.train is None or len(job.parties.passive) > 1:
+    if job.train is None:
         return
     shared = None
     if len(tables) > 1:
         first, *others = (table.ids for table in tables.values())
         common = len(set(first).intersection(*others))
         shared = (common, common)
-    records: dict[Role, int] = {}
-    for name, table in tables.items():
-        if role := role_in(job.parties, name):
-            records[role] = len(table)
-    if sentences := before_start(job, records, shared):
+    if sentences := before_start(job, {name: len(table) for name, table in tables.items()}, shared):
         progress.emit(TrainingCostKnown("; ".join(sentences)))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.configuration import text_of, validate
 from vfl_node.data_source import OF_A_QUERY
@@ -142,7 +143,7 @@ def trial_settings(
             "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "limits": _over(PERMISSIVE, own.document.get("limits")),
+            "limits": _over({**PERMISSIVE, "protocols": list(ALIGNMENTS)}, own.document.get("limits")),
             "models": _over(models, own.document.get("models")),
         }
         if role == "active":

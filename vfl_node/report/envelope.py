@@ -230,10 +230,10 @@ def _sizes(
     )
 
 
-def _of_each(figures: Mapping[str, T]) -> T | dict[str, T]:
+def _of_each(figures: Mapping[str, T]) -> Any:
     """The figure of the only peer, or peer → figure."""
     first, *others = figures.values()
-    return dict(figures) if others else first
+    return figures if others else first
 
 
 def _training(job: Job, trained: Trained, protection: Protection, classes: tuple[str, ...]) -> CommonFigures:

@@ -198,7 +198,7 @@ def folded(auc: float) -> float:
     return max(auc, 1 - auc)
 
 
-def _theirs(report: dict[str, Any], peers: Sequence[str]) -> dict[str, tuple[int, bool]]:
+def _theirs(report: dict[str, Any], peers: Sequence[str]) -> dict[str, tuple[int | None, bool]]:
     """Peer → number of its records, and whether that is the most it can be."""
     theirs, padded = (report["alignment"][key] for key in ("theirs", "padded"))
     if isinstance(theirs, dict):
@@ -248,6 +248,7 @@ def _sets(report: dict[str, Any], peers: Sequence[str]) -> Markup:
     if len(peers) > 1:
         return _many_sets(report, sizes)
     ((peer, (theirs, padded)),) = sizes.items()
+    assert theirs is not None  # an only peer has announced it
     ours, shared, common, most = of["ours"], of["rows"], of["intersection"], "at most " if padded else ""
     left = 0 if common is None else ours - common
     rows = [
@@ -270,15 +271,21 @@ def _sets(report: dict[str, Any], peers: Sequence[str]) -> Markup:
     return charts.bar_chart("sets", SETS_TITLE, rows, guides=guides)
 
 
-def _many_sets(report: dict[str, Any], theirs: Mapping[str, tuple[int, bool]]) -> Markup:
+def _many_sets(report: dict[str, Any], theirs: Mapping[str, tuple[int | None, bool]]) -> Markup:
     """The sizes of more than two sets, and of what they make together: how they overlap would take more than a line."""
     of = report["alignment"]
     rows = [Row(report["party"], human_count(of["ours"]), (Bar(0, of["ours"], "first"),))]
     for peer, (count, padded) in theirs.items():
-        rows.append(Row(peer, f"{'at most ' if padded else ''}{human_count(count)}", (Bar(0, count, "second"),)))
+        most = "at most " if padded and count is not None else ""
+        rows.append(Row(peer, f"{most}{human_count(count)}", _from_zero(count, "second")))
     for title, together in (("all together (union)", of["union"]), ("in common (intersection)", of["intersection"])):
-        rows.append(Row(title, human_count(together), () if together is None else (Bar(0, together, "joint"),)))
+        rows.append(Row(title, human_count(together), _from_zero(together, "joint")))
     return charts.bar_chart("sets", SETS_TITLE, rows)
+
+
+def _from_zero(count: int | None, style: str) -> tuple[Bar, ...]:
+    """A bar of so many records; none where the number is hidden."""
+    return () if count is None else (Bar(0, count, style),)
 
 
 def _traffic(report: dict[str, Any]) -> Markup:
