@@ -92,21 +92,15 @@ class Exchange:
         return [await self._received(active, step, batch) for step, batch in enumerate(batches, start=first)]
 
     async def _score(self, side: Scorer, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
-        received = [
-            [await self._embedding(channel, side, step, batch) for step, batch in enumerate(batches, start=first)]
-            for channel in self._channels
-        ]  # of every passive party that of every batch, [B, d]
-        embeddings = list(zip(*received, strict=True))
-        scores = [self._scored(side, batch, each) for batch, each in zip(batches, embeddings, strict=True)]
-        asker = self.asking.asker
+        asker, scores, outgoing = self.asking.asker, [], []
+        for step, batch in enumerate(batches, start=first):
+            embeddings = [await self._embedding(channel, side, step, batch) for channel in self._channels]  # (B, d) each
+            scores.append(probabilities := self._scored(side, batch, embeddings))
+            if asker:
+                outgoing.append(batch.outgoing(side, torch.from_numpy(probabilities), torch.cat(embeddings, dim=1)))
         if asker is None:
             return scores
-        self._guard.admit(
-            [
-                batch.outgoing(side, torch.from_numpy(p), torch.cat(each, dim=1))
-                for batch, p, each in zip(batches, scores, embeddings, strict=True)
-            ]
-        )
+        self._guard.admit(outgoing)
         for step, probabilities in enumerate(scores, start=first):
             await asker.send(prediction_pb2.Probabilities(step=step, values=probabilities.astype(_EXACT).tobytes()))
         return []
