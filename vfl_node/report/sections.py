@@ -36,8 +36,8 @@ class AlignmentSizes(Section):
     records: Count = Field(description="number of records in this party's table")
     ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")
     theirs: Count | dict[Name, Count | None] = Field(
-        description="the peer's records, as announced; with several other parties that have data, party → number, null if hidden "
-        "from this party"
+        description="the peer's records, as announced; with several other parties that have data, party → number, or null "
+        "if it is hidden from this party"
     )
     padded: bool | dict[Name, bool] = Field(
         description="whether the peer rounds its number up, so that theirs is an upper bound; likewise"
