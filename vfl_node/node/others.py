@@ -94,15 +94,10 @@ class Others:
             PeerLost: one is still away at ``deadline``, monotonic seconds (``E_PEER_ABSENT``).
             PeerError: one does not take part.
         """
-        asked = float("-inf")
-        while self._own == self._parties.active and (absent := self.absent):
-            now = time.monotonic()
-            if now > deadline:
-                self._ask(absent[0], meeting, deadline)
-                return
-            if now - asked > ASK_AGAIN_S:
-                self.announce(meeting)
-                asked = now
+        while self._own == self._parties.active and (absent := self.absent) and time.monotonic() < deadline:
+            self.announce(meeting)
+            for name in absent:
+                self._ask(name, meeting, deadline)
             meeting.check()
             meeting.wait(LOOK_S)
 

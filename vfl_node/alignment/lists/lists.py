@@ -274,6 +274,11 @@ class Lists:
         """``rows`` with :data:`NOT_MINE` for identifiers that stand for no record of ours."""
         return np.where(rows < len(self.records), rows, NOT_MINE)
 
+    def release(self, *names: str) -> None:
+        """Close the files of lists that this attempt no longer needs; they stay for the next one."""
+        for name in names:
+            self._columns.release(name)
+
     def close(self) -> None:
         """Close all files; they stay for the next attempt. Idempotent."""
         self._columns.close()

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.alignment.lists.columns import Column
+from vfl_node.alignment.lists.columns import Column, Source
 from vfl_node.alignment.lists.lists import Lists
 from vfl_node.alignment.lists.side import over_lists
 from vfl_node.alignment.several.overlap import overlap
@@ -110,6 +110,7 @@ async def active(lists: Lists) -> Alignment:
         await lists.send(order_name(number - 1), at, to=name)
         if number == 1:  # while the passive parties raise the shared order
             own = lists.blinded(list_name(3, 0, 0), order, me.second).whole()
+        lists.release(order_name(number - 1))
         at = await lists.receive(order_name(number), of=name, count=m)
     _check_sorted(lists, at, route.last, route.passive[-1])
     for name in route.passive[:-1]:
@@ -123,24 +124,26 @@ async def active(lists: Lists) -> Alignment:
     return result(lists, lists.place(at.rows, uids, order), me.sizes, parts)
 
 
-async def _relay(lists: Lists, me: _Met, rounds: int, own: Column, exponent: Scalar) -> list[Column]:
+async def _relay(lists: Lists, me: _Met, round_number: int, own: Column, exponent: Scalar) -> list[Column]:
     """A round at the active party: every list comes to all passive parties, and those of others to us last."""
     route, at = me.route, [own]
     for number, name in route.numbered:
-        at.append(await lists.receive(list_name(rounds, number, 0), of=name, count=me.sizes[number], lasting=True))
+        at.append(await lists.receive(list_name(round_number, number, 0), of=name, count=me.sizes[number], lasting=True))
     raised = list[Column]()
     for step in route.steps:
         for number, name in route.numbered:
             for of in route.due(number, step):
-                await lists.send(list_name(rounds, of, step - 1), at[of], to=name)
+                await lists.send(list_name(round_number, of, step - 1), at[of], to=name)
         if step == route.last:  # while the last passive party raises our list
             for of in range(1, len(at)):
-                powers = lists.powers(list_name(rounds, of, step), at[of], exponent).whole()
-                raised.append(lists.distinct(list_name(rounds, of, step - 1), powers))
+                powers = lists.powers(list_name(round_number, of, step), at[of], exponent).whole()
+                raised.append(lists.distinct(list_name(round_number, of, step - 1), powers))
+                lists.release(list_name(round_number, of, step - 1))
         for number, name in route.numbered:
             for of in route.due(number, step):
-                came = list_name(rounds, of, step)
-                at[of] = await lists.receive(came, of=name, count=me.sizes[of], lasting=rounds == 1)
+                came = list_name(round_number, of, step)
+                lists.release(list_name(round_number, of, step - 1))
+                at[of] = await lists.receive(came, of=name, count=me.sizes[of], lasting=round_number == 1)
     return [at[0], *raised]
 
 
@@ -189,22 +192,26 @@ async def passive(lists: Lists) -> Alignment:
     return result(lists, lists.place(at.rows, uids, order)[ascending], me.sizes, None)
 
 
-async def _raise(lists: Lists, me: _Met, rounds: int, exponent: Scalar) -> None:
+async def _raise(lists: Lists, me: _Met, round_number: int, exponent: Scalar) -> None:
     """A round at a passive party: every list that comes by is raised, and shuffled in round 1."""
     for step in me.route.steps:
-        due, raised = me.route.due(me.number, step), dict[str, Column]()
-        came = [
-            await lists.receive(
-                list_name(rounds, of, step - 1), count=me.sizes[of], distinct=False, lasting=rounds == 1 or step == 1
-            )
-            for of in due
-        ]
+        due, came, raised = me.route.due(me.number, step), list[Column](), list[Column]()
+        for of in due:  # all, before we compute: the active party waits to send to others
+            lasting = round_number == 1 or step == 1
+            arrives = list_name(round_number, of, step - 1)
+            came.append(await lists.receive(arrives, count=me.sizes[of], distinct=False, lasting=lasting))
         for of, column in zip(due, came, strict=True):
-            name, goes = list_name(rounds, of, step - 1), list_name(rounds, of, step)
-            raised[goes] = lists.distinct(name, lists.powers(f"{name} powers", column, exponent).whole())
-        for goes, powers in raised.items():
-            shuffled = lists.chosen([powers], lists.lasting.derive(goes).permutation(len(powers)))
-            await lists.send(goes, shuffled if rounds == 1 else powers)
+            arrives = list_name(round_number, of, step - 1)
+            raised.append(lists.distinct(arrives, lists.powers(f"{arrives} powers", column, exponent).whole()))
+        for of, powers in zip(due, raised, strict=True):
+            goes = list_name(round_number, of, step)
+            await lists.send(goes, _shuffled(lists, goes, powers) if round_number == 1 else powers)
+            lists.release(list_name(round_number, of, step - 1), f"{list_name(round_number, of, step - 1)} powers")
+
+
+def _shuffled(lists: Lists, name: str, column: Column) -> Source:
+    """In an order that is the same in every job over these sets, so that the list can be held to its mark."""
+    return lists.chosen([column], lists.lasting.derive(name).permutation(len(column)))
 
 
 def _check_sorted(lists: Lists, order: Column, last: int, of: str) -> None:
