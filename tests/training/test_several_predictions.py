@@ -27,6 +27,7 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, joined, learnt, predict_once, serve
 from vfl_node.training.split.tasks import probabilities
+from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Entry, Recorder
@@ -385,7 +386,11 @@ def test_a_wrong_message_names_its_sender(union: Halves, to: str) -> None:
         if sender == "insurer" and message.DESCRIPTOR.name == "PredictionTerms":
             message.batches = bytes(32)
 
-    for tamper, code in ((other_step, "E_ORDER"), (other_batches, "E_PREDICT")):
+    def other_shape(sender: str, receiver: str, message: Any) -> None:
+        if sender == "insurer" and message.DESCRIPTOR.name == "Embedding":
+            message.tensor.CopyFrom(codec.encode(torch.zeros(3, 2)))
+
+    for tamper, code in ((other_step, "E_ORDER"), (other_batches, "E_PREDICT"), (other_shape, "E_SHAPE")):
         (failed,) = errors_of(union.talk(to, Requests(union.known(to, [0])), tamper=tamper)).items()
         assert failed[0] == "clinic"
         assert isinstance(failed[1], ProtocolError)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
-from vfl_node.training.split.half import check_step
+from vfl_node.training.split.half import check_step, received
 from vfl_node.training.split.serving.asking import Asking
 from vfl_node.training.split.serving.shown import DisclosureGuard, OutgoingBatch, names_of
 from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer, Unnamed
@@ -70,7 +70,7 @@ class Exchange:
         self._step = 0
 
     async def run(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
-        """Exchange ``batches``; returns the probabilities of each at the asker, nothing at the other party.
+        """Exchange ``batches``; returns the probabilities of each at the asker, nothing at another party.
 
         Raises:
             PolicyError: as :meth:`DisclosureGuard.admit`; then this party sent nothing of ``batches``.
@@ -112,7 +112,7 @@ class Exchange:
     async def _embedding(self, channel: Channel, side: Scorer, step: int, batch: PredictionBatch) -> Tensor:
         message = await channel.receive(training_pb2.Embedding)
         check_step(channel, message.step, step)
-        return codec.decode(message.tensor, dtype=torch.float32, shape=(self._rows(batch), side.cut_width))
+        return received(channel, message.tensor, (self._rows(batch), side.cut_width))
 
     def _scored(self, side: Scorer, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
         if batch.positions is None:
