@@ -50,6 +50,8 @@ LONGEST = (
     "test_examples",
     "test_kill_alignment",
     "test_three_parties",
+    "test_several_parties",
+    "test_kill_several",
 )
 """Files that take longest. They begin first, so that no worker is alone with one at the end."""
 
