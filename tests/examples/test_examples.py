@@ -65,13 +65,14 @@ def test_data_are_the_same_every_time(clinic_lab: Path, tmp_path: Path) -> None:
 
 def test_clinic_gains_from_the_lab(clinic_lab: Path, tmp_path: Path) -> None:
     job = load_job(EXAMPLES / "clinic_lab" / "job.yaml")
+    job = job.model_copy(update={"evaluate": job.evaluate.model_copy(update={"repeats": 4})})
     randomness = {name: Randomness(name.encode().ljust(32, b"-")) for name in job.parties.all}
     files = {name: clinic_lab / f"{name}.csv" for name in job.parties.all}
     simulate(job, files, tmp_path, randomness=randomness)
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["metrics"]["auc"] > 0.95
     assert report["metrics"]["auc"] > report["local_metrics"]["auc"] + 0.04
-    assert report["gains"]["auc"]["low"] > 0  # the interval over ten splits is above nothing
+    assert report["gains"]["auc"]["low"] > 0  # the interval over four splits is above nothing
     assert report["metrics"]["nll"] < report["local_metrics"]["nll"]
 
 
