@@ -19,6 +19,13 @@ class Limits(Frozen):
         "reveals membership; if one record in ten is shared, the intersection of 50 random ids is empty once in 200 jobs "
         "(0.9^50), that of 10 in every third",
     )
+    min_overlap: int = Field(
+        default=0,
+        ge=0,
+        description="with several passive parties: fewest records in each part of the overlap (those that exactly some of the "
+        "parties hold, for every choice of them), as the active party counts them. The largest minimum of all parties applies; "
+        "with a smaller part a job stops before there is a shared order, and nobody but the active party learns which. 0: none",
+    )
     protocols: tuple[ProtocolName, ...] = Field(
         default_factory=lambda: tuple(ALIGNMENTS),
         min_length=1,

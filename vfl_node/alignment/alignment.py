@@ -49,6 +49,8 @@ class Alignment:
         ours: number of this party's identifiers.
         peers: name of each peer → what this party knows of it.
         union: number of records that any of the parties has; None if that is hidden from this party.
+        common: number of records that all of the parties have; None if that is hidden from this party. With one peer it is the
+            intersection with that peer, and need not be given.
         similarities: float32[m, K], of the candidates in ``rows``; it means nothing where these are :data:`NOT_MINE`. None with
             one row for each position.
         learnt: what this party learnt.
@@ -66,8 +68,11 @@ class Alignment:
     union: int | None = None
     similarities: NDArray[np.float32] | None = None
     learnt: tuple[Disclosure, ...] = ()
+    common: int | None = None
 
     def __post_init__(self) -> None:
+        if len(self.peers) == 1:
+            object.__setattr__(self, "common", self.peer.intersection)
         if self.rows.dtype != np.int64 or self.rows.ndim not in (1, 2) or (self.rows < NOT_MINE).any():
             raise ValueError(f"rows must be int64[m] or int64[m, K] of at least {NOT_MINE}")
         if (self.similarities is not None) != (self.rows.ndim == 2):

@@ -10,11 +10,12 @@ Nothing outside a protocol's folder compares its name: it asks for a property.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 from vfl_node.alignment import costs
+from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.registry import load
 
 if TYPE_CHECKING:
@@ -98,6 +99,13 @@ class AlignmentSpec(ABC):
             ValueError: it does not; the text is for the owner.
         """
 
+    def check_several(self, align: Align) -> None:  # noqa: B027 - most protocols have nothing to refuse
+        """Refuse a job's ``align`` section that does not fit several passive parties.
+
+        Raises:
+            ValueError: it does not; the text is for the owner.
+        """
+
     def side(self, role: Role, passive_parties: int = 1) -> Side:
         """The coroutine that plays ``role`` in a job with so many passive parties; the first call imports it.
 
@@ -136,7 +144,19 @@ class AlignmentSpec(ABC):
         """What it costs at most, whatever is shared."""
         return self.counts(n_a, n_p, self.costliest_length(n_a, n_p))
 
+    def most_of_several(self, sizes: Sequence[int]) -> tuple[PartyCounts, ...]:
+        """What each party computes, sends and stores at most, with several passive parties.
+
+        Args:
+            sizes: elements that each data party announces, in the job's order: the active party's first.
+        """
+        return counts_of_several(sizes, self.longest(sizes))
+
     # How long the shared order can be.
+
+    def longest(self, sizes: Sequence[int]) -> int:
+        """The most elements of the shared order, if the parties announce ``sizes``."""
+        return sum(sizes)
 
     @abstractmethod
     def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:

@@ -27,6 +27,8 @@ def parts(alignment: Alignment) -> tuple[dict[str, NDArray[Any]], str]:
     arrays = {name: array for name in _ARRAYS if (array := getattr(alignment, name)) is not None}
     head = {field.name: getattr(alignment, field.name) for field in fields(Alignment) if field.name not in _ARRAYS}
     head["learnt"] = [asdict(item) for item in alignment.learnt]
+    if len(alignment.peers) == 1:
+        del head["common"]  # it is the intersection with the only peer; an earlier version did not know it
     head["peers"] = {name: asdict(facts) for name, facts in alignment.peers.items()}
     return arrays, json.dumps({"version": VERSION, **head})
 

@@ -142,6 +142,8 @@ class Job(Frozen):
         if len(self.parties.passive) > spec.max_passive_parties:
             most = spec.max_passive_parties
             raise ValueError(f"{protocol} aligns with {most} of parties.passive at most: {spec.why_not_more}")
+        if len(self.parties.passive) > 1:
+            spec.check_several(self.align)
         if self.train and len(self.parties.passive) > self.train.max_passive_parties:
             most, algorithm = self.train.max_passive_parties, self.train.algorithm
             raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")

@@ -198,12 +198,18 @@ class Columns:
     def column(self, name: str) -> Column:
         """The column called ``name``, with what earlier attempts finished of it."""
         if name not in self._open:
-            self._open[name] = Column(self._folder / name.replace(" ", "-"), self._width, self._chunk_rows)
+            self._open[name] = Column(self._path(name), self._width, self._chunk_rows)
         return self._open[name]
 
     def held(self, names: Iterable[str]) -> dict[str, int]:
-        """How many elements of each column are finished."""
-        return {name: len(self.column(name)) for name in names}
+        """How many elements of each column are finished; a column that does not exist stays so, and takes no open file."""
+        there = {path.name for path in self._folder.iterdir()}
+        return {name: len(self.column(name)) if f"{self._path(name).name}.marks" in there else 0 for name in names}
+
+    def release(self, name: str) -> None:
+        """Close the files of a column that this attempt no longer needs."""
+        if name in self._open:
+            self._open.pop(name).close()
 
     def free_bytes(self) -> int:
         """What the disk has room for, columns that are there already included."""
@@ -224,6 +230,9 @@ class Columns:
                 hint="free space or set state_dir to a larger disk, then go on: vfl-node resume JOB",
                 for_peer="its disk is too small",
             )
+
+    def _path(self, name: str) -> Path:
+        return self._folder / name.replace(" ", "-")
 
     def close(self) -> None:
         """Close all files. Idempotent."""

@@ -1,4 +1,4 @@
-"""Lists of group elements between two parties, which are computed, sent, received and checked chunk by chunk.
+"""Lists of group elements between the parties, which are computed, sent, received and checked chunk by chunk.
 
 A list lies on disk while a job needs it, so memory holds only a few chunks of it. A new attempt goes on behind the last chunk
 that an earlier one finished: a party computes no element twice, and sends only what the other end does not have. Hashing,
@@ -7,7 +7,7 @@ powers, sending and receiving overlap.
 A list that was received has the right count, and its elements are valid and distinct. It never changes once it has arrived,
 because an answer to another list under the same secret scalars would be an oracle.
 
-A party's own set is blinded by scalars that are the same in every job over the same two sets on the same terms. So it is sent
+A party's own set is blinded by scalars that are the same in every job over the same sets on the same terms. So it is sent
 as the same list, byte for byte, and a mark proves itself: a peer that announces the mark of an earlier job must send that
 job's list, or it is refused (``E_MARK``). A mark that is not known means that the set has changed, and changes are counted.
 Lists of other sets are blinded by unrelated scalars.
@@ -34,6 +34,7 @@ from vfl_node.crypto.rows import RowIndex, Rows
 from vfl_node.errors import DataError, ProtocolError
 from vfl_node.progress import Advanced
 from vfl_node.session.session import Session
+from vfl_node.transport.channel import Channel
 
 _AHEAD = 2  # chunks whose powers are begun while an earlier one is stored and sent
 
@@ -46,12 +47,12 @@ class Lists:
         records: of this party.
         terms: what the job says of its alignment.
         role: this party's.
-        channel: the conversation with the peer.
         group: where the elements live.
         secret: this party's randomness for this protocol.
-        lasting: the same in every job on these terms over the same records of both; given once the parties have met.
+        lasting: the same in every job on these terms over the same records of all; given once the parties have met.
         own: this party's identifiers; once the parties have met, behind them those that stand for no record.
-        sets: stands for the records of both that take part, the peer's by the mark that it announces.
+        sets: stands for the records of all that take part, the others' by the marks that they announce.
+        min_overlap: fewest records in a part of the overlap of several sets; 0: no minimum.
 
     Raises:
         DataError: an identifier occurs twice (``E_DUP_IDS``).
@@ -59,7 +60,7 @@ class Lists:
 
     def __init__(self, session: Session, records: OwnRecords, group: Group) -> None:
         self.session, self.records, self.group = session, records, group
-        self.terms, self.role, self.channel = session.job.align, session.role, session.peer
+        self.terms, self.role = session.job.align, session.role
         if repeated := len(records.ids.repeats()):
             raise DataError(
                 f"{repeated} of {len(records)} identifiers repeat an earlier one",
@@ -72,13 +73,33 @@ class Lists:
         self._domain = f"vfl-node-v1-{self.terms.protocol}-{group.name}".encode()
         self.lasting = self.secret
         self.sets = self._agreed = b""
-        self._held_by_peer: Mapping[str, int] = {}
+        self.min_overlap = 0
+        self._held: Mapping[str, Mapping[str, int]] = {}
+        self._senders: dict[str, str] = {}
+
+    @property
+    def channel(self) -> Channel:
+        """The conversation with the peer, in a protocol of two parties. Raises ValueError where there are several."""
+        return self.session.peer
+
+    @property
+    def peer(self) -> str:
+        """The peer's name, in a protocol of two parties. Raises ValueError where there are several."""
+        return self.channel.peer
 
     async def meet(self, *, receives: Sequence[str]) -> int:
-        """Meet the peer before the first list; the number of elements that it announces.
+        """As :meth:`meet_all`, in a protocol of two parties: the number of elements that the peer announces.
 
         Args:
             receives: the lists that the peer will send.
+        """
+        return (await self.meet_all({self.peer: receives}))[self.peer]
+
+    async def meet_all(self, receives: Mapping[str, Sequence[str]]) -> Mapping[str, int]:
+        """Meet the other data parties before the first list; the number of elements that each announces, in the job's order.
+
+        Args:
+            receives: peer → the lists that it will send.
 
         Raises:
             VflError: as :func:`vfl_node.alignment.lists.meeting.meet`.
@@ -87,7 +108,7 @@ class Lists:
         """
         meeting = await meet(self.session, self.records, self._columns, group=self.group.name, receives=receives)
         self.own, self.lasting, self.sets = meeting.own, meeting.lasting, meeting.sets
-        self._agreed, self._held_by_peer = meeting.agreed, meeting.held_by_peer
+        self._agreed, self._held, self.min_overlap = meeting.agreed, meeting.held, meeting.min_overlap
         return meeting.theirs
 
     def order(self, step: str) -> NDArray[np.int64]:
@@ -126,41 +147,63 @@ class Lists:
         """Elements that lie in memory."""
         return Given(rows, self.group.chunk_rows)
 
-    async def send(self, name: str, source: Source) -> None:
-        """Send a list, each chunk as soon as it is there; what the peer holds already is left out.
-
-        Raises:
-            ProtocolError: the peer claims to hold more of it than there is (``E_COUNT``).
-        """
-        start = self._held_by_peer.get(name, 0)
-        if start > len(source):
-            raise ProtocolError(f"{self.channel.peer} claims {start} elements of {name}, of {len(source)}", code="E_COUNT")
-        failpoints.reach("align-list")
-        await self.channel.send_rows(source.chunks(), count=len(source), width=self.group.width, start=start)
-
-    # Lists of the peer's.
-
-    async def receive(self, name: str, *, count: int, distinct: bool = True, lasting: bool = False) -> Column:
-        """The list ``name`` of exactly ``count`` elements.
+    async def send(self, name: str, source: Source, *, to: str | None = None) -> None:
+        """Send a list, each chunk as soon as it is there; what the receiver holds already is left out.
 
         Args:
-            name: as the peer sends it.
-            count: its length.
+            name: as the receiver knows it.
+            source: its elements.
+            to: the receiver; None: the only peer.
+
+        Raises:
+            ProtocolError: the receiver claims to hold more of it than there is (``E_COUNT``).
+        """
+        peer = to or self.peer
+        start = self._held[peer].get(name, 0)
+        if start > len(source):
+            raise ProtocolError(f"{peer} claims {start} elements of {name}, of {len(source)}", code="E_COUNT")
+        failpoints.reach("align-list")
+        channel = self.session.data_peers[peer]
+        await channel.send_rows(source.chunks(), count=len(source), width=self.group.width, start=start)
+
+    # Lists of others.
+
+    async def receive(
+        self,
+        name: str,
+        *,
+        count: int | None = None,
+        at_least: int = 0,
+        at_most: int = 1 << 31,
+        of: str | None = None,
+        distinct: bool = True,
+        lasting: bool = False,
+    ) -> Column:
+        """The list ``name``.
+
+        Args:
+            name: as its sender calls it.
+            count: its length, if known.
+            at_least: its smallest length.
+            at_most: its largest length, if ``count`` is not known.
+            of: the sender; None: the only peer.
             distinct: whether two equal elements are refused here; else :meth:`distinct` does it on their powers.
-            lasting: whether it must be the one that came with the peer's mark in an earlier job.
+            lasting: whether it must be the one that came with the same marks in an earlier job.
 
         Raises:
             ProtocolError: another count (``E_COUNT``), an invalid element (``E_ELEMENT``)
-                or two equal ones (``E_DUPLICATE``), or not the list of this mark (``E_MARK``).
+                or two equal ones (``E_DUPLICATE``), or not the list of these marks (``E_MARK``).
             StateError: not the list of an earlier attempt (``E_REPLAY``).
         """
         column = self._columns.column(name)
+        self._senders[name] = of or self.peer
+        channel = self.session.data_peers[self._senders[name]]
         with self._elements_of(name):
-            async for chunk in self.channel.receive_chunks(
-                width=self.group.width, count=count, start=len(column), digest=column.digest
+            async for chunk in channel.receive_chunks(
+                width=self.group.width, count=count, max_count=at_most, start=len(column), digest=column.digest
             ):
                 column.append(self.group.decode(chunk))
-        self._arrived(name, column, lasting)
+        self._arrived(name, column, at_least, lasting)
         return self.distinct(name, column) if distinct else column
 
     async def receive_powers(self, name: str, scalar: Scalar, *, at_least: int, at_most: int, lasting: bool = False) -> Column:
@@ -186,9 +229,7 @@ class Lists:
                 self._begin(chunk, scalar, powers, started)
             while started:
                 powers.append(self._gathered(started.popleft()))
-        if len(column) < at_least:
-            raise ProtocolError(f"{self._from(name)}: {len(column)} elements, expected at least {at_least}", code="E_COUNT")
-        self._arrived(name, column, lasting)
+        self._arrived(name, column, at_least, lasting)
         return self.distinct(name, powers)
 
     def distinct(self, name: str, column: Column) -> Column:
@@ -210,7 +251,7 @@ class Lists:
             raise ProtocolError(f"{self._from(name)}: an element occurs twice", code="E_DUPLICATE")
         return index
 
-    # What both have in the end.
+    # What all have in the end.
 
     def find(self, index: RowIndex, elements: Source) -> NDArray[np.int64]:
         """Place of every one of ``elements`` in the indexed rows, int64[k]; −1 where it is absent."""
@@ -220,7 +261,7 @@ class Lists:
         """Our own identifier at each shared position, int64[len(shared)], or :data:`NOT_MINE`.
 
         Args:
-            shared: the elements both parties index by.
+            shared: the elements that all parties index by.
             own: our own distinct elements, blinded as ``shared`` is.
             order: our identifier of each element of ``own``.
         """
@@ -233,10 +274,10 @@ class Lists:
         """``rows`` with :data:`NOT_MINE` for identifiers that stand for no record of ours."""
         return np.where(rows < len(self.records), rows, NOT_MINE)
 
-    @property
-    def peer(self) -> str:
-        """The peer's name."""
-        return self.channel.peer
+    def release(self, *names: str) -> None:
+        """Close the files of lists that this attempt no longer needs; they stay for the next one."""
+        for name in names:
+            self._columns.release(name)
 
     def close(self) -> None:
         """Close all files; they stay for the next attempt. Idempotent."""
@@ -269,8 +310,10 @@ class Lists:
             gathered.append(block)
         return np.concatenate(gathered)
 
-    def _arrived(self, name: str, column: Column, lasting: bool) -> None:
+    def _arrived(self, name: str, column: Column, at_least: int, lasting: bool) -> None:
         """The list is whole: nothing computed from it leaves before it would outlive a loss of power."""
+        if len(column) < at_least:
+            raise ProtocolError(f"{self._from(name)}: {len(column)} elements, expected at least {at_least}", code="E_COUNT")
         column.sync()
         failpoints.reach("align-synced")
         digest = column.digest.digest()
@@ -294,4 +337,4 @@ class Lists:
             raise ProtocolError(f"{self._from(name)}: {error.message}", code=error.code) from None
 
     def _from(self, name: str) -> str:
-        return f"{self.terms.protocol} {name} from {self.channel.peer}"
+        return f"{self.terms.protocol} {name} from {self._senders.get(name) or self.peer}"

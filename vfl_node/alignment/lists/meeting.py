@@ -4,6 +4,8 @@ Each announces a mark of its set of records, and hears the other's. Then, before
 earlier jobs over these records promised are looked at. A mark that is not known means that the set has changed, and that
 counts. A set is blinded by scalars that are the same in every job over the same two sets on the same terms: so a known mark is
 held to the list that came with it (:mod:`vfl_node.alignment.lists.lists`).
+
+Passive parties do not talk to each other: with several, the active party relays to each what the others announced.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Columns
 from vfl_node.alignment.lists.cover import covered
+from vfl_node.alignment.lists.relay import relayed
 from vfl_node.alignment.sizes import check_announced, too_many
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -36,26 +39,30 @@ _MOST_BEGUN = 2**62  # of alignments; a peer may claim more than there is time f
 
 @dataclass(frozen=True)
 class Announced:
-    """What a party knows once the two have met.
+    """What a party knows once all have met.
 
     Attributes:
-        theirs: elements that the peer announces.
+        theirs: name of each other data party → elements that it announces, in the order of the job.
         own: this party's identifiers, and behind them those that stand for no record.
-        sets: stands for the records of both that take part, the peer's by the mark that it announces.
+        sets: stands for the records of all that take part, the others' by the marks that they announce.
         agreed: stands for those, the terms and the group.
         lasting: randomness that is the same in every job with the same ``agreed``.
-        held_by_peer: list → how many of its elements the peer has from earlier attempts.
+        held: peer → list → how many of its elements the peer has from earlier attempts.
+        min_overlap: fewest records in a part of the overlap, by the largest minimum that a party announces; 0: no minimum.
     """
 
-    theirs: int
+    theirs: Mapping[str, int]
     own: Identifiers
     sets: bytes
     agreed: bytes
     lasting: Randomness
-    held_by_peer: Mapping[str, int]
+    held: Mapping[str, Mapping[str, int]]
+    min_overlap: int
 
 
-async def meet(session: Session, records: OwnRecords, columns: Columns, *, group: str, receives: Sequence[str]) -> Announced:
+async def meet(
+    session: Session, records: OwnRecords, columns: Columns, *, group: str, receives: Mapping[str, Sequence[str]]
+) -> Announced:
     """Exchange marks, then sizes and what each side holds from earlier attempts.
 
     Args:
@@ -63,56 +70,58 @@ async def meet(session: Session, records: OwnRecords, columns: Columns, *, group
         records: of this party.
         columns: where its lists lie.
         group: name of the group of the elements.
-        receives: the lists that the peer will send.
+        receives: peer → the lists that it will send.
 
     Raises:
         PolicyError: a set is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this owner, or was
             changed too often (``E_BUDGET``), or an earlier job hid what this one would tell (``E_PROMISE``).
-        ProtocolError: the peer's mark is none.
-        StateError: the peer's set has another size than in an earlier attempt (``E_REPLAY``), the
+        ProtocolError: a party's mark is none.
+        StateError: a party's set has another size than in an earlier attempt (``E_REPLAY``), the
             disk or the memory has no room for the lists (``E_DISK_FULL``, ``E_MEMORY``), or what this node remembered of
-            the peer is gone (``E_STATE_LOST``) or older than what the peer has seen (``E_STATE_OLDER``).
+            a peer is gone (``E_STATE_LOST``) or older than what the peer has seen (``E_STATE_OLDER``).
 
-    Leaks: whether our records are those of an earlier job with this peer; how many alignments there were with it.
+    Leaks: whether our records are those of an earlier job with these parties; to a peer how many alignments there were with it.
     """
-    terms, role, channel = session.job.align, session.role, session.peer
+    terms, role = session.job.align, session.role
     limits, memory = session.limits, session.memory
     check_enough(len(records), limits.min_set_size, session.name)
     ours = check_announced(len(records), terms, role, limits.max_set_size)
     sets, agreed = await _exchange_marks(session, records, group)
     lasting = memory.secret.derive(f"lists {agreed.hex()}")
-
-    held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held(receives).items()]
-    failpoints.reach("align-size")
-    await channel.send(alignment_pb2.SetSize(count=ours, begun=session.memories[channel.peer].begin(), held=held))
-    answer = await channel.receive(alignment_pb2.SetSize)
-    theirs = int(answer.count)
-    session.memories[channel.peer].saw(min(answer.begun, _MOST_BEGUN))
-    _check_size(channel.peer, theirs, terms, limits)
-    session.pins.check(f"{terms.protocol} size", theirs.to_bytes(8, "big"))
-    most = terms.spec.most(*((ours, theirs) if role == "active" else (theirs, ours)))
-    columns.need_room(most.spilled[role])
-    _need_memory(ours + theirs)
+    theirs, held, min_overlap = await _exchange_sizes(session, ours, columns, receives)
+    for name, count in theirs.items():
+        _check_size(name, count, terms, limits)
+        which = "size" if len(theirs) == 1 else f"size of {name}"
+        session.pins.check(f"{terms.protocol} {which}", count.to_bytes(8, "big"))
+    spilled, powers = _most(session, {session.name: ours, **theirs})
+    columns.need_room(spilled)
+    _need_memory(ours + sum(theirs.values()))
     own = covered(records.ids, sets, terms, role, lasting, memory)
     _check_own_elements(session, own, lasting)
-    session.progress.emit(PhaseBegan("align", most.powers[role], "group operations"))
-    return Announced(theirs, own, sets, agreed, lasting, {item.list: item.rows for item in answer.held})
+    session.progress.emit(PhaseBegan("align", powers, "group operations"))
+    return Announced(theirs, own, sets, agreed, lasting, held, min_overlap)
 
 
 async def _exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes]:
-    """Say which records take part, hear which of the peer's do, and count both: the fields ``sets`` and ``agreed``."""
-    terms, role, channel = session.job.align, session.role, session.peer
-    memory, limits, peer = session.memory, session.limits, channel.peer
+    """Say which records take part, hear which of the others' do, and count all: the fields ``sets`` and ``agreed``."""
+    terms, role, memory, limits = session.job.align, session.role, session.memory, session.limits
     identity = records.identity or records.ids.digest()
     promises.hold(memory, identity, terms, role, binding=False)
     ours = identity + len(records).to_bytes(8, "big")  # predictions of new records take all of a table
     mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
-    await channel.send(alignment_pb2.Remembered(mark=mark, seen=session.memories[peer].seen))
-    answer = await channel.receive(alignment_pb2.Remembered)
-    if len(answer.mark) != _MARK_BYTES:
-        raise ProtocolError(f"{peer} announces a mark of {len(answer.mark)} bytes, expected {_MARK_BYTES}")
-    session.memories[peer].check_not_older(min(answer.seen, _MOST_BEGUN))
-    sets = hashlib.sha256(ours + answer.mark).digest()
+    for peer, channel in session.data_peers.items():
+        await channel.send(alignment_pb2.Remembered(mark=mark, seen=session.memories[peer].seen))
+    said = {peer: await channel.receive(alignment_pb2.Remembered) for peer, channel in session.data_peers.items()}
+    marks = {peer: answer.mark for peer, answer in said.items()}
+    for peer, answer in said.items():
+        _check_mark(peer, answer.mark)
+        session.memories[peer].check_not_older(min(answer.seen, _MOST_BEGUN))
+    marks = await relayed(
+        session, marks, lambda of: alignment_pb2.OtherMarks(marks=of), alignment_pb2.OtherMarks, lambda them: them.marks
+    )
+    for name in session.others:
+        _check_mark(name, marks[name])
+    sets = hashlib.sha256(ours + b"".join(marks[name] for name in session.others)).digest()
     fields = {name: getattr(terms, name) for name in ("protocol", "id_form", "padding", "dummies")}
     agreed = hashlib.sha256(sets + f"{fields} {group}".encode()).digest()
     memory.count_inputs(agreed, limits.inputs_per_peer)
@@ -120,6 +129,46 @@ async def _exchange_marks(session: Session, records: OwnRecords, group: str) -> 
         memory.count_changes(sets, limits.changes_per_peer)
     promises.hold(memory, identity, terms, role, binding=True)
     return sets, agreed
+
+
+async def _exchange_sizes(
+    session: Session, ours: int, columns: Columns, receives: Mapping[str, Sequence[str]]
+) -> tuple[dict[str, int], dict[str, dict[str, int]], int]:
+    """Say how many elements take part, and which lists are there: the fields ``theirs``, ``held`` and ``min_overlap``."""
+    least = session.limits.min_overlap if len(session.others) > 1 else 0
+    for peer, channel in session.data_peers.items():
+        held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held(receives[peer]).items()]
+        failpoints.reach("align-size")
+        begun = session.memories[peer].begin()
+        await channel.send(alignment_pb2.SetSize(count=ours, begun=begun, held=held, min_overlap=least))
+    said = {peer: await channel.receive(alignment_pb2.SetSize) for peer, channel in session.data_peers.items()}
+    for peer, answer in said.items():
+        session.memories[peer].saw(min(answer.begun, _MOST_BEGUN))
+    sizes = await relayed(
+        session,
+        {peer: alignment_pb2.OtherSize(count=answer.count, min_overlap=answer.min_overlap) for peer, answer in said.items()},
+        lambda of: alignment_pb2.OtherSizes(sizes=of),
+        alignment_pb2.OtherSizes,
+        lambda them: them.sizes,
+    )
+    held_by = {peer: {item.list: int(item.rows) for item in answer.held} for peer, answer in said.items()}
+    least = max(least, *(int(size.min_overlap) for size in sizes.values()))
+    return {name: int(size.count) for name, size in sizes.items()}, held_by, least
+
+
+def _most(session: Session, sizes: Mapping[str, int]) -> tuple[int, int]:
+    """Elements that this party stores and group operations that it computes at most, if the parties announce ``sizes``."""
+    spec, parties = session.job.align.spec, session.job.parties
+    if len(sizes) == 2:
+        both = spec.most(*(sizes[name] for name in parties.data))
+        return both.spilled[session.role], both.powers[session.role]
+    most = spec.most_of_several([sizes[name] for name in parties.data])[parties.data.index(session.name)]
+    return most.spilled, most.powers
+
+
+def _check_mark(name: str, mark: bytes) -> None:
+    if len(mark) != _MARK_BYTES:
+        raise ProtocolError(f"{name} announces a mark of {len(mark)} bytes, expected {_MARK_BYTES}")
 
 
 def _check_own_elements(session: Session, own: Identifiers, lasting: Randomness) -> None:
@@ -133,7 +182,7 @@ def _check_own_elements(session: Session, own: Identifiers, lasting: Randomness)
         session.pins.check("own elements", hashlib.sha256(elements).digest())
     except StateError:
         raise StateError(
-            f"what this node or {session.peer.peer} remembered of the other when the job began is gone",
+            f"what this node or {' or '.join(session.others)} remembered of the other when the job began is gone",
             code="E_STATE_LOST",
             hint="put the state folder's partners back, or submit a new job",
             for_peer="what either node remembered of the other when the job began is gone",

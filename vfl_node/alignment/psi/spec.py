@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost, ListWork
@@ -29,6 +29,10 @@ class PrivateSetIntersection(AlignmentSpec):
     def costliest_length(self, n_a: int, n_p: int) -> int:
         """Any: the lists do not depend on it."""
         return 0
+
+    def longest(self, sizes: Sequence[int]) -> int:
+        """All of the smallest set."""
+        return min(sizes)
 
     def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
         """As many rows as records are shared."""
@@ -65,5 +69,6 @@ PSI = PrivateSetIntersection(
     options=frozenset(),
     max_passive_parties=8,
     why_not_more="each party raises the lists of all others, and each pair of parties more adds two cells of overlap",
+    sides_of_several={role: f"vfl_node.alignment.several.protocol:{role}" for role in DATA_ROLES},
     compared_with="psu",
 )

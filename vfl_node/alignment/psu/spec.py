@@ -17,6 +17,14 @@ if TYPE_CHECKING:
 class PrivateSetUnion(AlignmentSpec):
     """Both parties index all records of either; neither learns which ones are shared."""
 
+    def check_several(self, align: Align) -> None:
+        """Dummies hide the overlap of two sets, not the overlaps of more."""
+        if align.dummies:
+            raise ValueError(
+                "align.dummies hides how many records two parties share; with several passive parties the active one sees the "
+                "sizes of all their overlaps, which these dummies do not hide: leave it out"
+            )
+
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentSpec.lists`; the numbers are the paper's steps."""
         return [
@@ -75,5 +83,6 @@ PSU = PrivateSetUnion(
     options=frozenset({"dummies"}),
     max_passive_parties=8,
     why_not_more="each party raises the lists of all others, and each pair of parties more adds two cells of overlap",
+    sides_of_several={role: f"vfl_node.alignment.several.protocol:{role}" for role in DATA_ROLES},
     compared_with="psi",
 )

@@ -15,14 +15,36 @@ class Remembered(_message.Message):
     def __init__(self, mark: _Optional[bytes] = ..., seen: _Optional[int] = ...) -> None: ...
 
 class SetSize(_message.Message):
-    __slots__ = ("count", "begun", "held")
+    __slots__ = ("count", "begun", "held", "min_overlap")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     BEGUN_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
+    MIN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
     count: int
     begun: int
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    def __init__(self, count: _Optional[int] = ..., begun: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
+    min_overlap: int
+    def __init__(self, count: _Optional[int] = ..., begun: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., min_overlap: _Optional[int] = ...) -> None: ...
+
+class OtherMarks(_message.Message):
+    __slots__ = ("marks",)
+    MARKS_FIELD_NUMBER: _ClassVar[int]
+    marks: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, marks: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
+class OtherSizes(_message.Message):
+    __slots__ = ("sizes",)
+    SIZES_FIELD_NUMBER: _ClassVar[int]
+    sizes: _containers.RepeatedCompositeFieldContainer[OtherSize]
+    def __init__(self, sizes: _Optional[_Iterable[_Union[OtherSize, _Mapping]]] = ...) -> None: ...
+
+class OtherSize(_message.Message):
+    __slots__ = ("count", "min_overlap")
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    MIN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    count: int
+    min_overlap: int
+    def __init__(self, count: _Optional[int] = ..., min_overlap: _Optional[int] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("list", "rows")
