@@ -24,7 +24,7 @@ from vfl_node.report import envelope, words
 from vfl_node.report import page as page_module
 from vfl_node.report.envelope import Report
 from vfl_node.report.sections import CommonFigures
-from vfl_node.settings import Protection, role_in
+from vfl_node.settings import Protection
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.evaluation import Rival
 from vfl_node.training.glm.section import GlmSection
@@ -267,7 +267,9 @@ def aligned(job: Job, party: str) -> Alignment:
 def build(job: Job | None = None, *, party: str = "clinic", training: Trained | None = RESULT, **changes: Any) -> Report:
     job = job or a_job()
     if job.train and training and isinstance(training.section, SplitSection) and party in ("clinic", "lab"):
-        used = strategies_used(job.train.missing, role_in(job.parties, party), aligned(job, party))
+        view = aligned(job, party)
+        lacks = {party: view.missing, **{name: facts.missing for name, facts in view.peers.items()}}
+        used = strategies_used(job.train.missing, lacks, job.parties)
         protection = changes.get("protection", Protection())
         defences = tuple(params.model_dump(mode="json") for params in protection.defences)
         section = training.section.model_copy(update={"strategies": used, "defences": defences})

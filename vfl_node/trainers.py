@@ -62,7 +62,7 @@ class TrainingCost:
         batches: likewise.
         steps: messages sent whose answers are awaited, one after the other.
         active_bytes: sent by the active party.
-        passive_bytes: sent by the passive party.
+        passive_bytes: sent by all passive parties together.
     """
 
     rows: int
@@ -179,7 +179,7 @@ class TrainerConfig(Frozen):
         """The fewest steps that training takes if at least ``rows`` rows are shared."""
         return 0
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
         """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
 
         Return None, too, for an alignment over which this trainer does not run.
@@ -188,6 +188,7 @@ class TrainerConfig(Frozen):
             evaluate: the job's section.
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
+            passive_parties: how many there are.
         """
         return None
 
@@ -221,17 +222,18 @@ class TrainerConfig(Frozen):
         """
         return ()
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
+    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Weights of the networks of the party in ``role``; of the layers alone where its table is not known.
 
         Args:
             role: of the party.
             table: its table.
             models: as for :meth:`check_here`.
+            passive_parties: how many there are.
         """
         return 0
 
-    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
         """Memory of what the party in ``role`` computes for one batch."""
         return 0
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from benchmarks.sessions import session
 from tests.training.predicting import world_fixture as world_fixture
+from tests.training.several import SeveralParties, SeveralRuns, several_parties
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
@@ -237,3 +238,15 @@ def synthetic_fixture() -> Callable[..., Federation]:
 def run_fixture() -> type[Run]:
     """Trains over a federation."""
     return Run
+
+
+@pytest.fixture(name="several_parties")
+def several_parties_fixture() -> Callable[..., SeveralParties]:
+    """Makes a synthetic federation with several passive parties."""
+    return several_parties
+
+
+@pytest.fixture(name="several_runs")
+def several_runs_fixture() -> type[SeveralRuns]:
+    """Trains over a federation with several passive parties."""
+    return SeveralRuns

@@ -68,8 +68,10 @@ def alone(run: Any, parties: Any, party: str, half_of: Callable[..., Any], exit_
     data = TrainingData(views[number], (parties.clinic, parties.lab)[number])
     batches = np.split(np.arange(64 * STEPS) % len(views[0]), STEPS)
     half = half_of(own, data, Randomness(b"r" * 32), Randomness(b"d" * 32), 0, np.unique(batches), None)
-    if exit_ is not None:
+    if exit_ is not None and party == "lab":
         half.exit = exit_
+    elif exit_ is not None:
+        half.peers.exits["lab"] = exit_
     received, fixed = [], Randomness(b"p" * 32)
 
     async def learn() -> None:

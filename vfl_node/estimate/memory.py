@@ -86,7 +86,7 @@ def need(job: Job, role: Role, table: TableShape, model: Job | None = None, mode
     trains = job.train if role != "coordinator" else None
     return Need(
         model=PARAMETER_BYTES * parameters(model or job, role, table, models),
-        batch=trains.batch_bytes(role, table) if trains and role != "coordinator" else 0,
+        batch=trains.batch_bytes(role, table, len(job.parties.passive)) if trains and role != "coordinator" else 0,
         rows=table.rows * (ROW_BYTES + CELL_BYTES * columns),
         figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
         messages=conversations * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
@@ -95,7 +95,8 @@ def need(job: Job, role: Role, table: TableShape, model: Job | None = None, mode
 
 def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:
     """Weights of this party's networks; of the layers alone where no table is known. ``models``: as for :func:`need`."""
-    return job.train.parameters(role, table, models) if job.train and role != "coordinator" else 0
+    passive = len(job.parties.passive)
+    return job.train.parameters(role, table, models, passive) if job.train and role != "coordinator" else 0
 
 
 def frame_bytes(job: Job, model: Job | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -95,3 +95,16 @@ def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
 def under(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
     """Those of ``values`` whose name begins with ``prefix.``, without it."""
     return {name[len(prefix) + 1 :]: value for name, value in values.items() if name.startswith(prefix + ".")}
+
+
+def in_parts(parts: Mapping[str, Mapping[str, T]]) -> dict[str, T]:
+    """The values of several ``parts``, each under its part's name; those of an only part under their own names."""
+    if len(parts) == 1:
+        (only,) = parts.values()
+        return dict(only)
+    return {name: value for part, of in parts.items() for name, value in prefixed(part, of).items()}
+
+
+def parted(values: Mapping[str, T], parts: Collection[str]) -> dict[str, Mapping[str, T]]:
+    """Part → its values, of what :func:`in_parts` gave of these ``parts``."""
+    return {part: under(part, values) if len(parts) > 1 else values for part in parts}

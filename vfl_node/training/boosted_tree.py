@@ -144,5 +144,6 @@ def _reason(session: Session, data: TrainingData) -> str:
     if find_spec("sklearn") is None:
         return MISSING_LIBRARY
     view, align = data.alignment, session.job.align
-    hidden = view.hides_intersection or view.peer.intersection is None or align.padding > 0
+    unknown = any(facts.missing is None for facts in view.peers.values())
+    hidden = view.hides_intersection or unknown or align.padding > 0
     return HIDDEN_SIZES if hidden and wish is not True else ""

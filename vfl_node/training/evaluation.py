@@ -1,7 +1,7 @@
 """What is measured in an epoch, at the end of a repeat, and over all repeats.
 
 Population ``owned``: held-out shared rows that the active party owns, since only those have
-a real label. A share of them, |I|/n_a, carries real features of the passive party; the
+a real label. A share of them, |I|/n_a, carries real features of every passive party; the
 active party does not know which, so a row's score is the calibration's expectation, not P
 (see missing/calibration.py).
 """
@@ -306,12 +306,12 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
 
 
 def real_share(alignment: Alignment) -> float | None:
-    """Share of the active party's shared rows that carry real features of the passive one; a ratio of counts.
+    """Share of the active party's shared rows that carry real features of every passive party; a ratio of counts.
 
     None where the alignment hides the size of the intersection.
     """
     owned = int(np.count_nonzero(alignment.owned))
-    shared = alignment.peer.intersection
+    shared = alignment.common
     return None if shared is None or owned == 0 else shared / owned
 
 

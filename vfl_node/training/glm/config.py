@@ -129,7 +129,7 @@ class GeneralisedLinear(TrainerConfig):
         """Iterations, however many rows there are."""
         return self.iterations
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
         """Ciphertexts and scores of the rows; the masked gradients, which depend on columns, are not counted."""
         if "passive" in ALIGNMENTS[protocol].synthetic_rows_at:
             return None
@@ -151,7 +151,7 @@ class GeneralisedLinear(TrainerConfig):
 
         return encoded_columns(table, LinearEncoder.fit(table, self.scaling).columns)
 
-    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
         """Ciphertexts of an iteration."""
         rows = table.rows if self.batch_size is None else min(self.batch_size, table.rows)
         return 4 * rows * (1 + self.outputs) * self.key_bits // 4  # a ciphertext has twice the bits of the key

@@ -15,7 +15,7 @@ from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import DataError
-from vfl_node.models import architecture_of, cut_width
+from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import initialise
@@ -28,22 +28,21 @@ from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, way_out
+from vfl_node.training.split.conversations import Conversations
+from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit_of_peers, encode, learner
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
 from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import TrainingData
-from vfl_node.transport import codec
-from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
 class ActiveHalf:
     """An own bottom, if there are columns, and the top; labels, loss and metrics.
 
     Args:
-        session: whom it meets; this is one half of two.
+        session: whom it meets.
         data: what it trains on.
         randomness: its own.
         draws: its own, too: synthetic rows and labels come from it.
@@ -64,7 +63,7 @@ class ActiveHalf:
         saved: Mapping[str, Tensor] | None,
         validation: Positions = NO_ROWS,
     ) -> None:
-        self._channel, self._session, self._data, self._alignment = session.peer, session, data, data.alignment
+        self._session, self._data, self._alignment = session, data, data.alignment
         train, self._owned = Train.of(session.job), data.alignment.owned
         self._train, self._evaluate = train, session.job.evaluate
         self._labels = _labels(data)
@@ -97,19 +96,18 @@ class ActiveHalf:
             self._synthetic.rate if self._synthetic else 0.0,
         )
         self.encoder, self._inputs = encode(session, data, draws, training)
-        self._cut = cut_width(train)
+        self.audit = audit_of_peers(session, data, training, randomness, repeat)
+        self.peers = Conversations(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         self._architecture = architecture_of(train.model, session.models)
-        self._model = build_classifier(self._architecture, train, self._inputs.schema, [self._cut])
+        self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
         if missing.calibration == "train" and self._task.start is not None:
             # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
             self._model.start_at(self._task.start)
-        self.audit = audit(session, data, training, randomness, repeat)
-        self.exit = way_out(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
-            self.exit.restore(under("defences", saved))
+            self.peers.restore(under("defences", saved))
 
         self._base_rate = torch.full((len(self._owned),), self._task.rate, device=session.device)
         self._local: Classifier | None = None
@@ -129,24 +127,20 @@ class ActiveHalf:
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
-        received = (await self._embedding(number, positions)).requires_grad_()  # (B, d)
+        embeddings = [embedding.requires_grad_() for embedding in await self.peers.embeddings(number, positions)]  # (B, d) each
         self.learner.begin(number)
-        logits = self._model(self._inputs.at(positions), [received])  # (B,) or (B, K)
+        logits = self._model(self._inputs.at(positions), embeddings)  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]
-        targets = self._used(number, positions, logits.detach(), base_rate, received.detach())
+        targets = self._used(number, positions, logits.detach(), base_rate, torch.cat(embeddings, dim=1).detach())
         loss = self._calibration.loss(logits, targets, base_rate)
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
-        if received.grad is None:
-            raise RuntimeError("the loss does not depend on the embedding")
-        gradient = check_finite(received.grad)
+        gradients = [check_finite(_gradient(embedding)) for embedding in embeddings]
         failpoints.reach("backward")
-        message = training_pb2.Gradient(step=number)
         leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions) / self._task.largest_weight)
-        codec.encode(self.exit.step(gradient, leaving), message.tensor)
-        await self._channel.send(message)
+        await self.peers.send(number, gradients, leaving)
         self.learner.step()
-        self.exit.step_done()
+        self.peers.step_done(positions)
         self._met.append((positions, logits.detach(), loss.item()))
 
     def figures(self) -> Figures:
@@ -191,7 +185,7 @@ class ActiveHalf:
         if self._randomness is None:
             return evaluation
         both = await matched_active(
-            self._channel,
+            self._session.peer,
             labels,
             np.concatenate(if_both),
             owned,
@@ -205,7 +199,7 @@ class ActiveHalf:
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
         rate = {} if self._local is None else {"rate": self._base_rate}
-        defended = prefixed("defences", self.exit.state())
+        defended = prefixed("defences", self.peers.state())
         return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._judge(), **rate}
 
     def weights(self) -> dict[str, Tensor]:
@@ -293,17 +287,18 @@ class ActiveHalf:
         self.learner.rest()
         found = []
         for offset, positions in enumerate(rows.batches):
-            received = await self._embedding(rows.number + offset, positions)
+            embeddings = await self.peers.embeddings(rows.number + offset, positions)
             with torch.no_grad():  # never across an await
-                logits = check_finite(self._model(self._inputs.at(positions), [received]))
+                logits = check_finite(self._model(self._inputs.at(positions), embeddings))
             found.append((logits, self._base_rate[torch.from_numpy(positions)]))
         return found
 
-    async def _embedding(self, number: int, positions: Positions) -> Tensor:
-        message = await self._channel.receive(training_pb2.Embedding)
-        check_step(self._channel, message.step, number)
-        embedding = codec.decode(message.tensor, dtype=torch.float32, shape=(len(positions), self._cut))
-        return embedding.to(self._session.device)
+
+def _gradient(embedding: Tensor) -> Tensor:
+    """That of the loss."""
+    if embedding.grad is None:
+        raise RuntimeError("the loss does not depend on the embedding")
+    return embedding.grad
 
 
 def _labels(data: TrainingData) -> LabelColumn:

@@ -47,6 +47,7 @@ class Train(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
+    max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
@@ -219,6 +220,12 @@ class Train(TrainerConfig):
         if missing.calibration != "none" and hidden and not missing.shares:
             way_out = ", or state train.missing.shares" if job.align.dummies else ""
             raise ValueError(f"train.missing.calibration needs the size of the intersection, {hidden}: set it to none{way_out}")
+        if len(job.parties.passive) > 1 and missing.calibration != "none" and missing.calibrate != "labels":
+            raise ValueError(
+                "with several passive parties train.missing.calibration can correct for synthetic labels only: a row may be "
+                "real at some of them, and how often its label is positive then does not follow from the numbers of rows. Set "
+                "train.missing.calibrate: labels, or train.missing.calibration: none"
+            )
         if job.evaluate.matched:
             self._check_matched(job)
 
@@ -228,6 +235,11 @@ class Train(TrainerConfig):
             raise ValueError(
                 "evaluate.matched is for split training over psu: with psi every row is matched, and apsi keeps from the "
                 "passive party which are"
+            )
+        if len(job.parties.passive) > 1:
+            raise ValueError(
+                "evaluate.matched counts rows under one passive party's key, and no key is for rows that several of them own: "
+                "leave it out"
             )
         if self.classes > 2:
             raise ValueError("evaluate.matched is for two classes")
@@ -239,9 +251,9 @@ class Train(TrainerConfig):
         trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
         return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""
-        return costs.cost(self, evaluate, rows, protocol)
+        return costs.cost(self, evaluate, rows, protocol, passive_parties)
 
     def check_here(self, models: Mapping[str, str]) -> None:
         """As the base: the job's model must be registered, or one that this node has declared; every attack must load.
@@ -274,13 +286,13 @@ class Train(TrainerConfig):
         encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
         return encoded_columns(table, encoder.columns)
 
-    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str]) -> int:
+    def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Of this party's half, the active party's own model included."""
-        return costs.parameters(self, role, table, architecture_of(self.model, models))
+        return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)
 
-    def batch_bytes(self, role: DataRole, table: TableShape) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
         """Values of every layer for each row of a batch, and their gradients."""
-        return costs.batch_bytes(self, role, table)
+        return costs.batch_bytes(self, role, table, passive_parties)
 
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """Those of all repeats."""

@@ -42,10 +42,10 @@ ROWS_A_BIT = 8
 """For each bit that a party which departs from the protocol can get there are so many held-out rows."""
 
 
-def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCost:
+def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
     """What training over ``m`` shared rows takes, up to a few messages around it.
 
-    The active party sends gradients; the passive one embeddings, those of held-out rows included, and for
+    The active party sends gradients; each passive one embeddings, those of held-out rows included, and for
     ``evaluate.matched`` an encrypted flag of each of these. With validation also embeddings of the rows set apart and a
     decision in each epoch; then all of this is the most, since training may stop before the last epoch.
 
@@ -54,6 +54,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCos
         evaluate: the job's section.
         m: length of the shared order.
         protocol: name of the alignment; where matched rows cannot be counted ``evaluate.matched`` costs nothing.
+        passive_parties: how many there are. They send and wait at once, so that there are as many steps as with one.
     """
     held_out = math.ceil(m * evaluate.test_fraction)
     validation = min(math.ceil(m * evaluate.validation_fraction), m - held_out)
@@ -66,13 +67,14 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str) -> TrainingCos
     epochs = evaluate.repeats * train.epochs
     each_way = epochs * (rows * row_bytes + batches * FRAME_BYTES)
     decisions = epochs if validation else 0
+    validating = epochs * (validation * row_bytes + validations * FRAME_BYTES)
     once = evaluate.repeats * (tested * row_bytes + tests * FRAME_BYTES)
     return TrainingCost(
         rows=rows,
         batches=batches,
         steps=epochs * batches + decisions,
-        active_bytes=each_way + decisions * DECISION_BYTES,
-        passive_bytes=each_way + epochs * (validation * row_bytes + validations * FRAME_BYTES) + once + flags,
+        active_bytes=passive_parties * (each_way + decisions * DECISION_BYTES),
+        passive_bytes=passive_parties * (each_way + validating + once + flags),
     )
 
 
@@ -82,23 +84,24 @@ def bins_of(rows: int) -> int:
     return bins if bins >= FEWEST else 0
 
 
-def parameters(train: Train, role: DataRole, table: TableShape, architecture: Architecture) -> int:
+def parameters(train: Train, role: DataRole, table: TableShape, architecture: Architecture, passive_parties: int = 1) -> int:
     """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
     schema = InputSchema(table.numeric, table.cardinalities)
     bottom = architecture.bottom_weights(schema, _bottom_sizes(train, role), train)
     if role == "passive":
         return bottom
-    own, theirs = train.active_bottom[-1], train.bottom[-1]
-    joint, alone = (architecture.head_weights(widths, train) for widths in ([own, theirs], [own]))
+    own, theirs = train.active_bottom[-1], passive_parties * [train.bottom[-1]]
+    joint, alone = (architecture.head_weights(widths, train) for widths in ([own, *theirs], [own]))
     return 2 * bottom + joint + alone
 
 
-def batch_bytes(train: Train, role: DataRole, table: TableShape) -> int:
+def batch_bytes(train: Train, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
     """Memory of what the networks compute for one batch."""
     units = sum(_bottom_sizes(train, role)) + (sum(train.top) if role == "active" else 0)
     values = LayerOptions.of(train).values * units + (train.outputs if role == "active" else 0)
     width = table.numeric + train.embedding_size * len(table.cardinalities)
-    return VALUE_BYTES * train.batch_size * (width + values + 2 * cut_width(train))
+    crossing = 2 * cut_width(train) * (passive_parties if role == "active" else 1)
+    return VALUE_BYTES * train.batch_size * (width + values + crossing)
 
 
 def message_bytes(train: Train, evaluate: Evaluate) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
@@ -42,6 +42,7 @@ def active_learns(
     defences: Sequence[DefenceParams] = (),
     *,
     stopped: Stopped = (),
+    others: Sequence[str] = (),
 ) -> tuple[Disclosure, ...]:
     """What the active party learns from the passive party ``peer`` by training.
 
@@ -54,6 +55,7 @@ def active_learns(
         training: which training over these records it is, from 1.
         defences: of ``peer``, in its own report; none in another party's, which does not know them.
         stopped: where training stopped.
+        others: the other passive parties.
     """
     embeddings = Disclosure(
         "embeddings",
@@ -68,13 +70,14 @@ def active_learns(
         counts = (*counts, Disclosure("early stopping", _epochs(train, evaluate, stopped), found))
     if lacks == 0:
         return (embeddings, *counts)
+    which = f"which shared records, its own or those of {' or '.join(others)}," if others else "which of its own records"
     return (
         embeddings,
         *counts,
         Disclosure(
             "membership",
             lacks,
-            f"which of its own records {peer} lacks can be inferred from the embeddings, "
+            f"{which} {peer} lacks can be inferred from the embeddings, "
             f"{train.missing.feature_strategy.learnt()} (see docs/privacy.md){_compared(training)}",
         ),
     )
@@ -90,6 +93,7 @@ def passive_learns(
     defences: Sequence[DefenceParams] = (),
     *,
     stopped: Stopped = (),
+    others: Sequence[str] = (),
 ) -> tuple[Disclosure, ...]:
     """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
     epochs = _epochs(train, evaluate, stopped)
@@ -115,11 +119,44 @@ def passive_learns(
             f"while {peer} trains models of its own tells about when those stop"
         )
         counts = (*counts, Disclosure("early stopping", epochs, told))
+    if others:
+        counts = (*counts, _indirectly(peer, others))
     if lacks == 0:
         return (gradients, figures, *counts)
     strategy = train.missing.label_strategy
     membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(training, drawn=strategy.redrawn)}"
     return (gradients, Disclosure("membership", lacks, membership), figures, *counts)
+
+
+class Learns(Protocol):
+    """What :func:`active_learns` and :func:`passive_learns` have in common."""
+
+    def __call__(
+        self,
+        peer: str,
+        rows: RowCounts,
+        lacks: int | None,
+        train: Train,
+        evaluate: Evaluate,
+        training: int = 1,
+        defences: Sequence[DefenceParams] = (),
+        *,
+        stopped: Stopped = (),
+        others: Sequence[str] = (),
+    ) -> tuple[Disclosure, ...]:
+        """Args as :func:`active_learns`."""
+
+
+def _indirectly(peer: str, others: Sequence[str]) -> Disclosure:
+    """What a passive party learns about the ``others``."""
+    them = " and ".join(others)
+    return Disclosure(
+        "other passive parties",
+        0,
+        f"from {them} no message of training: what they send goes to {peer} alone. But the gradients from {peer} depend on the "
+        f"embeddings of {them} for the same rows, so they tell something about them: how well the columns of {them} explain "
+        "the label of a row, for example",
+    )
 
 
 def _epochs(train: Train, evaluate: Evaluate, stopped: Stopped) -> int:

@@ -2,30 +2,34 @@
 
 ::
 
-    passive                                   active
-    H = bottom(X_p)           ── H [B, d] ──►  l = top(bottom(X_a), H)
-                                               L = mean loss(l, y)
-    back-propagates g         ◄── g [B, d] ──  g = ∂L/∂H
-    updates its bottom                         updates bottom and top
+    each passive                              active
+    H_j = bottom(X_j)         ── H_j [B, d] ─►  l = top(bottom(X_a), H_1, …, H_k)
+                                                L = mean loss(l, y)
+    back-propagates g_j       ◄── g_j [B, d] ─  g_j = ∂L/∂H_j
+    updates its bottom                          updates bottom and top
 
-A row that a party does not own takes the same way as any other: its columns or its embedding
-are made up, or its label is. Rows of H and g stand at their place in the batch and carry no
-identifier; rows of g are never averaged or reordered. Each party attacks what it sends, with
-what it alone knows as the truth (:mod:`vfl_node.privacy.audit`).
+Embeddings stand in the order of the job's passive parties. A row that a party does not own takes
+the same way as any other: its columns or its embedding are made up, or its label is. Rows of H
+and g stand at their place in the batch and carry no identifier; rows of g are never averaged or
+reordered. Each party attacks what it sends, with what it alone knows as the truth
+(:mod:`vfl_node.privacy.audit`).
 
 Source: Song et al. 2021 (FLORIST), sections 3.3 and 4, Table 4.
 
 Leaks: H tells the active party about the passive party's columns, and g tells the passive
-party which label was used in each row; see docs/training.md.
+party which label was used in each row; see docs/training.md. With several passive parties g_j
+depends on the embeddings of the others, too (docs/privacy.md).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -37,6 +41,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.defence import Sender, build
 from vfl_node.privacy.outgoing import Exit, Observer
+from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Evaluation, Figures
 from vfl_node.training.split.config import Train
@@ -44,7 +49,9 @@ from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
+from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 Positions = NDArray[np.int64]
 
@@ -72,14 +79,14 @@ class Half(Protocol):
     Attributes:
         learner: the half that is trained jointly.
         encoder: JSON of how the party's columns are encoded.
-        audit: its attacks on what it sends.
-        exit: where its tensors leave.
     """
 
     learner: Learner
     encoder: str
-    audit: Audit
-    exit: Exit
+
+    @property
+    def audit(self) -> Audit | AuditOfPeers:
+        """Its attacks on what it sends."""
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
@@ -117,6 +124,14 @@ def check_step(channel: Channel, step: int, expected: int) -> None:
         raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
 
 
+def received(channel: Channel, tensor: training_pb2.Tensor, shape: Sequence[int]) -> Tensor:
+    """The float32 tensor of ``shape`` in a message; raises as :func:`~vfl_node.transport.codec.decode` and names the peer."""
+    try:
+        return codec.decode(tensor, dtype=torch.float32, shape=shape)
+    except ProtocolError as error:
+        raise ProtocolError(f"{channel.peer} sent {error.message}", code=error.code) from None
+
+
 def encode(session: Session, data: TrainingData, draws: Randomness, training: Positions) -> tuple[str, PositionedInput]:
     """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
     own = data.alignment.rows[training][data.alignment.owned[training]]
@@ -143,6 +158,13 @@ def audit(session: Session, data: TrainingData, training: Positions, randomness:
         limit=session.protection.max_attack_auc,
         attacks=None if session.protection.membership else {},
     )
+
+
+def audit_of_peers(
+    session: Session, data: TrainingData, training: Positions, randomness: Randomness, repeat: int
+) -> AuditOfPeers:
+    """The active party's attacks on what it sends to each passive party, and on what all of them see together."""
+    return AuditOfPeers(list(session.data_peers), partial(audit, session, data, training, randomness, repeat))
 
 
 def way_out(session: Session, sender: Sender, draws: Randomness, repeat: int, *observers: Observer) -> Exit:

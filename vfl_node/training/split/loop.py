@@ -1,16 +1,18 @@
 """FLORIST: split training over a union, each party filling in for the rows it does not own.
 
-The whole of it, for both parties::
+The whole of it, for all data parties::
 
     toss a seed → schedule
     for each repeat:  hold out test rows; new private weights
-        for each epoch:  for each batch: H → , ← g, both update        (half.py)
+        for each epoch:  for each batch: H → , ← g, all update         (half.py)
                          each attacks what it sent
                          for each batch of validation rows: H → ;  ← go on or stop    (stopping.py; if there are such rows)
-                         a checkpoint at both
+                         a checkpoint at all
         the weights of the best epoch, if there are validation rows
         for each batch of test rows: H →                               (evaluation)
     the active party tells the epochs' figures and metrics, if the job says so
+
+H → and ← g: of every passive party with the active one. Passive parties exchange nothing with each other.
 
 Symbols: m shared rows, B rows a batch, d width of the cut layer, H embedding, g gradient.
 Everything a party draws comes from its own ``randomness``; with the same one, and the same
@@ -75,16 +77,16 @@ def check_batch_fits(rows: int, train: Train, *, setting: str = "train.batch_siz
 
 
 async def train(
-    session: Session, data: TrainingData, checkpoints: Checkpoints, resume_from: str | None, traffic: Traffic
+    session: Session, data: TrainingData, checkpoints: Checkpoints, resume_from: str | None, traffic: Sequence[Traffic]
 ) -> Journal:
-    """The loop that both parties walk through in step.
+    """The loop that all data parties walk through in step.
 
     Args:
         session: whom this party meets.
         data: what it trains on.
         checkpoints: where its state is kept.
-        resume_from: name of a checkpoint that both parties hold, or None to begin.
-        traffic: of the phase, which counts the bytes of each epoch.
+        resume_from: name of a checkpoint that all of them hold, or None to begin.
+        traffic: of the phase with each peer, which counts the bytes of each epoch.
 
     Raises:
         VflError: as :meth:`vfl_node.training.split.trainer.SplitTrainer.run`.
@@ -148,13 +150,13 @@ async def _epoch(
     session: Session,
     half: Half,
     journal: Journal,
-    traffic: Traffic,
+    traffic: Sequence[Traffic],
     batches: Sequence[Positions],
     validation: Sequence[Positions],
 ) -> None:
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
     section, progress = Train.of(session.job), session.progress
-    started, moved = session.clock(), traffic.bytes_sent + traffic.bytes_received
+    started, moved = session.clock(), _bytes(traffic)
     for index, positions in enumerate(batches):
         half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
         await half.step(journal.exchanges, positions)
@@ -168,9 +170,14 @@ async def _epoch(
         progress.emit(Advanced(len(validation)))
         figures = replace(figures, validation_loss=measured.validation_loss, validation_auc=measured.validation_auc)
         failpoints.reach("validated")
-        if await decided(session.peer, journal.stopping, measured.validation_loss):
+        if await decided(session, journal.stopping, measured.validation_loss):
             journal.best = half.weights()
-    seconds, moved = session.clock() - started, traffic.bytes_sent + traffic.bytes_received - moved
+    seconds, moved = session.clock() - started, _bytes(traffic) - moved
     progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss))
     epoch = Epoch(seconds=seconds, bytes=moved, attacks=attacks, judged=dict(half.audit.judged), **asdict(figures))
     journal.epoch_done(epoch, len(batches))
+
+
+def _bytes(traffic: Sequence[Traffic]) -> int:
+    """Both ways, with all peers together."""
+    return sum(of.bytes_sent + of.bytes_received for of in traffic)

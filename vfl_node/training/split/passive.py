@@ -19,7 +19,7 @@ from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_position
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, way_out
+from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, received, way_out
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
@@ -29,7 +29,7 @@ from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 
 class PassiveHalf:
-    """A bottom. Args as :class:`ActiveHalf`."""
+    """A bottom, which learns by the active party's gradients; it meets no other passive party. Args as :class:`ActiveHalf`."""
 
     def __init__(
         self,
@@ -147,8 +147,7 @@ class PassiveHalf:
     async def _gradient(self, number: int, embedding: Tensor) -> Tensor:
         message = await self._channel.receive(training_pb2.Gradient)
         check_step(self._channel, message.step, number)
-        gradient = codec.decode(message.tensor, dtype=torch.float32, shape=tuple(embedding.shape))
-        return gradient.to(embedding.device)
+        return received(self._channel, message.tensor, tuple(embedding.shape)).to(embedding.device)
 
 
 def _leaving(rows: ForwardPass) -> list[Leaving]:

@@ -2,11 +2,11 @@
 
 After each epoch::
 
-    passive                                                   active
+    each passive                                              active
     for each batch of validation rows: H  ──►                 loss on those that it owns, with their real labels
                                                               improved: the loss is smaller than in every epoch before
                               ◄── epoch, improved, last ──
-    if improved: both store the weights of their half; if last: both go back to those stored last
+    if improved: all store the weights of their half; if last: all go back to those stored last
 
 ``last`` follows from ``improved``: ``train.patience`` epochs in a row without it, or all epochs done. The passive party
 checks that it does, so it can be stopped at no other point.
@@ -22,6 +22,7 @@ import math
 from dataclasses import dataclass
 
 from vfl_node.errors import ProtocolError
+from vfl_node.session.session import Session
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -60,8 +61,8 @@ class Stopping:
         return self.epoch == self.epochs or self.epoch - self.best >= self.patience
 
 
-async def decided(channel: Channel, stopping: Stopping, loss: float | None) -> bool:
-    """Count an epoch at both parties, as its validation ``loss`` says, which the active party has and the passive one has not.
+async def decided(session: Session, stopping: Stopping, loss: float | None) -> bool:
+    """Count an epoch at all parties, as its validation ``loss`` says, which the active party has and passive ones have not.
 
     Returns:
         Whether the loss is the smallest so far.
@@ -70,13 +71,14 @@ async def decided(channel: Channel, stopping: Stopping, loss: float | None) -> b
         ProtocolError: the active party ends another epoch than the one that is due, the first one is no improvement, or the
             end is not where the job puts it (``E_ORDER``).
 
-    Leaks: whether the loss is the smallest so far, to the passive party.
+    Leaks: whether the loss is the smallest so far, to every passive party.
     """
     if loss is None:
-        return await _follow(channel, stopping)
+        return await _follow(session.peer, stopping)
     improved = stopping.improves(loss)
     stopping.count(improved, loss)
-    await channel.send(training_pb2.EpochEnd(epoch=stopping.epoch, improved=improved, last=stopping.over))
+    for channel in session.data_peers.values():
+        await channel.send(training_pb2.EpochEnd(epoch=stopping.epoch, improved=improved, last=stopping.over))
     return improved
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
+from itertools import chain
 
 import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
+from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
@@ -19,7 +22,7 @@ from vfl_node.training.evaluation import Figures, Summary, real_share, summarise
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.split import alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.disclosures import RowCounts, active_learns, passive_learns
+from vfl_node.training.split.disclosures import Learns, RowCounts, active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
@@ -37,7 +40,7 @@ class SplitTrainer(Trainer):
             check_batch_fits(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
-        """Train with the other party; the active one holds the labels.
+        """Train with the other data parties; the active one holds the labels.
 
         Raises:
             DataError: no labels (``E_NO_LABEL``), no feature column at the passive party (``E_NO_FEATURES``), nothing to train
@@ -48,12 +51,13 @@ class SplitTrainer(Trainer):
                 share of the toss is not that of an earlier attempt.
             UsageError: a batch would not fit into one message (``E_SIZE``).
 
-        Cost: 8·d bytes on the wire a training row and epoch, 4·d a test row.
+        Cost: for each passive party 8·d bytes on the wire a training row and epoch, 4·d a test row.
 
-        Leaks: to the passive party a gradient row for each row of every batch, and the epochs' figures and the metrics if
-            the job says so; to the active party an embedding of each row of every batch and of every test row.
+        Leaks: to each passive party a gradient row for each row of every batch, and the epochs' figures and the metrics if
+            the job says so; to the active party an embedding of each row of every batch and of every test row from each
+            passive party.
         """
-        async with session.peer.phase("train") as traffic:
+        async with session.phase("train") as traffic:
             journal = await train(session, data, checkpoints, resume, traffic)
             return await (_active if session.role == "active" else _passive)(session, data, journal)
 
@@ -62,7 +66,8 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
     summary, first = summarise(journal.evaluations, *journal.rows), journal.evaluations[0]
     if session.job.evaluate.share_with_passive:
         figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
-        await send_figures(session.peer, figures, summary.metrics, validated=len(journal.validated) > 0)
+        for channel in session.data_peers.values():
+            await send_figures(channel, figures, summary.metrics, validated=len(journal.validated) > 0)
     matched = None if first.matched is None else MatchedMetrics(**first.matched, rows=first.matched_rows)
     trained = _trained(session, data, journal, matched)
     trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
@@ -89,7 +94,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         device=device_name(session.device),
         disclosures=_disclosures(session, data, journal),
         section=SplitSection(
-            strategies=strategies_used(Train.of(session.job).missing, session.role, data.alignment),
+            strategies=strategies_used(Train.of(session.job).missing, lacking(session, data.alignment), session.job.parties),
             held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
             matched_metrics=matched,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
@@ -121,25 +126,45 @@ def _overfitting(session: Session, data: TrainingData, journal: Journal, summary
     return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))
 
 
-def strategies_used(missing: Missing, role: str, alignment: Alignment) -> Strategies:
-    """Which strategies an alignment needed; of rows that it hides there may be some."""
-    ours, theirs = alignment.missing, alignment.peer.missing
-    unlabelled = ours if role == "active" else theirs
+def lacking(session: Session, alignment: Alignment) -> dict[str, int | None]:
+    """Data party → how many of the shared rows it does not own; None where that is hidden from this one."""
+    return {session.name: alignment.missing, **{name: facts.missing for name, facts in alignment.peers.items()}}
+
+
+def strategies_used(missing: Missing, lacks: Mapping[str, int | None], parties: Parties) -> Strategies:
+    """Which strategies an alignment needed; of rows that it hides there may be some. ``lacks`` as :func:`lacking`."""
     return Strategies(
-        labels=None if unlabelled == 0 else missing.labels,
-        features=None if ours == theirs == 0 else missing.features,
+        labels=None if lacks[parties.active] == 0 else missing.labels,
+        features=None if all(rows == 0 for rows in lacks.values()) else missing.features,
         calibration=missing.calibration,
     )
 
 
 def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict[str, tuple[Disclosure, ...]]:
-    """Both parties' entries; in the peer's a number that this party may not know is None."""
-    view, peer, job = data.alignment, session.peer.peer, session.job
-    rows, stopped = RowCounts(*journal.rows, len(journal.validated)), journal.stopped
-    missing = None if view.missing and view.peer.missing is None else view.missing  # synthetic rows may be among them
-    active, defences = session.role == "active", effective(session.protection.defences, sent_by(session.role))
-    ours, theirs = (active_learns, passive_learns) if active else (passive_learns, active_learns)
-    return {
-        session.name: ours(peer, rows, view.peer.missing, Train.of(session.job), job.evaluate, data.number, stopped=stopped),
-        peer: theirs(session.name, rows, missing, Train.of(session.job), job.evaluate, data.number, defences, stopped=stopped),
-    }
+    """All parties' entries; in those of the others a number that this party may not know is None."""
+    job, parties, lacks = session.job, session.job.parties, lacking(session, data.alignment)
+    if lacks[session.name] and None in lacks.values():  # synthetic rows may be among them
+        lacks[session.name] = None
+    rows, protections = RowCounts(*journal.rows, len(journal.validated)), session.protection.defences
+
+    def learnt(learns: Learns, sender: str, receiver: str) -> tuple[Disclosure, ...]:
+        """What ``sender`` tells that party, beside which other passive parties."""
+        return learns(
+            sender,
+            rows,
+            lacks[sender],
+            Train.of(job),
+            job.evaluate,
+            data.number,
+            effective(protections, sent_by(session.role)) if sender == session.name else (),
+            stopped=journal.stopped,
+            others=[name for name in parties.passive if name not in (sender, receiver)],
+        )
+
+    def by(name: str) -> tuple[Disclosure, ...]:
+        if name in parties.passive:
+            return learnt(passive_learns, parties.active, name)
+        of_each = (learnt(active_learns, passive, name) for passive in parties.passive)
+        return tuple(dict.fromkeys(chain.from_iterable(of_each)))  # what stands in each entry alike stands here once
+
+    return {name: by(name) for name in (session.name, *session.others)}

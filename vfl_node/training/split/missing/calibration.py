@@ -30,6 +30,11 @@ ranks as σ(l) does. With a constant c, r = (σ(l) − w01·c) / (1 − w01); it
 model is surer than w01 and c allow (for c = 0, where σ(l) > 1 − w01) and is clipped there. For
 ``train`` it stays within 0 … 1 and q counts.
 
+With several passive parties w01 is what it is with one: the share of rows that the active party lacks, whoever has them. So r
+follows from P' as above, whatever columns are real. P does not: a row with a real label has real columns of any subset of the
+passive parties, each subset with a rate q of its own, and no count and no model of the active party alone gives those of the
+subsets between none and all. So with several of them only labels are calibrated (``calibrate: labels``).
+
 Deviations from the paper: it writes the weights as products of independent ownership rates
 (eq. 3), but in a union without dummies a row that one party lacks is always the other's, so
 they are counts here; the products stand where the counts are hidden. It shifts for majority
@@ -96,11 +101,14 @@ class Composition:
         Args:
             alignment: the active party's view.
             shares: p_a and p_p; rows are then taken as owned independently (eq. 3).
-            calibrate: ``labels`` takes all features of the peer as real, ``features`` all labels.
+            calibrate: ``labels`` takes all features of the peer as real, ``features`` all labels. With several peers a job can
+                have nothing but ``labels``.
 
         Raises:
             DataError: the alignment hides the size of the intersection, or it is empty (``E_EMPTY``).
         """
+        if len(alignment.peers) > 1:
+            return cls._of_labels(alignment)
         if shares is not None:
             whole = cls(shares.active * shares.passive, shares.active * (1 - shares.passive), 1 - shares.active)
         else:
@@ -110,6 +118,12 @@ class Composition:
         if calibrate == "features":
             return cls(whole.w11 / whole.labelled, whole.w10 / whole.labelled, 0.0)
         return whole
+
+    @classmethod
+    def _of_labels(cls, alignment: Alignment) -> Composition:
+        """Of real and synthetic labels alone."""
+        w01 = alignment.missing / len(alignment)
+        return cls(1 - w01, 0.0, w01)
 
     @classmethod
     def _counted(cls, alignment: Alignment) -> Composition:

@@ -1,0 +1,86 @@
+"""The active party's conversations with the passive ones in one repeat: embeddings come in, gradients go out.
+
+Every passive party sends its embedding without waiting for another one, so that all of them compute at once; the active party
+takes them in the order of the job. Gradients leave by a way out of their own for each peer: what the defences draw for one peer
+must not be what they draw for another, or two peers could subtract what protects the gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.models import cut_width
+from vfl_node.models.storage import in_parts, parted
+from vfl_node.privacy.defences.defence import Leaving, Sender
+from vfl_node.privacy.peers import AuditOfPeers
+from vfl_node.session.session import Session
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.half import Positions, check_step, received, way_out
+from vfl_node.transport import codec
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+
+class Conversations:
+    """With each passive party, in the order of the job.
+
+    Args:
+        session: the active party's.
+        sender: its half, of which the gradients are.
+        draws: as for :func:`~vfl_node.training.split.half.way_out`.
+        repeat: number of the repeat.
+        audit: its attacks on what is sent.
+
+    Attributes:
+        widths: of the embedding of each.
+        exits: where the gradients for each leave.
+    """
+
+    def __init__(self, session: Session, sender: Sender, draws: Randomness, repeat: int, audit: AuditOfPeers) -> None:
+        self._channels, self._device, self._audit = session.data_peers, session.device, audit
+        self.widths = [cut_width(Train.of(session.job))] * len(self._channels)
+        several = len(self._channels) > 1
+        self.exits = {
+            peer: way_out(session, sender, draws.derive(f"to {peer}") if several else draws, repeat, audit.of_peer(peer))
+            for peer in self._channels
+        }
+        self._sent: list[Tensor] = []
+
+    async def embeddings(self, number: int, positions: Positions) -> list[Tensor]:
+        """Of step ``number`` and the rows at ``positions``, float32[B, d] of each passive party.
+
+        Raises:
+            ProtocolError: one of them, whom it names, sent another step (``E_ORDER``) or shape (``E_SHAPE``), or a value that
+                is not finite (``E_NAN``).
+        """
+        embeddings = []
+        for channel, width in zip(self._channels.values(), self.widths, strict=True):
+            message = await channel.receive(training_pb2.Embedding)
+            check_step(channel, message.step, number)
+            embeddings.append(received(channel, message.tensor, (len(positions), width)).to(self._device))
+        return embeddings
+
+    async def send(self, number: int, gradients: Sequence[Tensor], leaving: Leaving) -> None:
+        """Send to each passive party its gradient of step ``number``, float32[B, d], as the defences leave it."""
+        self._sent = [way.step(gradient, leaving) for way, gradient in zip(self.exits.values(), gradients, strict=True)]
+        for channel, gradient in zip(self._channels.values(), self._sent, strict=True):
+            message = training_pb2.Gradient(step=number)
+            codec.encode(gradient, message.tensor)
+            await channel.send(message)
+
+    def step_done(self, positions: Positions) -> None:
+        """Show the audit what left in this step."""
+        for way in self.exits.values():
+            way.step_done()
+        self._audit.see_together(positions, self._sent)
+
+    def state(self) -> dict[str, Tensor]:
+        """What a checkpoint must hold of the defences."""
+        return in_parts({peer: way.state() for peer, way in self.exits.items()})
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take back what :meth:`state` gave."""
+        for peer, of_peer in parted(state, self.exits).items():
+            self.exits[peer].restore(of_peer)
