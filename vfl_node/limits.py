@@ -27,9 +27,10 @@ class Limits(Frozen):
         "with a smaller part a job stops before there is a shared order, and nobody but the active party learns which. 0: none",
     )
     protocols: tuple[ProtocolName, ...] = Field(
-        default_factory=lambda: tuple(ALIGNMENTS),
+        default_factory=lambda: tuple(name for name, spec in ALIGNMENTS.usable() if spec.allowed_by_default),
         min_length=1,
-        description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed",
+        description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed. "
+        "By default every one but those that must be named here (docs/alignment.md)",
     )
     max_set_size: int = Field(
         default=100_000_000, ge=1, description="largest number of ids that a peer may announce, random ones included"

@@ -88,9 +88,20 @@ OneOrByName = Annotated[Annotated[Data, Tag("one")] | Annotated[dict[Name, Data]
 
 
 class Peer(Frozen):
-    """Another party. Without an address this node waits until it connects."""
+    """Another party. Without an address this node waits until it connects, unless it is a relayed one."""
 
     address: Address | None = None
+    relayed: bool = Field(
+        default=False,
+        description="for a passive node: another passive party that it meets only through the active party of a job, which "
+        "relays; there is no connection with it",
+    )
+
+    @model_validator(mode="after")
+    def _without_address(self) -> Peer:
+        if self.relayed and self.address is not None:
+            raise ValueError("a relayed peer is met through the active party only: leave its address out")
+        return self
 
 
 class Tls(Frozen):
@@ -205,10 +216,18 @@ class Settings(Frozen):
             raise ValueError(f"{self.name!r} is this node's own name and cannot be its peer")
         if unknown := sorted(set(self.accept_jobs_from) - set(self.peers)):
             raise ValueError(f"accept_jobs_from names {unknown[0]!r}, which is not among peers")
+        if relayed := sorted(set(self.accept_jobs_from) & (self.peers.keys() - self.connected.keys())):
+            raise ValueError(
+                f"accept_jobs_from names {relayed[0]!r}, which is relayed: its jobs are offered by the active party"
+            )
+        if self.role != "passive" and len(self.connected) < len(self.peers):
+            raise ValueError(
+                "a relayed peer is for a passive node: an active one and a coordinator meet all parties themselves"
+            )
         named = {name for table in self.tables.values() for name in table.peers or ()}
         if unknown := sorted(named - set(self.peers)):
             raise ValueError(f"data.peers names {unknown[0]!r}, which is not among peers")
-        if self.listen is None and any(peer.address is None for peer in self.peers.values()):
+        if self.listen is None and any(peer.address is None for peer in self.connected.values()):
             raise ValueError("a peer without an address must be able to dial in: set listen")
         if self.tls is None and not self.insecure_loopback:
             raise ValueError("set tls (or insecure_loopback: true for a trial on one machine)")
@@ -228,6 +247,11 @@ class Settings(Frozen):
             if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
                 raise ValueError(f"the defence {defence.name!r} changes nothing that this node sends: its role is {self.role}")
         return self
+
+    @property
+    def connected(self) -> Mapping[str, Peer]:
+        """The peers with which this node has a link; not the relayed ones."""
+        return {name: peer for name, peer in self.peers.items() if not peer.relayed}
 
     @property
     def tables(self) -> Mapping[str, Data]:
@@ -266,6 +290,11 @@ def role_in(parties: Parties, name: str) -> Role | None:
     if name == parties.coordinator:
         return "coordinator"
     return "passive" if name in parties.passive else None
+
+
+def peers_in(parties: Parties, name: str) -> dict[str, Peer]:
+    """The peers of a node ``name`` that knows the parties of one job, each in the way in which they meet; no addresses."""
+    return {other: Peer(relayed=other not in parties.met_by(name)) for other in parties.all if other != name}
 
 
 def is_loopback(address: str) -> bool:
@@ -310,6 +339,7 @@ __all__ = [
     "data_form",
     "is_loopback",
     "load_settings",
+    "peers_in",
     "role_in",
     "settled",
 ]

@@ -29,8 +29,8 @@ def training(align: str = "protocol: psu", rest: str = TRAIN) -> Job:
 def plan(align: str = "protocol: psu", **changes: Any) -> Plan:
     known: dict[str, Any] = {
         "job": job(align),
-        "role": "active",
-        "records": {"active": 100, "passive": 1000},
+        "party": "clinic",
+        "records": {"clinic": 100, "lab": 1000},
         "shared": (30, 30),
         "rate_mbit_s": 1e9,
         "rtt_ms": 0,

@@ -55,7 +55,7 @@ def test_in_each_stage_the_slower_party_counts_and_cores_share_the_powers() -> N
     assert exact(found["psi"], "computing_s") == pytest.approx((1000 + 1000) / 4, rel=1e-6)
     assert exact(found["psu"], "computing_s") == pytest.approx((5 * 1000 + 1070) / 4, rel=1e-6)
     assert exact(found["psu"], "cpu_s") == pytest.approx(3 * 100 + 2 * 1000 + 1070, rel=1e-6)
-    passive = estimate(plan(role="passive"))
+    passive = estimate(plan(party="lab"))
     assert exact(passive["psu"], "cpu_s") == pytest.approx(3 * 1000 + 2 * 100 + 1070, rel=1e-6)
     assert passive["psu"]["wall_s"] == found["psu"]["wall_s"]
     assert passive["psu"]["sent_bytes"] == found["psu"]["received_bytes"]

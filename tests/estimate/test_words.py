@@ -20,39 +20,39 @@ def test_the_table_has_lines_of_training_where_there_is_one() -> None:
 
 
 def test_two_lines_before_the_start() -> None:
-    known = before_start(training(), {"active": 100, "passive": 1000}, (30, 30))
+    known = before_start(training(), {"clinic": 100, "lab": 1000}, (30, 30))
     assert known == [
         "this job trains on the union: 856 rows an epoch, 18 batches, 286.6 KiB in all",
         "the intersection would take 24 rows an epoch, 1 batch, 8.4 KiB in all",
     ]
-    other_way = before_start(training("protocol: psi"), {"active": 100, "passive": 1000}, (30, 30))
+    other_way = before_start(training("protocol: psi"), {"clinic": 100, "lab": 1000}, (30, 30))
     assert other_way[0].startswith("this job trains on the intersection: 24 rows")
     assert other_way[1].startswith("the union would take 856 rows")
-    any_number = before_start(training(), {"active": 100, "passive": 1000})
+    any_number = before_start(training(), {"clinic": 100, "lab": 1000})
     assert any_number[1].startswith("the intersection would take 0 – 80 rows an epoch, 0 – 2 batches")
-    asymmetric = before_start(training("protocol: apsi, obfuscation: {size: 200}"), {"active": 100, "passive": 1000}, (30, 30))
+    asymmetric = before_start(training("protocol: apsi, obfuscation: {size: 200}"), {"clinic": 100, "lab": 1000}, (30, 30))
     assert [line.split(" rows")[0] for line in asymmetric] == [
         "this job trains on the obfuscated set: 160",
         "the intersection would take 24",
     ]
-    assert before_start(job(), {"active": 100, "passive": 1000}, (30, 30)) == []
+    assert before_start(job(), {"clinic": 100, "lab": 1000}, (30, 30)) == []
 
 
 def test_a_training_that_may_stop_early_takes_so_much_at_most() -> None:
     validated = training().model_copy(update={"evaluate": Evaluate(validation_fraction=0.2)})
-    own, _ = before_start(validated, {"active": 100, "passive": 1000}, (30, 30))
+    own, _ = before_start(validated, {"clinic": 100, "lab": 1000}, (30, 30))
     assert own.startswith("this job trains on the union: 642 rows an epoch, 13 batches, at most ")
-    assert "at most" not in before_start(validated, {"active": 100})[0]  # how many rows at least, and so no most
+    assert "at most" not in before_start(validated, {"clinic": 100})[0]  # how many rows at least, and so no most
 
 
 def test_a_node_that_knows_its_own_records_only() -> None:
-    union, common = before_start(training(), {"active": 100})
+    union, common = before_start(training(), {"clinic": 100})
     assert union.startswith("this job trains on the union: at least 80 rows an epoch, at least 2 batches, at least")
     assert common.startswith("the intersection would take 0 – 80 rows an epoch")
-    bounded, common = before_start(training("protocol: psu, at_most: 50"), {"passive": 1000})
+    bounded, common = before_start(training("protocol: psu, at_most: 50"), {"lab": 1000})
     assert bounded.startswith("this job trains on the union: 40 – 80 rows an epoch")
     assert common.startswith("the intersection would take 0 – 40 rows")
-    hidden = before_start(training("protocol: apsi, obfuscation: {size: 200}"), {"active": 100})
+    hidden = before_start(training("protocol: apsi, obfuscation: {size: 200}"), {"clinic": 100})
     assert [line.split(":")[0].split(" 0")[0] for line in hidden] == ["the intersection would take"]
 
 
@@ -96,7 +96,7 @@ def test_one_line_after_the_alignment(alignment: Alignment, said: str) -> None:
 
 
 def test_the_table_marks_the_job_and_fits() -> None:
-    large = plan("protocol: psi", records={"active": 90_000_000, "passive": 100_000_000}, shared=(0, 90_000_000))
+    large = plan("protocol: psi", records={"clinic": 90_000_000, "lab": 100_000_000}, shared=(0, 90_000_000))
     lines = table(large, estimate(large))
     assert lines[0] == ("", "PSU", "PSI (this job)", "APSI")
     assert all(len(line) == 4 for line in lines)
@@ -116,7 +116,7 @@ def test_a_protocol_without_figures_has_a_dash_and_no_sentence() -> None:
     logistic = training("protocol: psi", "\ntrain: {algorithm: logistic}")
     lines = table(plan(job=logistic), estimate(plan(job=logistic)))
     assert [line[:3] for line in lines if line[0].startswith("training")] == [("training, rows an iteration", "–", "24")]
-    assert before_start(logistic, {"active": 100, "passive": 1000}, (30, 30)) == [
+    assert before_start(logistic, {"clinic": 100, "lab": 1000}, (30, 30)) == [
         "this job trains on the intersection: 24 rows an iteration, 1 batch, 545.7 KiB in all"
     ]
     assert after_alignment(logistic, aligned("psi", 30)) == (

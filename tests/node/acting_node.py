@@ -27,6 +27,7 @@ from vfl_node.execution import folder as job_folder
 from vfl_node.node import meeting, service, store, work  # noqa: F401 - what a node imports once it runs
 from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session import preflight
+from vfl_node.session.agree import agree
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1.alignment_pb2 import SetSize
 
@@ -64,46 +65,37 @@ class Act:
         with (self.folder / f"{self.name}-drawn").open("a") as drawn:
             drawn.write(f"{part.job_id} {self.drawn(part)}\n")
         self.may_die("when all are met")
-        part.progress.emit(PhaseBegan("act", 0, "rounds"))
         if part.role == "coordinator":
+            part.progress.emit(PhaseBegan("act", 0, "rounds"))
             return [self.attend(part, peer, channel) for peer, channel in channels.items()]
         return [self.play(part, channels)]
 
-    async def agree(self, part: Any, channel: Channel, points: list[str], digest: bytes) -> bool:
-        """Whether both have kept theirs."""
-        salt = part.randomness.derive("salt").bytes(32)
-        agreed = await preflight.preflight(
-            channel,
-            part.job,
-            own=part.name,
-            attempt=part.attempt,
-            checkpoints=points,
-            input_digest=digest,
-            salt=salt,
-            inputs=self.own,
-        )
-        return agreed.checkpoint == "kept"
+    async def agree(self, part: Any, points: list[str], digest: bytes, *peers: Channel) -> bool:
+        """Whether all have kept theirs: the data parties, or ``peers``."""
+        return await agree(part, points, input_digest=digest, inputs=self.own, peers=peers or None) == "kept"
 
     async def play(self, part: Any, channels: Mapping[str, Channel]) -> None:
-        """A data party: the active one says whether there is another round, the passive one passes it on."""
+        """A data party: the active one says whether there is another round, and each tells the coordinator, if there is one."""
         points = ["kept"] if self.own.sealed else []
-        for channel in channels.values():
-            both = await self.agree(part, channel, points, self.inputs.table.digest())
-            points = points if both else []
+        points = points if await self.agree(part, points, self.inputs.table.digest()) else []
+        if part.coordinator:
+            points = points if await self.agree(part, points, self.inputs.table.digest(), part.coordinator) else []
+        part.progress.emit(PhaseBegan("act", 0, "rounds"))
         active = part.role == "active"
-        other, helper = channels.values()
         while not points:
             if active:
                 more = not (self.folder / "enough").exists()
                 time.sleep(0.02)
-            async with other.phase("act"):
-                if active:
-                    await other.send(SetSize(count=int(more)))
-                else:
-                    more = bool((await other.receive(SetSize)).count)
-            async with helper.phase("act"):
-                await helper.send(SetSize(count=int(more)))
-                await helper.receive(SetSize)
+            for other in part.data_peers.values():
+                async with other.phase("act"):
+                    if active:
+                        await other.send(SetSize(count=int(more)))
+                    else:
+                        more = bool((await other.receive(SetSize)).count)
+            if part.coordinator:
+                async with part.coordinator.phase("act"):
+                    await part.coordinator.send(SetSize(count=int(more)))
+                    await part.coordinator.receive(SetSize)
             if self.told("fails"):
                 raise DataError("told to fail", code="E_DATA")
             part.progress.emit(Advanced(1))
@@ -119,7 +111,7 @@ class Act:
 
     async def attend(self, part: Any, peer: str, channel: Channel) -> None:
         """The coordinator with one data party."""
-        more = not await self.agree(part, channel, ["kept"], b"none")
+        more = not await self.agree(part, ["kept"], b"none", channel)
         while more:
             async with channel.phase("act"):
                 more = bool((await channel.receive(SetSize)).count)

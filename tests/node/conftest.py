@@ -14,6 +14,8 @@ sys.path.append(str(Path(__file__).parent))  # a child imports what it runs: mod
 
 from nodes import TWO, Child, Federation
 
+from tests.node.several import SeveralTrial, make_several
+
 
 @pytest.fixture
 def ram() -> Iterator[Path]:
@@ -34,13 +36,19 @@ def federations(trial: Any) -> Iterator[Callable[..., Federation]]:
     """Makes federations, whose processes end with the module."""
     made: list[Federation] = []
 
-    def make(folder: Path, roles: Mapping[str, str] = TWO) -> Federation:
-        made.append(Federation(folder, trial, roles))
+    def make(folder: Path, roles: Mapping[str, str] = TWO, tables: Any = trial) -> Federation:
+        made.append(Federation(folder, tables, roles))
         return made[-1]
 
     yield make
     for federation in made:
         federation.end_all()
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> SeveralTrial:
+    """As :func:`tests.node.several.make_several`."""
+    return make_several(tmp_path_factory.mktemp("several"))
 
 
 @pytest.fixture

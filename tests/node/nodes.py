@@ -149,9 +149,27 @@ class Federation:
         self.start("lab", peers=clinic | notary, accept_jobs_from=["clinic"], **settings)
         self.wait_until(lambda: all(self.connected(name) for name in self.roles))
 
+    def start_several(self, **settings: Any) -> None:
+        """The clinic, and a notary if there is one, listen; passive parties dial them, and know each other as relayed."""
+        listening = [name for name, role in self.roles.items() if role != "passive"]
+        known: dict[str, dict[str, Any]] = {}
+        for name in [*listening, *(name for name in self.roles if name not in listening)]:
+            passive = name not in listening
+            peers = {
+                other: {"relayed": True} if passive and other not in listening else known.get(other, {})
+                for other in self.roles.keys() - {name}
+            }
+            accepted = [other for other in peers if not (passive and other not in listening)]
+            self.start(name, listen=None if passive else "127.0.0.1:0", peers=peers, accept_jobs_from=accepted, **settings)
+            if not passive:
+                known[name] = {"address": self.running(name)["listen"]}
+                self.configure(name, listen=known[name]["address"])  # found there again after a restart
+        self.wait_until(lambda: all(map(self.connected, self.roles)))
+
     def connected(self, name: str) -> bool:
         """Whether its links with all others are up."""
-        return all(peer["online"] for other, peer in self.client(name).health()["peers"].items() if other in self.roles)
+        peers = self.client(name).health()["peers"]
+        return all(peer["online"] is not False for other, peer in peers.items() if other in self.roles)  # None: relayed
 
     def running(self, name: str) -> dict[str, Any]:
         return json.loads((self.folder / name / "state" / "running.json").read_text())

@@ -99,7 +99,7 @@ def test_only_a_party_of_a_job_that_waits_to_be_resumed_can_cancel_it(lab: Lab, 
 )
 def test_it_is_kept_by_whom_a_job_was_ended_and_how(lab: Lab, failed: bool, state: str, said: str) -> None:
     record = lab.store.update(lab.store.add(JOB, submitter="clinic"), state="failed", code="E_PEER_LOST", message="lost")
-    lab.offers.hear("clinic", Notice(cancel=Cancel(job_id=record.id, failed=failed, reason="no data")))
+    lab.offers.hear("clinic", Notice(cancel=Cancel(job_id=record.id, failed=failed, reason="no data" if failed else "")))
     ended = lab.store.get(record.id)
     assert (ended.state, ended.over) == (state, True)
     assert said in ended.message

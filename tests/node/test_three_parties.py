@@ -8,13 +8,13 @@ import signal
 import time
 import urllib.request
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from tests.node.stage import Stage
 from vfl_node.configuration import parse
 from vfl_node.errors import PeerError, PolicyError, UsageError
 from vfl_node.job import Job
@@ -55,54 +55,12 @@ SOME = [
 ]
 
 
-class Stage:
-    """Three nodes whose training is an act (:mod:`acting_node`), over many jobs."""
-
-    def __init__(self, federation: Any, forked: Any) -> None:
-        import acting_node
-
-        assert acting_node.PLACES == PLACES
-        self.federation = federation
-        self.shared = federation.folder / "act"
-        self.shared.mkdir()
-        for name in ROLES:
-            federation.programs[name] = partial(forked, acting_node.run, self.shared, name)
-
-    def tell(self, what: str, text: str = "") -> None:
-        (self.shared / what).write_text(text)
-
-    def submit(self, at: str = "clinic") -> str:
-        return self.federation.client(at).submit(parse(JOB, Job, source="job").canonical())["id"]
-
-    def in_a_round(self, job_id: str) -> None:
-        for name in ROLES:
-            self.federation.wait_until(lambda name=name: self.federation.view(name, job_id).get("done"))
-
-    def let_it_end(self) -> None:
-        self.tell("enough")
-
-    def all_done(self, job_id: str) -> None:
-        """Every party ends the job well, with what its secrets gave from the beginning, and forgets them."""
-        for name in ROLES:
-            view = self.federation.end(name, job_id)
-            assert view["state"] == "done", (name, view, self.federation.log(name)[-3000:])
-        for name in ROLES:
-            folder = self.federation.job_folder(name, job_id)
-            self.federation.wait_until(lambda folder=folder: {path.name for path in folder.iterdir()} == {"artefacts"})
-            lines = (self.shared / f"{name}-drawn").read_text().splitlines()
-            drawn = {line.split()[1] for line in lines if line.startswith(job_id)}
-            assert drawn == {self.federation.report(name, job_id)["drawn"]}
-
-    def ends(self, job_id: str, **states: str) -> dict[str, dict[str, Any]]:
-        """Every party ends the job in its state; its errors."""
-        views = {name: self.federation.end(name, job_id) for name in states}
-        assert {name: view["state"] for name, view in views.items()} == states, views
-        return {name: view["error"] for name, view in views.items()}
-
-
 @pytest.fixture(scope="module")
 def theatre(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    stage = Stage(federations(tmp_path_factory.mktemp("three"), ROLES), forked)
+    import acting_node
+
+    assert acting_node.PLACES == PLACES
+    stage = Stage(federations(tmp_path_factory.mktemp("three"), ROLES), forked, JOB)
     stage.federation.start_three()
     return stage
 
@@ -110,19 +68,9 @@ def theatre(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def stage(theatre: Stage) -> Iterator[Stage]:
     """All nodes up and connected, and nothing told to them yet."""
-    for told in theatre.shared.iterdir():
-        told.unlink()
-    federation = theatre.federation
-    for name in ROLES:
-        if federation.processes[name].poll() is not None:
-            federation.start(name)
-    federation.wait_until(lambda: all(federation.connected(name) for name in ROLES))
+    theatre.ready()
     yield theatre
-    for name in ROLES:  # what a failed test left must not hold up the next
-        if federation.processes[name].poll() is None:
-            for view in federation.client(name).jobs():
-                if view["state"] in ("waiting", "running"):
-                    federation.client(name).cancel(view["id"])
+    theatre.cancel_all()
 
 
 @pytest.mark.parametrize("submitter", ["clinic", "lab"])
@@ -151,7 +99,7 @@ def test_a_job_of_three(stage: Stage, submitter: str) -> None:
 
 
 def test_a_job_of_three_on_loopback_without_tls(federations: Any, forked: Any, tmp_path: Path) -> None:
-    stage = Stage(federations(tmp_path, ROLES), forked)
+    stage = Stage(federations(tmp_path, ROLES), forked, JOB)
     stage.federation.start_three(tls=None, insecure_loopback=True)
     stage.let_it_end()
     stage.all_done(stage.submit())

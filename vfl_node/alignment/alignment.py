@@ -21,7 +21,7 @@ class PeerFacts:
     """What a party knows of one peer after an alignment.
 
     Attributes:
-        records: number of the peer's identifiers, or more if it pads.
+        records: number of the peer's identifiers, or more if it pads; None if it is hidden from this party.
         intersection: how many records both have; None if that is hidden from this party.
         most_shared: as many as both can have, as this party alone knows; None where it knows no bound, or the number itself.
         missing: how many shared rows the peer does not own; None if that is hidden from this party.
@@ -29,7 +29,7 @@ class PeerFacts:
         learnt: what the peer learnt, as far as this party can know.
     """
 
-    records: int
+    records: int | None
     intersection: int | None = None
     missing: int | None = None
     padded: bool = False

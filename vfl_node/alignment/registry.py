@@ -15,6 +15,7 @@ ALIGNMENTS: Registry[AlignmentSpec] = Registry(
         "psu": "vfl_node.alignment.psu.spec:PSU",
         "psi": "vfl_node.alignment.psi.spec:PSI",
         "apsi": "vfl_node.alignment.apsi.spec:APSI",
+        "psi-star": "vfl_node.alignment.psi_star.spec:PSI_STAR",
     },
     check=instance_of(AlignmentSpec),
 )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
+from vfl_node.alignment.several.stages import stages_of_several
 from vfl_node.registry import load
 
 if TYPE_CHECKING:
@@ -48,6 +49,8 @@ class AlignmentSpec(ABC):
         why_not_more: why it does not run with more; a clause without a capital and a full stop.
         compared_with: name of the protocol that estimates show beside it.
         sides_of_several: as ``sides``, where there are several passive parties.
+        allowed_by_default: whether a node runs it whose owner does not name it in ``limits.protocols``.
+        bytes_a_row: what the active party sends to each passive one for a row of the shared order, beside lists of elements.
     """
 
     name: str
@@ -62,6 +65,8 @@ class AlignmentSpec(ABC):
     why_not_more: str
     compared_with: str
     sides_of_several: Mapping[Role, str] = field(default_factory=dict)
+    allowed_by_default: bool = True
+    bytes_a_row: int = 0
 
     # What it is.
 
@@ -140,6 +145,15 @@ class AlignmentSpec(ABC):
         """The same, stage by stage; what both parties do in one stage happens at the same time."""
         return costs.by_stage(self.lists(n_a, n_p, m))
 
+    def stages_of_several(self, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
+        """What each party computes, sends and stores with several passive parties, stage by stage.
+
+        Args:
+            sizes: elements that each data party announces, in the job's order: the active party's first.
+            m: elements of the shared order.
+        """
+        return stages_of_several(sizes, m)
+
     def most(self, n_a: int, n_p: int) -> costs.Counts:
         """What it costs at most, whatever is shared."""
         return self.counts(n_a, n_p, self.costliest_length(n_a, n_p))
@@ -159,14 +173,13 @@ class AlignmentSpec(ABC):
         return sum(sizes)
 
     @abstractmethod
-    def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
         """The extremes of the length of the shared order.
 
         Args:
             align: the job's section.
-            n_a: elements that the active party announces.
-            n_p: elements that the passive party announces.
-            shared: records that both have.
+            sizes: elements that each data party announces, in the job's order: the active party's first.
+            shared: records that all have.
             obfuscation: the active owner's wishes.
         """
 
@@ -176,7 +189,7 @@ class AlignmentSpec(ABC):
 
         Args:
             own: elements that this party announces.
-            both: the most that both announce together; None: not known.
+            both: the most that all announce together; None: not known.
 
         Returns:
             (fewest, most), with None for a most that is not known; None where nothing is known.

@@ -20,11 +20,11 @@ from vfl_node.api.result import PREDICTIONS, Result
 from vfl_node.comparison import Compare
 from vfl_node.configuration import validate
 from vfl_node.errors import UsageError
-from vfl_node.execution.private import PrivateSettings, private, read_private, trial_settings
+from vfl_node.execution.private import PrivateSettings, party_of, private, read_private, trial_settings
 from vfl_node.files import private_folder
 from vfl_node.job import Job, load_job
 from vfl_node.logs import configure_logs
-from vfl_node.settings import Settings, role_in
+from vfl_node.settings import Settings
 
 IN_MEMORY = Path("table in memory")
 
@@ -82,7 +82,7 @@ def run(
     if seed is not None and not 0 <= seed < 1 << 63:
         raise UsageError(f"seed {seed} is not a whole number from 0 to 2^63 - 1")
     files, frames = tables_of(spec, active, passive)
-    given = {_party(spec, name): _private_of(own, name) for name, own in (settings or {}).items()}
+    given = {party_of(spec, name, "settings", "{}=…"): _private_of(own, name) for name, own in (settings or {}).items()}
     places = {name: _place(name, kind, importable=processes) for name, kind in (models or {}).items()}
     with ExitStack() as stack:
         stack.enter_context(_quiet_logs())
@@ -154,16 +154,6 @@ def _job_of(job: Job | Mapping[str, Any] | str | os.PathLike[str], passive: Any)
             "a job that predicts needs the nodes that keep its model", hint="vfl-node predict JOB, at a running node"
         )
     return job
-
-
-def _party(job: Job, name: str) -> str:
-    """The party with this name or role."""
-    parties: dict[str | None, str] = {role_in(job.parties, party): party for party in job.parties.all}
-    parties |= {party: party for party in job.parties.all}
-    if name not in parties:
-        hint = f"parties: {', '.join(job.parties.all)}"
-        raise UsageError(f"settings name {name!r}, which is no party of this job", hint=hint)
-    return parties[name]
 
 
 def _private_of(own: Mapping[str, Any] | str | os.PathLike[str], name: str) -> PrivateSettings:

@@ -19,7 +19,7 @@ from vfl_node.data.named import data_of
 from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError, VflError
 from vfl_node.job import Job, load_job
-from vfl_node.settings import DEFAULT_TABLE, Data, Peer, Role, Settings, load_settings, role_in
+from vfl_node.settings import DEFAULT_TABLE, Data, Peer, Role, Settings, load_settings, peers_in, role_in
 
 if TYPE_CHECKING:
     from vfl_node.data.profile import ColumnProfile, IdProfile, LabelProfile
@@ -114,7 +114,7 @@ def _settings_for(data: Data, job: Job | None, party: str) -> Settings:
     role: Role = "active" if labelled else "passive"
     if job:
         name, role = _party_of(job, party, labelled=labelled)
-        peers = {other: Peer() for other in job.parties.all if other != name}
+        peers = peers_in(job.parties, name)
     return Settings(name=name, role=role, data=data, listen="127.0.0.1:0", peers=peers, insecure_loopback=True)
 
 

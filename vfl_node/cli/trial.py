@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Annotated, NoReturn, Optional, get_args
+from typing import Annotated, Any, NoReturn, Optional, get_args
 
 import typer
 from rich.console import Console
@@ -16,16 +16,16 @@ from rich.table import Table
 from vfl_node.cli.shared import ConfigOption, app, check_writable, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
-from vfl_node.execution.private import read_private, trial_settings
+from vfl_node.execution.private import party_of, read_private, trial_settings
 from vfl_node.files import private_folder
 from vfl_node.job import Job, Metric, load_job
 from vfl_node.job.evaluate import WITH_UNIT
 from vfl_node.logs import configure_logs
 from vfl_node.report.words import SEEDED, quantity
-from vfl_node.settings import Role, load_settings, role_in
+from vfl_node.settings import load_settings
 from vfl_node.terminal import ShownProgress
 
-EXAMPLES = {"--data": "clinic.csv", "--settings": "clinic.yaml"}
+ENDINGS = {"--data": "csv", "--settings": "yaml"}
 
 
 @app.command()
@@ -112,8 +112,9 @@ def estimate(
     job: Annotated[Path, typer.Argument(help="The job file.")],
     config: ConfigOption = None,
     active: Annotated[Optional[int], typer.Option(min=1, help="Records of the active party.")] = None,  # noqa: UP045
-    passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the passive party.")] = None,  # noqa: UP045
-    shared: Annotated[Optional[int], typer.Option(min=0, help="Records that both have; default: unknown.")] = None,  # noqa: UP045
+    passive: Annotated[Optional[int], typer.Option(min=1, help="Records of the only passive party.")] = None,  # noqa: UP045
+    records: Annotated[list[str], typer.Option(help="PARTY=NUMBER of records, by name. Repeat for each.")] = [],  # noqa: B006
+    shared: Annotated[Optional[int], typer.Option(min=0, help="Records that all have; default: unknown.")] = None,  # noqa: UP045
     rate: Annotated[float, typer.Option(min=0.001, help="Mbit/s between the parties.")] = 100,
     rtt: Annotated[float, typer.Option(min=0, help="Round trip in milliseconds.")] = 20,
     as_json: Annotated[bool, typer.Option("--json")] = False,
@@ -125,18 +126,17 @@ def estimate(
     from vfl_node.crypto.groups import group
     from vfl_node.estimate import machine as machines
     from vfl_node.estimate import words
-    from vfl_node.estimate.plan import plan, role_of
+    from vfl_node.estimate.plan import plan, shown_party
     from vfl_node.estimate.totals import as_json as costs_as_json
     from vfl_node.estimate.totals import estimate as costs_of
     from vfl_node.execution.inputs import count_input
 
-    given: dict[Role, int | None] = {"active": active, "passive": passive}
-    records, columns = {role: count for role, count in given.items() if count is not None}, 0
-    own = role_of(spec, settings)
-    if settings and settings.data and own not in records:
+    known, columns = _records(spec, active, passive, records), 0
+    own = shown_party(spec, settings)
+    if settings and settings.data and own not in known:
         shape = count_input(settings, spec)
-        records[own], columns = shape.rows, shape.numeric
-    planned = plan(spec, settings, records, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+        known[own], columns = shape.rows, shape.numeric
+    planned = plan(spec, settings, known, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     machine = machines.of_node(group(spec.align.group), settings)
     costs = costs_of(planned, machine)
     if as_json:
@@ -152,6 +152,29 @@ def estimate(
         wide.print(f"- {note}")
 
 
+def _records(job: Job, active: int | None, passive: int | None, options: list[str]) -> dict[str, int]:
+    """Party name → its records, as far as options say."""
+    records = {} if active is None else {job.parties.active: active}
+    if passive is not None:
+        if len(job.parties.passive) > 1:
+            each = " ".join(f"--records {name}=N" for name in job.parties.passive)
+            raise UsageError(f"--passive: this job has {len(job.parties.passive)} passive parties", hint=each)
+        records |= dict.fromkeys(job.parties.passive, passive)
+    for option in options:
+        name, _, number = option.partition("=")
+        if not number.isdecimal() or int(number) < 1:
+            raise UsageError(f"--records {option} is not PARTY=NUMBER", hint=f"for example --records {job.parties.active}=2000")
+        if name not in job.parties.data:
+            raise UsageError(
+                f"--records names {name!r}, which is no party with data",
+                hint=f"parties: {', '.join(job.parties.data)}",
+            )
+        if name in records:
+            raise UsageError(f"the records of {name} are given twice")
+        records[name] = int(number)
+    return records
+
+
 def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
     """``--data`` options as party name → file."""
     files = _files(job, options, "--data")
@@ -162,17 +185,12 @@ def _data_files(job: Job, options: list[str]) -> dict[str, Path]:
 
 def _files(job: Job, options: list[str], what: str) -> dict[str, Path]:
     """``PARTY=FILE`` options as party name → file; ``what`` they are."""
-    roles: dict[str | None, str] = {role_in(job.parties, name): name for name in job.parties.all}
     files: dict[str, Path] = {}
     for option in options:
         key, equals, path = option.partition("=")
-        name = key if key in job.parties.all else roles.get(key)
         if not equals or not path:
-            raise UsageError(f"{what} {option} is not PARTY=FILE", hint=f"for example {what} active={EXAMPLES[what]}")
-        if name is None:
-            raise UsageError(
-                f"{what} names {key!r}, which is no party of this job", hint=f"parties: {', '.join(job.parties.all)}"
-            )
+            raise UsageError(f"{what} {option} is not PARTY=FILE", hint=f"for example {what} active=clinic.{ENDINGS[what]}")
+        name = party_of(job, key, what, f"{what} {{}}={{}}.{ENDINGS[what]}")
         if name in files:
             raise UsageError(f"{what} is given twice for {name}")
         files[name] = Path(path)
@@ -194,7 +212,7 @@ def _summarise(path: Path, seconds: float) -> None:
     report = json.loads(path.read_text())
     alignment = report["alignment"]
     names = ("ours", "theirs", "rows", "union", "intersection")
-    sizes = ", ".join(f"{name} {'hidden' if alignment[name] is None else alignment[name]}" for name in names)
+    sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
     models = {"federated": "metrics", "active party alone": "local_metrics", "boosted tree alone": "boosted_tree_metrics"}
     for title, metrics in ((title, report.get(key)) for title, key in models.items()):
@@ -217,6 +235,13 @@ def _summarise(path: Path, seconds: float) -> None:
     if note := report.get("boosted_tree_note"):
         out.print(note)
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
+
+
+def _size(of: Any) -> str:
+    """A number of records of a report, or those of several parties."""
+    if isinstance(of, dict):
+        return f"({', '.join(f'{party} {_size(count)}' for party, count in of.items())})"
+    return "hidden" if of is None else str(of)
 
 
 def _interrupted(number: int, frame: object) -> NoReturn:

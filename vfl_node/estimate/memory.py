@@ -10,7 +10,7 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
-from vfl_node.settings import Limits, Role
+from vfl_node.settings import Limits, Role, role_in
 from vfl_node.trainers import TableShape
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.streams import PIECE_BYTES, QUEUE_BYTES
@@ -82,14 +82,14 @@ def need(job: Job, role: Role, table: TableShape, model: Job | None = None, mode
         models: of the node's settings: name → ``module:Class`` of an architecture.
     """
     columns = table.numeric + len(table.cardinalities)
-    conversations = len(job.parties.all) - 1
+    conversations = {role_in(job.parties, name): len(job.parties.met_by(name)) for name in job.parties.all}
     trains = job.train if role != "coordinator" else None
     return Need(
         model=PARAMETER_BYTES * parameters(model or job, role, table, models),
         batch=trains.batch_bytes(role, table, len(job.parties.passive)) if trains and role != "coordinator" else 0,
         rows=table.rows * (ROW_BYTES + CELL_BYTES * columns),
         figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
-        messages=conversations * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
+        messages=conversations[role] * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
     )
 
 

@@ -1,4 +1,4 @@
-"""What an estimate begins from: the job, the records of both parties, the wire, and what this node's owner allows and wants."""
+"""What an estimate begins from: the job, the records of all parties, the wire, and what this node's owner allows and wants."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.sizes import announced
 from vfl_node.errors import UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import Need, need
-from vfl_node.job import Align, Job
+from vfl_node.job import Align, Job, Parties
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings import Limits, Obfuscation, Role, Settings, role_in
-from vfl_node.trainers import TableShape
+from vfl_node.trainers import TableShape, TrainingCost
 
-Records = Mapping[Role, int]
-"""Role → its records."""
+Records = Mapping[str, int]
+"""Name of a data party → its records."""
 
 Span = tuple[int, int]
 """The fewest and the most."""
@@ -28,10 +29,10 @@ class Plan:
 
     Attributes:
         job: its alignment's options go for the other protocols too, where they have them.
-        role: whose side is shown.
-        records: of each party; the job's ``align.at_most`` may let fewer take part.
-        shared: the fewest and the most of them that the two may share.
-        rate_mbit_s: of the wire.
+        party: whose side is shown.
+        records: of each data party; the job's ``align.at_most`` may let fewer take part.
+        shared: the fewest and the most of them that all may have.
+        rate_mbit_s: of the wire of each party.
         rtt_ms: of the wire, there and back.
         obfuscation: this owner's wishes.
         need: what the node whose side is shown sets aside for the job.
@@ -39,7 +40,7 @@ class Plan:
     """
 
     job: Job
-    role: Role
+    party: str
     records: Records
     shared: Span
     rate_mbit_s: float
@@ -48,23 +49,44 @@ class Plan:
     need: Need | None = None
     refusal: str = ""
 
+    @property
+    def role(self) -> Role:
+        """Of the party whose side is shown."""
+        return data_role(self.job.parties, self.party)
 
-def role_of(job: Job, settings: Settings | None) -> Role:
+    @property
+    def whose(self) -> str:
+        """Whose side is shown, in words: the role, or the name where several have it."""
+        return self.party if self.several and self.role == "passive" else f"{self.role} party"
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several passive parties: then a role does not name one."""
+        return len(self.job.parties.passive) > 1
+
+
+def data_role(parties: Parties, name: str) -> Role:
+    """The role of a party that has data."""
+    return "active" if name == parties.active else "passive"
+
+
+def shown_party(job: Job, settings: Settings | None) -> str:
     """Whose side is shown: that of the node with these settings, or without them the active party's.
 
     Raises:
         UsageError: the job gives this node no such role (``E_ROLE``).
     """
     if settings is None:
-        return "active"
-    name = {role_in(job.parties, name): name for name in job.parties.all}.get(settings.role)
-    if name != settings.name:
+        return job.parties.active
+    if role_in(job.parties, settings.name) != settings.role:
+        names = [name for name in job.parties.all if role_in(job.parties, name) == settings.role]
+        parties = f"{settings.role} party of this job is" if len(names) == 1 else f"{settings.role} parties of this job are"
         raise UsageError(
-            f"the {settings.role} party of this job is {name}, and the configuration is {settings.name}'s",
+            f"the {parties} {' and '.join(names)}, and the configuration is {settings.name}'s",
             code="E_ROLE",
             hint="give the configuration of a party of the job",
         )
-    return settings.role
+    return settings.name
 
 
 def plan(
@@ -82,30 +104,36 @@ def plan(
     Args:
         job: the job.
         settings: of this node; without them the active party's side is shown.
-        records: of both parties.
+        records: of all data parties.
         columns: of this node's table as :attr:`~vfl_node.trainers.TableShape.numeric`; 0: not known.
-        shared: records of both; None: from none to all of the smaller set.
+        shared: records that all have; None: from none to all of the smallest set.
         rate_mbit_s: of the wire.
         rtt_ms: of the wire.
 
     Raises:
         UsageError: the records of a party are not known, or more is shared than a party has (``E_USAGE``); or as
-            :func:`role_of`.
+            :func:`shown_party`.
     """
-    role = role_of(job, settings)
-    for each, name in job.parties.pair.items():
-        if each not in records:
+    party, several = shown_party(job, settings), len(job.parties.passive) > 1
+    for name in job.parties.data:
+        if name not in records:
+            role = data_role(job.parties, name)
+            whose, option = (f"{name}, a passive party", f"--records {name}=N")
+            if role == "active" or not several:
+                whose, option = f"{name}, the {role} party", f"--{role} N"
             count_them = ", or the --config of its node, to count them" if settings is None else ""
-            raise UsageError(f"how many records has {name}, the {each} party?", hint=f"--{each} N{count_them}")
-    smaller = min(records.values())
-    if shared is not None and shared > smaller:
-        raise UsageError(f"--shared {shared} is more than the smaller party's {smaller} records")
-    shape, models = TableShape(records[role], columns), settings.models if settings else NONE_DECLARED
+            raise UsageError(f"how many records has {whose}?", hint=f"{option}{count_them}")
+    smallest = min(records.values())
+    if shared is not None and shared > smallest:
+        which = "smallest" if several else "smaller"
+        raise UsageError(f"--shared {shared} is more than the {which} party's {smallest} records")
+    shape, models = TableShape(records[party], columns), settings.models if settings else NONE_DECLARED
+    role = data_role(job.parties, party)
     return Plan(
         job=job,
-        role=role,
+        party=party,
         records=records,
-        shared=(0, smaller) if shared is None else (shared, shared),
+        shared=(0, smallest) if shared is None else (shared, shared),
         rate_mbit_s=rate_mbit_s,
         rtt_ms=rtt_ms,
         obfuscation=settings.obfuscation if settings else Obfuscation(),
@@ -126,9 +154,21 @@ def taking_part(align: Align, records: Records, shared: Span) -> tuple[Records, 
     """How many records take part, and how many of those are expected to be shared."""
     if align.at_most is None:
         return records, shared
-    taken = {role: min(count, align.at_most) for role, count in records.items()}
-    share = math.prod(taken[role] / count for role, count in records.items())
+    taken = {name: min(count, align.at_most) for name, count in records.items()}
+    share = math.prod(taken[name] / count for name, count in records.items())
     return taken, (round(share * shared[0]), round(share * shared[1]))
+
+
+def announced_by(parties: Parties, align: Align, records: Records) -> list[int]:
+    """Elements that each data party announces, in the job's order, if so many records take part."""
+    return [announced(records[name], align, data_role(parties, name)) for name in parties.data]
+
+
+def training_cost(job: Job, rows: int, protocol: str) -> TrainingCost | None:
+    """What the job's training takes over so many shared ``rows`` of an alignment; None where nothing is known of it."""
+    if job.train is None:
+        return None
+    return job.train.cost(job.evaluate, rows, protocol, passive_parties=len(job.parties.passive))
 
 
 def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str]) -> str:

@@ -2,26 +2,26 @@
 
 The elements are counted exactly, by each protocol (:meth:`vfl_node.alignment.spec.AlignmentSpec.counts`). Powers use every
 core; hashing, checking and finding hold Python's lock, so they come on top as if there were one core. In each stage the
-slower party counts. Computing, the wire and the disk overlap: the slowest of the three gives the time. Reading the table is
-not counted. Of training the trainer counts rows, batches and bytes (:meth:`vfl_node.trainers.TrainerConfig.cost`), and the
-time is that on the wire. See docs/estimate.md.
+slowest party counts. Computing, the wire and the disk overlap: the slowest of the three gives the time. The wire is the active
+party's, over which everything goes. Reading the table is not counted. Of training the trainer counts rows, batches and bytes
+(:meth:`vfl_node.trainers.TrainerConfig.cost`), and the time is that on the wire. See docs/estimate.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.roles import DATA_ROLES
-from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.several.costs import PartyCounts
+from vfl_node.alignment.several.stages import by_party, summed
 from vfl_node.alignment.spec import AlignmentSpec
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.machine import Machine
-from vfl_node.estimate.plan import Plan, taking_part, terms_of
+from vfl_node.estimate.plan import Plan, announced_by, data_role, taking_part, terms_of, training_cost
 from vfl_node.job import Align
-from vfl_node.settings import Role
 
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
@@ -38,14 +38,14 @@ class AlignmentCost:
 
     Attributes:
         wall_s: the longest of the next three.
-        computing_s: that the parties compute, one waiting for the other.
-        wire_s: that the lists are on the wire.
+        computing_s: that the parties compute, one waiting for the others.
+        wire_s: that the lists are on the active party's wire.
         disk_s: that the busier disk writes.
         cpu_s: of this party, all cores together.
         sent_bytes: by this party.
         received_bytes: by this party.
         active_disk_bytes: lists of the active party, until both have the result.
-        passive_disk_bytes: those of the passive party.
+        passive_disk_bytes: those of the passive party; of several, of the one with the most.
         memory_bytes: of this party, its features apart.
         rows: that training runs over.
         extra_rows: how many of them are not shared: more than with PSI.
@@ -74,69 +74,89 @@ Where the trainer counts what training over the protocol's rows takes, also ``ep
 
 
 def estimate(plan: Plan, machine: Machine) -> dict[str, Range]:
-    """What each protocol would cost between two parties with such a ``machine``: protocol → :data:`Range`.
+    """What each protocol would cost between parties with such a ``machine``: protocol → :data:`Range`.
 
-    One of a package that cannot be loaded is left out.
+    One of a package that cannot be loaded is left out, and so is one that does not run with as many parties.
     """
-    return {protocol: _range(plan, machine, terms_of(plan.job.align, protocol)) for protocol, _ in ALIGNMENTS.usable()}
+    return {
+        name: _range(plan, machine, terms_of(plan.job.align, name)) for name, spec in ALIGNMENTS.usable() if shows(plan, spec)
+    }
 
 
 def as_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[str, Any]:
     """All of it for a program: seconds, bytes, and [least, most] for each figure."""
-    given = {name: value for name, value in asdict(plan).items() if name not in ("job", "obfuscation")}
-    head = {"job": plan.job.name, "protocol": plan.job.align.protocol}
-    return {**head, **given, "machine": asdict(machine), "costs": costs_of}
+    given = {name: value for name, value in asdict(plan).items() if name not in ("job", "party", "records", "obfuscation")}
+    head = {"job": plan.job.name, "protocol": plan.job.align.protocol, "role": plan.role}
+    if plan.several:  # a role does not name a party
+        who: dict[str, Any] = {"party": plan.party, "records": dict(plan.records)}
+    else:
+        who = {"records": {data_role(plan.job.parties, name): count for name, count in plan.records.items()}}
+    return {**head, **who, **given, "machine": asdict(machine), "costs": costs_of}
+
+
+def shows(plan: Plan, spec: AlignmentSpec) -> bool:
+    """Whether the protocol has figures: it runs with as many passive parties, and a reader may want to compare it."""
+    asked_for = spec.allowed_by_default or plan.several or spec.name == plan.job.align.protocol
+    return asked_for and len(plan.job.parties.passive) <= spec.max_passive_parties
+
+
+def stages(spec: AlignmentSpec, sizes: Sequence[int], m: int) -> list[tuple[PartyCounts, ...]]:
+    """What each data party does in each stage, in the job's order; arguments as :meth:`AlignmentSpec.stages_of_several`."""
+    n_a, n_p, *more = sizes
+    return spec.stages_of_several(sizes, m) if more else [by_party(stage) for stage in spec.stages(n_a, n_p, m)]
 
 
 def _range(plan: Plan, machine: Machine, terms: Align) -> Range:
     records, shared = taking_part(terms, plan.records, plan.shared)
-    n_a, n_p = (announced(records[role], terms, role) for role in DATA_ROLES)
+    sizes = announced_by(plan.job.parties, terms, records)
     cases = [
-        asdict(_cost(plan, machine, terms.spec, n_a, n_p, common, m)) | _training(plan, terms.protocol, m)
+        asdict(_cost(plan, machine, terms.spec, sizes, common, m)) | _training(plan, terms.protocol, m)
         for common in shared
-        for m in terms.spec.lengths(terms, n_a, n_p, common, plan.obfuscation)
+        for m in terms.spec.lengths(terms, sizes, common, plan.obfuscation)
     ]
     return {name: (min(case[name] for case in cases), max(case[name] for case in cases)) for name in cases[0]}
 
 
 def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
     """What training over ``m`` shared rows takes; nothing where the job does not train, or its trainer does not count it."""
-    cost = plan.job.train.cost(plan.job.evaluate, m, protocol) if plan.job.train else None
+    cost = training_cost(plan.job, m, protocol)
     if cost is None:
         return {}
     wire_s = cost.bytes * 8 / (plan.rate_mbit_s * 1e6) + cost.steps * plan.rtt_ms / 1e3
     return {"epoch_rows": cost.rows, "batches": cost.batches, "train_bytes": cost.bytes, "train_wire_s": wire_s}
 
 
-def _cost(plan: Plan, machine: Machine, spec: AlignmentSpec, n_a: int, n_p: int, shared: int, m: int) -> AlignmentCost:
-    role, width = plan.role, group(plan.job.align.group).width
-    total, stages = spec.counts(n_a, n_p, m), spec.stages(n_a, n_p, m)
-    sent, received = total.sent[role] * width, total.received[role] * width
-    computing_s = sum(max(_seconds(machine, stage, each, width, machine.cores) for each in DATA_ROLES) for stage in stages)
-    turns = len(stages) + 2  # sizes before, the phase's end after
-    wire_s = (sent + received) * 8 / (plan.rate_mbit_s * 1e6) + turns * plan.rtt_ms / 1e3
-    disk_s = max(total.spilled.values()) * width / machine.disk_bytes_per_s
+def _cost(plan: Plan, machine: Machine, spec: AlignmentSpec, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:
+    parties, width = plan.job.parties, group(plan.job.align.group).width
+    in_stages = stages(spec, sizes, m)
+    total = dict(zip(parties.data, summed(in_stages), strict=True))
+    own, active = total[plan.party], total[parties.active]
+    told = spec.bytes_a_row * m  # by the active party to each other one
+    told_by, told_to = (told * len(parties.passive), 0) if plan.party == parties.active else (0, told)
+    on_wire = (active.sent + active.received) * width + told * len(parties.passive)
+    computing_s = sum(max(_seconds(machine, each, width, machine.cores) for each in stage) for stage in in_stages)
+    turns = len(in_stages) + 2  # sizes before, the phase's end after
+    wire_s = on_wire * 8 / (plan.rate_mbit_s * 1e6) + turns * plan.rtt_ms / 1e3
+    disk_s = max(each.spilled for each in total.values()) * width / machine.disk_bytes_per_s
     return AlignmentCost(
         wall_s=max(computing_s, wire_s, disk_s),
         computing_s=computing_s,
         wire_s=wire_s,
         disk_s=disk_s,
-        cpu_s=_seconds(machine, total, role, width, 1),
-        sent_bytes=sent,
-        received_bytes=received,
-        active_disk_bytes=total.spilled["active"] * width,
-        passive_disk_bytes=total.spilled["passive"] * width,
-        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * (n_a + n_p),
+        cpu_s=_seconds(machine, own, width, 1),
+        sent_bytes=own.sent * width + told_by,
+        received_bytes=own.received * width + told_to,
+        active_disk_bytes=active.spilled * width,
+        passive_disk_bytes=max(total[name].spilled for name in parties.passive) * width,
+        memory_bytes=PROCESS_BYTES + costs.ROW_BYTES * sum(sizes),
         rows=m,
         extra_rows=m - shared,
     )
 
 
-def _seconds(machine: Machine, counts: costs.Counts, role: Role, width: int, cores: int) -> float:
+def _seconds(machine: Machine, counts: PartyCounts, width: int, cores: int) -> float:
     """Wall time that one party computes if it has so many cores."""
-    sent_and_received = counts.sent[role] + counts.received[role]
-    bytes_s = width * (
-        sent_and_received * TRANSPORT_S + (sent_and_received + counts.spilled[role]) * _HASHED * machine.sha256_s
-    )
-    one_core_s = counts.hashes[role] * machine.hash_s + counts.received[role] * (machine.decode_s + machine.find_s) + bytes_s
-    return one_core_s + counts.powers[role] * machine.power_s / cores
+    sent_and_received = counts.sent + counts.received
+    bytes_s = width * (sent_and_received * TRANSPORT_S + (sent_and_received + counts.spilled) * _HASHED * machine.sha256_s)
+    one_core_s = counts.hashes * machine.hash_s + counts.received * (machine.decode_s + machine.find_s) + bytes_s
+    return one_core_s + counts.powers * machine.power_s / cores

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.alignment.roles import DATA_ROLES
 from vfl_node.alignment.sizes import announced
 from vfl_node.estimate.machine import Machine
-from vfl_node.estimate.plan import Plan, Records, Span, taking_part, terms_of
-from vfl_node.estimate.totals import Range
-from vfl_node.job import Align, Job
+from vfl_node.estimate.plan import Plan, Records, Span, announced_by, data_role, taking_part, terms_of, training_cost
+from vfl_node.estimate.totals import Range, shows
+from vfl_node.job import Align, Job, Parties
 from vfl_node.settings import Obfuscation
 
 
@@ -23,17 +22,17 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
         "computing_s": ("  to compute", _duration),
         "wire_s": (f"  to send at {plan.rate_mbit_s:g} Mbit/s", _duration),
         "disk_s": ("  to write", _duration),
-        "cpu_s": (f"CPU time, {plan.role} party", _duration),
+        "cpu_s": (f"CPU time, {plan.whose}", _duration),
         "sent_bytes": ("  sent", _size),
         "received_bytes": ("  received", _size),
         "memory_bytes": ("  memory", _size),
         "active_disk_bytes": ("disk, active party", _size),
-        "passive_disk_bytes": ("disk, passive party", _size),
+        "passive_disk_bytes": (f"disk, {'each ' * plan.several}passive party{' at most' * plan.several}", _size),
         "rows": ("shared rows", _count),
         "extra_rows": ("  more than with PSI", _count),
         "epoch_rows": (f"training, rows an {unit}", _count),
         "batches": ("  in batches", _count),
-        "train_bytes": ("  sent by both, in all", _size),
+        "train_bytes": (f"  sent by {'all' if plan.several else 'both'}, in all", _size),
         "train_wire_s": (f"  at {plan.rate_mbit_s:g} Mbit/s and {plan.rtt_ms:g} ms", _duration),
     }
     head = ("", *(name.upper() + " (this job)" * (name == chosen) for name in costs))
@@ -50,29 +49,42 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
 def notes(plan: Plan, machine: Machine) -> list[str]:
     """What the reader of the table should know, in plain words."""
     terms, (least, most) = plan.job.align, plan.shared
-    have = ", ".join(f"{name} has {_count(plan.records[role])} records" for role, name in plan.job.parties.pair.items())
-    shared = f"{_count(least)} are shared" if least == most else f"shared may be any number, {_between(least, most, _count)}"
+    have = ", ".join(f"{name} has {_count(plan.records[name])} records" for name in plan.job.parties.data)
+    who, which = ("all parties", "which ones all of them do") if plan.several else ("both parties", "which ones both do")
+    owned = "not all parties own" if plan.several else "only one party owns"
+    known = f"{_count(least)} are shared{' by all' * plan.several}"
     said = [
-        f"{have}; {shared}",
+        f"{have}; {known if least == most else f'shared may be any number, {_between(least, most, _count)}'}",
         f"measured on one core: {_micro(machine.hash_s)} a hash, {_micro(machine.power_s)} a power, "
         f"{_micro(machine.decode_s)} a check ({terms.group}); the disk writes {machine.disk_bytes_per_s / 1e6:,.0f} MB/s",
-        "computing, sending and writing overlap, so the longest is the time, if both parties have a machine like this "
+        f"computing, sending and writing overlap, so the longest is the time, if {who} have a machine like this "
         f"({machine.cores} {'core' if machine.cores == 1 else 'cores'}); reading the tables and training come on top",
-        "rows that only one party owns hide which ones both do; training takes them all",
+        f"rows that {owned} hide {which}; training takes them all",
     ]
+    if plan.several:
+        said.append(
+            f"passive parties have no connection to each other: all that is sent passes {plan.job.parties.active}'s wire"
+        )
     if terms.at_most is not None and terms.at_most < max(plan.records.values()):
         said.append(
             f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
             "as many shared ones are counted as chance leaves of them"
         )
     if plan.need:
-        said.append(f"the {plan.role} party's node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
+        node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
+        said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
     if plan.refusal:
         said.append(f"it would not run this job: {plan.refusal}")
     if terms.padding or terms.dummies:
         said.append("ids that the job makes up (padding, dummies) are counted in")
-    for _, spec in ALIGNMENTS.usable():
-        said += spec.estimate_notes(terms, plan.obfuscation)
+    for name, spec in ALIGNMENTS.usable():
+        if shows(plan, spec):
+            said += spec.estimate_notes(terms, plan.obfuscation)
+            if not spec.allowed_by_default:
+                said.append(f"{name.upper()} runs only at nodes whose owners have named it in limits.protocols")
+        elif len(plan.job.parties.passive) > (fewer := spec.max_passive_parties):
+            parties = "one passive party" if fewer == 1 else f"{fewer} passive parties"
+            said.append(f"not available: {name.upper()} runs with {parties} at most, because {spec.why_not_more}")
     return said + [f"left out: {error.message}" for error in ALIGNMENTS.unusable()]
 
 
@@ -81,12 +93,12 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
 
     Args:
         job: the job; there are no sentences if it does not train, or its trainer does not count what that takes.
-        records: of both parties, or of one: then the sentences say at least and at most.
-        shared: of both; None: any number.
+        records: of all data parties, or of one: then the sentences say at least and at most.
+        shared: records that all have; None: any number.
     """
     own, sentences = job.align.protocol, []
     for protocol in (own, job.align.spec.compared_with):
-        rows = _shared_rows(terms_of(job.align, protocol), records, shared)
+        rows = _shared_rows(job.parties, terms_of(job.align, protocol), records, shared)
         if rows is not None and (takes := _takes(job, protocol, *rows)):
             words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
             sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes))
@@ -100,32 +112,32 @@ def after_alignment(job: Job, alignment: Alignment) -> str:
     if not takes:
         return ""
     said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[spec.compared_with]
-    rows = alignment.peer.intersection if other.every_row_is_shared else alignment.union
+    rows = alignment.common if other.every_row_is_shared else alignment.union
     if rows is None:
         return f"{said}; how many {other.shared_rows} would take is hidden" if _takes(job, other.name, 0, None) else said
     instead = _takes(job, other.name, rows, rows)
     return f"{said}; {other.shared_rows} would take {instead}" if instead else said
 
 
-def _shared_rows(terms: Align, records: Records, shared: Span | None) -> tuple[int, int | None] | None:
+def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span | None) -> tuple[int, int | None] | None:
     """The fewest and the most shared rows, as far as the ``records`` known tell; None where they tell nothing."""
-    if len(records) == len(DATA_ROLES):
+    if len(records) == len(parties.data):
         taken, common = taking_part(terms, records, shared or (0, min(records.values())))
-        n_a, n_p = (announced(taken[role], terms, role) for role in DATA_ROLES)
-        rows = [m for shared in common for m in terms.spec.lengths(terms, n_a, n_p, shared, Obfuscation())]
+        sizes = announced_by(parties, terms, taken)
+        rows = [m for shared in common for m in terms.spec.lengths(terms, sizes, shared, Obfuscation())]
         return min(rows), max(rows)
-    (role, count), *_ = records.items()
+    (name, count), *_ = records.items()
+    role = data_role(parties, name)
     own = announced(min(count, terms.at_most or count), terms, role)
-    most = None if terms.at_most is None else own + announced(terms.at_most, terms, role)
+    others = len(parties.passive)
+    most = None if terms.at_most is None else own + others * announced(terms.at_most, terms, role)
     return terms.spec.lengths_of_one(own, most)
 
 
 def _takes(job: Job, protocol: str, least: int, most: int | None) -> str:
     """Rows, batches and bytes of training over so many shared rows; empty where the trainer does not count them."""
-    if job.train is None:
-        return ""
-    low, high = (job.train.cost(job.evaluate, rows, protocol) for rows in (least, most or least))
-    if low is None or high is None:
+    low, high = (training_cost(job, rows, protocol) for rows in (least, most or least))
+    if job.train is None or low is None or high is None:
         return ""
 
     def between(fewest: int, largest: int, text: Callable[[float], str]) -> str:

@@ -39,10 +39,25 @@ def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None
     if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
     check_limits(job, role, settings.limits, models=settings.models)
-    if unknown := sorted(set(job.parties.met_by(own)) - set(settings.peers)):
-        raise UsageError(
-            f"job {job.name!r} names {unknown[0]!r}, which is not among this node's peers",
-            code="E_UNKNOWN_PEER",
-            hint=f"add it under peers (known: {', '.join(sorted(settings.peers)) or 'none'})",
-            for_peer="the job names a party that it does not know",
-        )
+    _check_known(settings, job)
+
+
+def _check_known(settings: Settings, job: Job) -> None:
+    """Raise UsageError (``E_UNKNOWN_PEER``) unless the owner has listed every other party, in the way in which they meet."""
+    own, met = settings.name, job.parties.met_by(settings.name)
+    for name in sorted(set(job.parties.all) - {own}):
+        if name not in settings.peers:
+            relayed = "" if name in met else f" as {name}: {{relayed: true}}, if its owner may take part with {name}"
+            raise UsageError(
+                f"job {job.name!r} names {name!r}, which is not among this node's peers",
+                code="E_UNKNOWN_PEER",
+                hint=f"add it under peers{relayed} (known: {', '.join(sorted(settings.peers)) or 'none'})",
+                for_peer="the job names a party that it does not know",
+            )
+        if name in met and name not in settings.connected:
+            raise UsageError(
+                f"job {job.name!r} has {name!r} as {role_in(job.parties, name)}, and this node knows it as a relayed peer only",
+                code="E_UNKNOWN_PEER",
+                hint=f"give {name} an address under peers, or leave relayed out and it connects to this node",
+                for_peer="the job names a party with which it has no connection",
+            )

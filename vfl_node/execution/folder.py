@@ -69,7 +69,7 @@ class JobFolder:
     @property
     def extent(self) -> tuple[int, bool, str]:
         """How much of the job is stored: bytes of lists, whether it is aligned, and the name of its newest checkpoint."""
-        lists = sum(path.stat().st_size for path in self.lists.glob("*"))
+        lists = sum(path.stat().st_size for path in self.lists.rglob("*") if path.is_file())
         return lists, self._alignment.exists(), max((path.name for path in self.checkpoints.glob("*.checkpoint")), default="")
 
     @property

@@ -20,7 +20,7 @@ from vfl_node.execution.requests import Records
 from vfl_node.job import Align, Job
 from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Limits, Role, Settings
+from vfl_node.settings import Data, Limits, Settings
 from vfl_node.trainers import TableShape
 
 
@@ -83,13 +83,14 @@ def count_input(settings: Settings, job: Job) -> TableShape:
         return TableShape(rows, 2 * len(reader.names))
 
 
-def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None:
+def announce(progress: Progress, job: Job, tables: Mapping[str, Table]) -> None:
     """Report what training will cost, as far as it can be computed before anything is aligned.
 
     Args:
         progress: receives :class:`~vfl_node.progress.TrainingCostKnown`, or nothing where the trainer gives no estimate.
         job: the job.
-        tables: this party's; all data parties' where they have one owner, who may then know how many records they share.
+        tables: party → its table: this one's; all data parties' where they have one owner, who may then know how many records
+            they share.
     """
     if job.train is None:
         return
@@ -98,7 +99,7 @@ def announce(progress: Progress, job: Job, tables: Mapping[Role, Table]) -> None
         first, *others = (table.ids for table in tables.values())
         common = len(set(first).intersection(*others))
         shared = (common, common)
-    if sentences := before_start(job, {role: len(table) for role, table in tables.items()}, shared):
+    if sentences := before_start(job, {name: len(table) for name, table in tables.items()}, shared):
         progress.emit(TrainingCostKnown("; ".join(sentences)))
 
 

@@ -28,19 +28,19 @@ class OverlapDoubt:
     """So few records are shared that the ids may not meet.
 
     Attributes:
-        shared: how many.
+        shared: how many all parties have.
         exact: False where this party only knows that no more are shared.
         expected: the job's ``align.expect.at_least``.
-        peer: name of the other party.
-        known_to_both: whether the other party knows ``shared``, too.
+        peers: names of the other parties.
+        known_to_all: whether each other party knows ``shared``, too.
         hints: what this party's ids suggest, in whole sentences.
     """
 
     shared: int
     exact: bool
     expected: int
-    peer: str
-    known_to_both: bool
+    peers: tuple[str, ...]
+    known_to_all: bool
     hints: tuple[str, ...]
 
     @property
@@ -49,16 +49,16 @@ class OverlapDoubt:
         return f"{self._finding}, so few that the ids may not meet. {' '.join(self.hints)}"
 
     def check(self) -> None:
-        """Refuse to train on fewer records than the job expects, where both parties know how many are shared.
+        """Refuse to train on fewer records than the job expects, where all parties know how many are shared.
 
-        Both refuse, each by what it knows itself.
+        All refuse, each by what it knows itself.
 
         Raises:
             PolicyError: fewer (``E_TOO_FEW_SHARED``).
 
-        Leaks: nothing between the two. A coordinator, which does not know the number, sees that they go no further.
+        Leaks: nothing between them. A coordinator, which does not know the number, sees that they go no further.
         """
-        if self.known_to_both and self.shared < self.expected:
+        if self.known_to_all and self.shared < self.expected:
             raise PolicyError(
                 f"{self._finding}, fewer than the {self.expected:,} that the job expects (align.expect.at_least): it stops "
                 "before training",
@@ -70,10 +70,11 @@ class OverlapDoubt:
 
     @property
     def _finding(self) -> str:
+        those = " and ".join(self.peers)
         if not self.shared:
-            return f"no record is shared with {self.peer}"
+            return f"no record is shared with {those}"
         most, records = "" if self.exact else "at most ", "1 record is" if self.shared == 1 else f"{self.shared:,} records are"
-        return f"{most}{records} shared with {self.peer}"
+        return f"{most}{records} shared with {those}"
 
 
 def doubt_overlap(terms: Align, alignment: Alignment, ids: Identifiers) -> OverlapDoubt | None:
@@ -81,33 +82,36 @@ def doubt_overlap(terms: Align, alignment: Alignment, ids: Identifiers) -> Overl
 
     Args:
         terms: the job's ``align`` section.
-        alignment: as this party sees it, with one peer.
+        alignment: as this party sees it.
         ids: those of its records that took part.
 
     Cost: that of :func:`~vfl_node.data.spelling.spelling_hints` in case of doubt. Where the peer may not know what this party
     knows it is spent in any case, because the peer waits meanwhile and would see it.
     """
-    ((peer, facts),) = alignment.peers.items()
-    exact = facts.intersection is not None
-    shared = facts.intersection if exact else facts.most_shared
+    facts = list(alignment.peers.values())
+    sizes = [alignment.ours, *(of.records for of in facts if of.records is not None)]
+    exact = alignment.common is not None
+    bounds = [of.most_shared for of in facts if of.most_shared is not None]
+    shared = alignment.common if exact else min(bounds, default=None)
     if shared is None:
         return None
-    known_to_both = exact and not alignment.hides_intersection
-    doubtful = is_doubtful(shared, min(alignment.ours, facts.records), terms.expect.at_least)
-    if known_to_both and not doubtful:
+    known_to_all = exact and not alignment.hides_intersection and (len(facts) == 1 or alignment.every_row_is_shared)
+    doubtful = is_doubtful(shared, min(sizes), terms.expect.at_least)
+    if known_to_all and not doubtful:
         return None
     hints = list(spelling_hints(ids, terms.id_form))  # the same work, doubt or not, which the peer may not see
     if not doubtful:
         return None
-    if terms.at_most is not None and terms.at_most <= max(alignment.ours, facts.records):
+    if terms.at_most is not None and terms.at_most <= max(sizes):
         hints.append(f"align.at_most: {terms.at_most:,} leaves only a random part of a larger table, so fewer are shared.")
-    if not known_to_both:
+    if not known_to_all:
         hints.append(
             "Where a job hides how many records are shared, a set is held to one align.id_form (E_PROMISE): for another one, "
             "correct the ids in the table."
         )
-    hints.append("Ask the other party's owner whether data.id names the same kind of id at both (docs/data.md).")
-    return OverlapDoubt(shared, exact, terms.expect.at_least, peer, known_to_both, tuple(hints))
+    asked, where = ("the other party's owner", "both") if len(facts) == 1 else ("the other parties' owners", "all")
+    hints.append(f"Ask {asked} whether data.id names the same kind of id at {where} (docs/data.md).")
+    return OverlapDoubt(shared, exact, terms.expect.at_least, tuple(alignment.peers), known_to_all, tuple(hints))
 
 
 def is_doubtful(shared: int, smaller: int, expected: int) -> bool:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.comparison import NO_TREE, Compare
 from vfl_node.configuration import text_of, validate
 from vfl_node.data_source import OF_A_QUERY
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
-from vfl_node.settings import DEFAULT_TABLE, Role, Settings, data_form, role_in, settled
+from vfl_node.settings import DEFAULT_TABLE, Role, Settings, data_form, peers_in, role_in, settled
 from vfl_node.yaml_text import places, read, where
 
 PERMISSIVE: Mapping[str, Any] = {
@@ -83,6 +84,30 @@ def private(document: Mapping[str, Any], *, source: str, text: str = "", base: P
     return PrivateSettings(document, source, text, base or Path.cwd())
 
 
+def party_of(job: Job, name_or_role: str, what: str, example: str) -> str:
+    """The party of ``job`` with this name, or the only one with this role.
+
+    Args:
+        job: the job.
+        name_or_role: of the party.
+        what: it was given in, for errors.
+        example: how it is given for one party, with ``{}`` in place of the party's name.
+
+    Raises:
+        UsageError: there is none, or there are several passive parties.
+    """
+    if name_or_role in job.parties.all:
+        return name_or_role
+    named = [name for name in job.parties.all if role_in(job.parties, name) == name_or_role]
+    if len(named) == 1:
+        return named[0]
+    if named:
+        each = " ".join(example.replace("{}", name) for name in named)
+        raise UsageError(f"{what} names {name_or_role!r}, and this job has {len(named)} {name_or_role} parties", hint=each)
+    hint = f"parties: {', '.join(job.parties.all)}"
+    raise UsageError(f"{what} names {name_or_role!r}, which is no party of this job", hint=hint)
+
+
 def trial_settings(
     job: Job,
     files: Mapping[str, Path],
@@ -115,10 +140,10 @@ def trial_settings(
             "name": name,
             "role": role,
             "listen": "127.0.0.1:0",
-            "peers": {peer: {} for peer in job.parties.all if peer != name},
+            "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "limits": _over(PERMISSIVE, own.document.get("limits")),
+            "limits": _over({**PERMISSIVE, "protocols": list(ALIGNMENTS)}, own.document.get("limits")),
             "models": _over(models, own.document.get("models")),
         }
         if role == "active":

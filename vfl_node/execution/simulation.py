@@ -95,7 +95,7 @@ def simulate(
             table = read_input(own, job, tables.get(name)) if own.tables else None
             Budget(own.limits, own.models).fit(job, role, shape_of(table))
             if table is not None:
-                read[role] = table
+                read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
             trial = Trial.of(seed, name, keeps=predictions is not None)
             folder = JobFolder(Path(scratch) / name / job_id, trial)

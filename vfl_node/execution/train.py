@@ -161,7 +161,7 @@ def _check_enough(run: Run, result: Aligned) -> None:
     Leaks: that this party stops at its owner's discretion; the peer may guess why.
     """
     alignment, hints = result.alignment, result.doubt.hints if result.doubt else ()
-    least, shared = run.session.obfuscation.min_intersection, alignment.peer.intersection
+    least, shared = run.session.obfuscation.min_intersection, alignment.common
     if alignment.hides_intersection and shared is not None and shared < least:
         raise PolicyError(
             f"{shared} records are shared, fewer than this owner's minimum of {least}",

@@ -35,7 +35,8 @@ from vfl_node.job import Job
 from vfl_node.node.client import Client
 from vfl_node.node.partners import Partner
 from vfl_node.node.setup import certify, init
-from vfl_node.settings import Role, Settings, load_settings, role_in
+from vfl_node.session.memory import joint
+from vfl_node.settings import Role, Settings, load_settings, peers_in, role_in
 
 START_S = 60.0
 PR_SET_PDEATHSIG = 1
@@ -77,11 +78,14 @@ class LocalFederation:
             for name, folder in folders.items():
                 init(name, cast(Role, role_in(parties, name)), folder)
             certify(list(folders.values()), self._folder / "authority")
-            # The coordinator listens, the active party dials it and listens, passive ones dial both.
+            # The coordinator listens, the active party dials it and listens, passive ones dial both and do not meet each other.
             listening = [parties.coordinator, parties.active] if parties.coordinator else [parties.active]
             known: dict[str, dict[str, str]] = {}
             for name in [*listening, *parties.passive]:
-                peers = {peer: known.get(peer, {}) for peer in parties.all if peer != name}
+                peers: dict[str, Any] = {
+                    peer: {"relayed": True} if of.relayed else known.get(peer, {})
+                    for peer, of in peers_in(parties, name).items()
+                }
                 accepted = {"accept_jobs_from": [parties.active]} if name != parties.active else {}
                 self._start(name, {"peers": peers, **accepted} | ({"listen": "127.0.0.1:0"} if name in listening else {}))
                 if name in listening:
@@ -137,7 +141,8 @@ class LocalFederation:
         halves = {}
         for name in parties.data:
             settings = load_settings(self._folder / name / "node.yaml")
-            memory = Partner(settings.state_dir / "partners", parties.peer_of(name))  # its node changes nothing any more
+            partners = settings.state_dir / "partners"  # its node changes nothing any more
+            memory = joint([Partner(partners, peer) for peer in parties.others(name)])
             whole = read_input(settings, self._job)
             table = taking_part(whole, self._job.align, memory, settings.limits, name)
             halves[name] = TrialParty(settings, JobFolder(settings.state_dir / "jobs" / job_id), whole, table)

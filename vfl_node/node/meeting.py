@@ -70,6 +70,7 @@ class Meeting:
         self._progress = progress
         self._previous = interruption
         self._pipes: dict[str, StreamPipe] = {}
+        self._awaited_by: dict[str, tuple[str, ...]] = {}
 
     def __enter__(self) -> Meeting:
         return self
@@ -89,6 +90,10 @@ class Meeting:
         self.channels[peer] = self._peers.channel(pipe, peer, self._job_id)
         self._stop.listen(pipe.cancel)
 
+    def hears(self, peer: str, awaits: tuple[str, ...]) -> None:
+        """``peer`` says for which other parties it waits itself."""
+        self._awaited_by[peer] = awaits
+
     def check(self) -> None:
         """Raise the owner's wish to stop, or why a party that was met has left; otherwise show who is waited for."""
         self._stop.check()
@@ -97,7 +102,7 @@ class Meeting:
             raise self._last_word(peer)
         missing = self._missing()
         absent = [peer for peer in missing if not self._peers.online(peer)]  # whom the next one waits for, too
-        self._progress.emit(PeersAwaited(tuple(map(self._peers.describe, absent or missing[:1])), self._previous))
+        self._progress.emit(PeersAwaited(tuple(map(self._describe, absent or missing[:1])), self._previous))
 
     def wait(self, timeout_s: float) -> None:
         """Sleep up to ``timeout_s``, and raise at once when the owner wants the end."""
@@ -164,6 +169,11 @@ class Meeting:
             if self._stall_s is not None and time.monotonic() - moved > self._stall_s:
                 return False
         return True
+
+    def _describe(self, peer: str) -> str:
+        """``peer`` in words, and for whom it waits itself: this party may have no link with them."""
+        awaits = self._awaited_by.get(peer)
+        return self._peers.describe(peer) + (f", which waits for {' and '.join(awaits)}" if awaits else "")
 
     def _missing(self) -> list[str]:
         """Parties not met yet."""

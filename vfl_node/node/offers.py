@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from itertools import islice
 
 import structlog
@@ -54,7 +55,8 @@ class Offers:
             work = self._works.get(offer.job_id)
             if work and offer.ready:
                 work.others.invite(peer)
-            reply = OfferReply(job_id=offer.job_id, accepted=True, waits=bool(work and work.place))
+            awaits = [name for name in work.others.absent if name != peer] if work else ()
+            reply = OfferReply(job_id=offer.job_id, accepted=True, waits=bool(work and work.place), awaits=awaits)
         except VflError as error:
             if self._refusals.setdefault(peer, Seldom()).lets((offer.job_id, error.code)):
                 log.warning("job refused", job=peer_text(offer.job_id, 63), peer=peer, code=error.code, reason=error.message)
@@ -65,30 +67,44 @@ class Offers:
         return Notice(offer_reply=reply)
 
     def tell_cancelled(self, peer: str) -> None:
-        """Tell a peer whose link is up again what this owner cancelled meanwhile; it ignores what it has heard before."""
+        """Tell a peer whose link is up again what was cancelled meanwhile; it ignores what it has heard before.
+
+        That is what this owner cancelled; at an active party what any owner did, since passive ones do not tell each other.
+        """
+        relays = self._settings.role == "active"
         cancelled = (
             record
             for record in self._store.all()
-            if record.state == "cancelled" and record.message == OWN_WISH and peer in record.parties
+            if record.state == "cancelled" and (relays or record.message == OWN_WISH) and peer in record.parties
         )
         for record in islice(cancelled, MOST_CANCELLED):
-            self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id)))
+            reason = "" if record.message == OWN_WISH else record.message
+            self._works.tell(peer, Notice(cancel=Cancel(job_id=record.id, reason=reason)))
 
     def _hear_cancel(self, peer: str, cancel: Cancel) -> None:
-        """A peer says that a job has ended, because its owner cancelled it or because it failed."""
-        message = f"{peer}'s owner cancelled the job"
+        """A peer says that a job has ended, because its owner or that of another party cancelled it or because it failed."""
+        message = f"{peer_text(cancel.reason)} ({peer} says)" if cancel.reason else f"{peer}'s owner cancelled the job"
         if cancel.failed:
             message = f"{peer} stopped: {peer_text(cancel.reason) or 'the job failed there'}"
         state: State = "failed" if cancel.failed else "cancelled"
         code = PeerError.default_code if cancel.failed else "E_CANCELLED"
         work = self._works.get(cancel.job_id)
-        if work is not None:
-            if peer in work.record.parties:
-                work.stop.ask(PeerError(message, code=code, for_peer=message))
+        record = work.record if work else self._store.get(cancel.job_id)
+        if record is None or peer not in record.parties or not (work or record.resumable):
             return
-        record = self._store.get(cancel.job_id)
-        if record is not None and record.resumable and peer in record.parties:
+        if work is not None:
+            work.stop.ask(PeerError(message, code=code, for_peer=message))
+        else:
             self._works.forget(record, message, state=state, code=code)
+        self._pass_on(record, peer, Cancel(job_id=record.id, failed=cancel.failed, reason=message))
+
+    def _pass_on(self, record: Record, peer: str, cancel: Cancel) -> None:
+        """Tell the parties that have no conversation with ``peer``, if this is the active one, what ``peer`` has said."""
+        with suppress(VflError):  # a job of another version, with which nobody works any more
+            parties = record.job.parties
+            if self._settings.name == parties.active:
+                for name in set(parties.passive) - {peer, *parties.met_by(peer)}:
+                    self._works.tell(name, Notice(cancel=cancel))
 
     def _accept(self, peer: str, offer: Offer) -> None:
         """Take part in a peer's job if this node's settings allow it, or go on with one that has begun. Raises VflError."""

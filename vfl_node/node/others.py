@@ -46,6 +46,7 @@ class Others:
         self.queueing: set[str] = set()
         self.begun = bool(record.attempt)
         self._own, self._record, self._peers, self._folder, self._ready = own, record, peers, folder, ready
+        self._parties = record.job.parties
         self._before = record.parties[: record.parties.index(own)]
         self._invited: dict[str, float] = {}  # party → when it last said that it has a place for the job
 
@@ -124,12 +125,13 @@ class Others:
         failpoints.reach("offer")
         key = self._record.id
         reply = self._peers.ask(name, self._offer(), key=key, waiting=meeting, deadline=deadline).offer_reply
+        meeting.hears(name, tuple(other for other in self._parties.all if other in reply.awaits))
         (self.queueing.add if reply.waits else self.queueing.discard)(name)
         if not reply.accepted:
             self._refused(name, reply)
 
     def _refused(self, name: str, reply: OfferReply) -> None:
-        """Raise what it means for the job that ``name`` does not take part; nothing if its submitter learns it anyway."""
+        """Raise what it means for the job that ``name`` does not take part; nothing if its submitter hears it anyway."""
         cancelled, reason = reply.code == Cancelled.default_code, peer_text(reply.reason)
         if cancelled and not self._folder.sealed:
             text = f"{reason} ({name} says)"
@@ -139,17 +141,22 @@ class Others:
         if cancelled or reply.code == "E_JOB_ENDED":
             text = f"{name} stopped: {reason}"
             raise PeerError(text, code="E_JOB_ENDED", hint=f"ask the owner of {name}", for_peer=text)
-        if self._own == self._record.submitter:
+        if self._own == self._record.submitter or self._relays_to(name):
             raise PeerError(
                 f"{name} refused the job: {reason} ({peer_text(reply.code, 40)})",
                 code="E_REFUSED",
                 hint=f"ask the owner of {name}",
-                for_peer=f"{name} refused the job",
+                for_peer=f"{name} refused the job: {reason}",
             )
 
     def _may_know(self, name: str) -> bool:
         """Whether the job may be mentioned to ``name``: a party hears of a new job from its submitter first."""
-        return self.begun or self._record.submitter in (self._own, name)
+        return self.begun or self._record.submitter in (self._own, name) or self._relays_to(name)
+
+    def _relays_to(self, name: str) -> bool:
+        """Whether ``name`` hears of the job from this party, the active one: it has no conversation with the submitter."""
+        submitter = self._record.submitter
+        return self._own == self._parties.active and name != submitter and submitter not in self._parties.met_by(name)
 
     def _offer(self) -> Notice:
         record = self._record

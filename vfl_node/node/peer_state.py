@@ -28,6 +28,7 @@ class PeerState:
         replies: key → reply.
         progress: the number in its last beat, which changes while it makes progress.
         moved: when ``progress`` last changed, monotonic seconds.
+        moves: how often it has changed.
         pipes: the open conversations.
     """
 
@@ -42,6 +43,7 @@ class PeerState:
     replies: dict[str, Notice] = field(default_factory=dict)
     progress: int = 0
     moved: float = field(default_factory=time.monotonic)
+    moves: int = 0
     pipes: weakref.WeakSet[StreamPipe] = field(default_factory=weakref.WeakSet)
 
     def up(self, link: LinkStream) -> LinkStream | None:
@@ -66,6 +68,7 @@ class PeerState:
         """The peer sent a beat with this number."""
         if self.progress != progress:
             self.progress, self.moved = progress, time.monotonic()
+            self.moves += 1
 
     def check_same_process(self, stream: LinkStream | StreamPipe) -> None:
         """Turn away a second node that shows the identity of one that is connected.

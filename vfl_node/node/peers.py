@@ -32,6 +32,9 @@ log = structlog.get_logger()
 BEAT_S = 5.0
 """How often a node tells each peer over its link whether it makes progress."""
 
+NO_LINK: dict[str, object] = {"address": None, "online": None, "since": None, "cause": ""}
+"""The status of a relayed peer."""
+
 SILENCE_S = 15.0
 """A link without a word for this long is dead: the peer's process hangs, or its machine is gone."""
 
@@ -66,7 +69,7 @@ class Peers:
         self._on_notice = on_notice
         self._recorder = recorder
         self._changed = threading.Condition()
-        self._states = {name: PeerState(name, peer.address) for name, peer in settings.peers.items()}
+        self._states = {name: PeerState(name, peer.address) for name, peer in settings.connected.items()}
         self._stopping = threading.Event()
         instance = secrets.token_hex(16)
         self._dialers = {
@@ -78,7 +81,7 @@ class Peers:
                 credentials=credentials,
                 instance=instance,
             )
-            for name, peer in settings.peers.items()
+            for name, peer in settings.connected.items()
             if peer.address
         }
         self._calls = Calls(
@@ -94,7 +97,7 @@ class Peers:
                 own=settings.name,
                 federation=settings.federation,
                 credentials=credentials,
-                peers=frozenset(settings.peers),
+                peers=frozenset(settings.connected),
                 on_converse=self._accept_conversation,
                 on_link=self._accept_link,
                 instance=instance,
@@ -126,9 +129,10 @@ class Peers:
             self._server.stop()
 
     def status(self) -> dict[str, dict[str, object]]:
-        """Per peer: whether its link is up, since when, and why not."""
+        """Per peer: whether its link is up, since when, and why not; nulls of a relayed peer, with which there is no link."""
         with self._changed:
-            return {name: state.status() for name, state in self._states.items()}
+            links = {name: state.status() for name, state in self._states.items()}
+        return {name: links.get(name, NO_LINK) for name in self._settings.peers}
 
     def online(self, peer: str) -> bool:
         """Whether the link with ``peer`` is up. Takes no lock: callers may hold one that is taken under this object's."""
@@ -139,11 +143,17 @@ class Peers:
         with self._changed:
             return self._states[peer].moved
 
-    def _progress(self) -> int:
-        """A number that changes while this node computes, makes progress with a job, sends or receives."""
+    def _progress(self, peer: str) -> int:
+        """A number for ``peer`` that changes while this node computes, makes progress with a job, sends or receives.
+
+        An active node has others wait for each other that have no conversation, so there it changes, too, while another party
+        makes progress with which this node has one.
+        """
+        relays = self._settings.role == "active"
         with self._changed:
             pieces = sum(pipe.pieces for state in self._states.values() for pipe in state.pipes)
-        return (self._pulse.spells() + self.steps() + pieces) % (1 << 63)
+            moves = sum(state.moves for name, state in self._states.items() if relays and name != peer and state.pipes)
+        return (self._pulse.spells() + self.steps() + pieces + moves) % (1 << 63)
 
     def describe(self, peer: str) -> str:
         """As :meth:`vfl_node.node.peer_state.PeerState.describe`."""
@@ -277,7 +287,7 @@ class Peers:
                 notice = link.receive(BEAT_S)
                 now = time.monotonic()
                 if now - beaten >= BEAT_S:
-                    self._send(peer, link, Notice(beat=Beat(progress=self._progress())))
+                    self._send(peer, link, Notice(beat=Beat(progress=self._progress(peer))))
                     beaten = now
                 if notice is not None:
                     heard = now

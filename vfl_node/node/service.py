@@ -185,7 +185,8 @@ class Node:
                     if auc is not None:
                         attacks.labels(view["id"], attack).set(auc)
         for peer, status in self.peers.status().items():
-            up.labels(peer).set(int(bool(status["online"])))
+            if status["online"] is not None:
+                up.labels(peer).set(int(bool(status["online"])))
         return generate_latest(registry)
 
     def _token(self) -> str:

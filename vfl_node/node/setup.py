@@ -25,7 +25,7 @@ http: 127.0.0.1:{http}    # health, metrics, jobs; keep it on loopback
 peers: {{}}                 # who takes part besides this node, for example
 #  {other}:
 #    address: {other}.example:7443   # without an address it is waited for
-
+{relayed}
 accept_jobs_from: []      # peers whose jobs run here without asking; nobody by default
 
 tls:
@@ -47,6 +47,11 @@ data:
   #   age: numeric
   #   ward: categorical
   #   remark: ignore
+"""
+
+RELAYED = """\
+#  insurer:
+#    relayed: true           # another passive party: it may take part, and is met through the active party only
 """
 
 LABEL = "  label: label            # column of labels; or {column: diagnosis, positive: malignant}\n"
@@ -83,6 +88,7 @@ def init(name: str, role: Role, folder: Path, *, federation: str = "trial") -> l
             listen=f"0.0.0.0:{port}",
             http=http,
             other=other,
+            relayed=RELAYED if role == "passive" else "",
         )
     )
     write_private(paths[1], key)

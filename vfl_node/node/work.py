@@ -264,7 +264,7 @@ class Work:
                 table, predicting = prepare(self._settings, self._store, self._job, self._folder, self.requests)
             elif self._settings.role != "coordinator":
                 table = read_input(self._settings, self._job)
-                announce(self.progress, self._job, {self._settings.role: table})
+                announce(self.progress, self._job, {self._settings.name: table})
             model = predicting.model.job if predicting else None
             self._budget.reserve(self.record.id, self._job, self._settings.role, table, model)
             self._frame_bytes = frame_bytes(self._job, model)

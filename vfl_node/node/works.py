@@ -100,7 +100,7 @@ class Works:
     def expects(self, peer: str, job_id: str) -> bool:
         """Whether ``peer`` may open a conversation about ``job_id`` now, or a moment later."""
         work = self.get(job_id)
-        return work is not None and peer in work.record.parties
+        return work is not None and peer in work.others.names
 
     def tell(self, peer: str, notice: Notice) -> None:
         """Send a notice to ``peer`` if its link is up; best effort."""

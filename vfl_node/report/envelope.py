@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, TypeVar, Union
 
 from pydantic import Field, StringConstraints, create_model, model_validator
 
@@ -43,6 +43,8 @@ from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served
 from vfl_node.training.trainer import Trained
 from vfl_node.transport.channel import Traffic
+
+T = TypeVar("T")
 
 UtcTime = Annotated[str, StringConstraints(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00$")]
 
@@ -216,16 +218,22 @@ def _sizes(
         group=alignment.group,
         records=records,
         ours=alignment.ours,
-        theirs=alignment.peer.records,
-        padded=alignment.peer.padded,
+        theirs=_of_each({name: facts.records for name, facts in alignment.peers.items()}),
+        padded=_of_each({name: facts.padded for name, facts in alignment.peers.items()}),
         rows=len(alignment),
         union=alignment.union,
-        intersection=alignment.peer.intersection,
+        intersection=alignment.common,
         warnings=warnings,
         seconds=seconds,
         bytes_sent=traffic["align"].bytes_sent,
         bytes_received=traffic["align"].bytes_received,
     )
+
+
+def _of_each(figures: Mapping[str, T]) -> Any:
+    """The figure of the only peer, or peer → figure."""
+    first, *others = figures.values()
+    return figures if others else first
 
 
 def _training(job: Job, trained: Trained, protection: Protection, classes: tuple[str, ...]) -> CommonFigures:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import cycle
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).parent / "templates"
 
+SETS_TITLE = "Records of each party, and what they share"
+
 ATTACK_STYLES = ("fourth", "fifth", "joint", "alone", "second", "first", "third")
 """Classes of the style sheet for attacks, in the order of their registry; further ones begin again."""
 
@@ -38,8 +40,9 @@ def render(report: Report) -> str:
     environment, style = _environment()
     data, names = report.model_dump(mode="json"), report.parties
     train = _train(report)
-    peers = [name for name in names.data if name != report.party]
-    peer, unit = " and ".join(peers), train.unit if train else ""
+    peers = names.others(report.party)
+    met = [name for name in peers if name in names.met_by(report.party)]
+    peer, partner, unit = " and ".join(peers), " and ".join(met), train.unit if train else ""
     readings = results.readings(data, train.classes if train else 2)
     aligned = _reported_alignment(report, train, peer) if report.alignment else None
     return environment.get_template("report.html.j2").render(
@@ -47,11 +50,14 @@ def render(report: Report) -> str:
         seeded=SEEDED if report.seeded else None,
         others=[name for name in names.all if name != report.party],
         peer=peer,
+        several_peers=len(peers) > 1,
+        partner=partner,
+        several_partners=len(met) > 1,
         metric_names=readings,
         seconds=(datetime.fromisoformat(report.finished) - datetime.fromisoformat(report.started)).total_seconds(),
         label_holder=train.label_holder if train else "active",
         unit=unit,
-        trainer=_trainer_words(report, train, peer),
+        trainer=_trainer_words(report, train, partner),
         curves=_curves(data, unit),
         audit=_audit(data, unit),
         rivals=results.rivals(data),
@@ -62,8 +68,8 @@ def render(report: Report) -> str:
         constant=results.CONSTANTS[train.task] if train else "",
         aligned=_alignment_words(report.alignment.protocol, aligned) if report.alignment and aligned else None,
         shares_metrics=not report.alignment or "passive" not in ALIGNMENTS[report.alignment.protocol].intersection_hidden_from,
-        sizes=_sizes(data, aligned) if aligned else [],
-        sets=_sets(data, peer) if aligned else None,
+        sizes=_sizes(data, aligned, peers) if aligned else [],
+        sets=_sets(data, peers) if aligned else None,
         traffic=_traffic(data),
         style=Markup(style),  # noqa: S704 - our own file
         style_source=csp_source(style),
@@ -192,9 +198,12 @@ def folded(auc: float) -> float:
     return max(auc, 1 - auc)
 
 
-def _most(report: dict[str, Any]) -> str:
-    """What stands before the peer's number where that is the most it can be."""
-    return "at most " if report["alignment"]["padded"] else ""
+def _theirs(report: dict[str, Any], peers: Sequence[str]) -> dict[str, tuple[int | None, bool]]:
+    """Peer → number of its records, and whether that is the most it can be."""
+    theirs, padded = (report["alignment"][key] for key in ("theirs", "padded"))
+    if isinstance(theirs, dict):
+        return {name: (theirs[name], padded[name]) for name in peers}
+    return dict.fromkeys(peers, (theirs, padded))
 
 
 def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) -> ReportedAlignment:
@@ -210,7 +219,7 @@ def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) 
         rows=of.rows,
         intersection=of.intersection,
         union=of.union,
-        padded=of.padded,
+        padded=any(of.padded.values()) if isinstance(of.padded, dict) else of.padded,
     )
 
 
@@ -220,24 +229,31 @@ def _alignment_words(protocol: str, of: ReportedAlignment) -> dict[str, str]:
     return {"title": spec.title, "rows": spec.rows_text(of), "leaks": spec.leak_text(of)}
 
 
-def _sizes(report: dict[str, Any], aligned: ReportedAlignment) -> list[tuple[str, str]]:
+def _sizes(report: dict[str, Any], aligned: ReportedAlignment, peers: Sequence[str]) -> list[tuple[str, str]]:
     """Numbers of records and what they are of, the shared order's first."""
     of = report["alignment"]
     spec = ALIGNMENTS[of["protocol"]]
     common = [] if spec.every_row_is_shared else [(human_count(of["intersection"]), "in common")]
-    theirs = human_count(of["theirs"]), f"of {aligned.peer}{', at most' if aligned.padded else ''}"
+    theirs = [
+        (human_count(count), f"of {peer}{', at most' if padded else ''}")
+        for peer, (count, padded) in _theirs(report, peers).items()
+    ]
     ours = human_count(of["ours"]), f"of {aligned.party}"
-    return [(human_count(of["rows"]), spec.rows_title(aligned)), *common, ours, theirs]
+    return [(human_count(of["rows"]), spec.rows_title(aligned)), *common, ours, *theirs]
 
 
-def _sets(report: dict[str, Any], peer: str) -> Markup:
-    """Each set as a bar whose place shows the overlap; from zero where the overlap is hidden."""
-    of = report["alignment"]
-    ours, theirs, shared, common = of["ours"], of["theirs"], of["rows"], of["intersection"]
+def _sets(report: dict[str, Any], peers: Sequence[str]) -> Markup:
+    """Each set as a bar whose place shows the overlap; from zero where the overlap is hidden, or of more than two."""
+    of, sizes = report["alignment"], _theirs(report, peers)
+    if len(peers) > 1:
+        return _many_sets(report, sizes)
+    ((peer, (theirs, padded)),) = sizes.items()
+    assert theirs is not None  # an only peer has announced it
+    ours, shared, common, most = of["ours"], of["rows"], of["intersection"], "at most " if padded else ""
     left = 0 if common is None else ours - common
     rows = [
         Row(report["party"], human_count(ours), (Bar(0, ours, "first"),)),
-        Row(peer, f"{_most(report)}{human_count(theirs)}", (Bar(left, left + theirs, "second"),)),
+        Row(peer, f"{most}{human_count(theirs)}", (Bar(left, left + theirs, "second"),)),
     ]
     spec = ALIGNMENTS[of["protocol"]]
     if spec.is_within_one_set:
@@ -247,12 +263,29 @@ def _sets(report: dict[str, Any], peer: str) -> Markup:
         rows.append(Row("shared order", human_count(shared), (Bar(0, shared, "joint"),)))
         rows.append(Row("both together (union)", "hidden", ()))
     else:
-        union, most = ours + theirs - common, _most(report)
+        union = ours + theirs - common
         rows.append(Row("both together (union)", f"{most}{human_count(union)}", (Bar(0, union, "joint"),)))
     bars = () if common is None else (Bar(left, ours, "joint"),)
     rows.append(Row("in common (intersection)", human_count(common), bars))
     guides = [left, ours] if common else []
-    return charts.bar_chart("sets", "Records of each party, and what they share", rows, guides=guides)
+    return charts.bar_chart("sets", SETS_TITLE, rows, guides=guides)
+
+
+def _many_sets(report: dict[str, Any], theirs: Mapping[str, tuple[int | None, bool]]) -> Markup:
+    """The sizes of more than two sets, and of what they make together: how they overlap would take more than a line."""
+    of = report["alignment"]
+    rows = [Row(report["party"], human_count(of["ours"]), (Bar(0, of["ours"], "first"),))]
+    for peer, (count, padded) in theirs.items():
+        most = "at most " if padded and count is not None else ""
+        rows.append(Row(peer, f"{most}{human_count(count)}", _from_zero(count, "second")))
+    for title, together in (("all together (union)", of["union"]), ("in common (intersection)", of["intersection"])):
+        rows.append(Row(title, human_count(together), _from_zero(together, "joint")))
+    return charts.bar_chart("sets", SETS_TITLE, rows)
+
+
+def _from_zero(count: int | None, style: str) -> tuple[Bar, ...]:
+    """A bar of so many records; none where the number is hidden."""
+    return () if count is None else (Bar(0, count, style),)
 
 
 def _traffic(report: dict[str, Any]) -> Markup:

@@ -35,11 +35,16 @@ class AlignmentSizes(Section):
     group: str
     records: Count = Field(description="number of records in this party's table")
     ours: Count = Field(description="this party's records that took part; not all if align.at_most applies")
-    theirs: Count = Field(description="the peer's records, as announced")
-    padded: bool = Field(description="whether the peer rounds its number up, so that theirs is an upper bound")
+    theirs: Count | dict[Name, Count | None] = Field(
+        description="the peer's records, as announced; with several other parties that have data, party → number, or null "
+        "if it is hidden from this party"
+    )
+    padded: bool | dict[Name, bool] = Field(
+        description="whether the peer rounds its number up, so that theirs is an upper bound; likewise"
+    )
     rows: Count = Field(description="length of the shared order, including rows that belong to no record")
     union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
-    intersection: Count | None = Field(description="null if it is hidden from this party")
+    intersection: Count | None = Field(description="records that all these parties have; null if it is hidden from this party")
     warnings: tuple[str, ...] = Field(
         default=(), description="whole sentences for this party's owner: that so few records are shared that ids may not meet"
     )

@@ -37,3 +37,19 @@ class MemoryPins:
                 code="E_REPLAY",
                 hint="a job may be resumed only with the same request; submit a new job",
             )
+
+
+class PinsOfPart:
+    """The pins of a part of a job that would have the same names as those of other parts.
+
+    Args:
+        pins: of the job.
+        part: what it is.
+    """
+
+    def __init__(self, pins: Pins, part: str) -> None:
+        self._pins, self._part = pins, part
+
+    def check(self, name: str, digest: bytes) -> None:
+        """As :meth:`Pins.check`."""
+        self._pins.check(f"{self._part}: {name}", digest)

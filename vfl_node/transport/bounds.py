@@ -57,7 +57,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     session_pb2.Notice: FieldBound(2 * MOST_JOB_BYTES),  # so that a job a little too large is refused with a text
     session_pb2.Hello: FieldBound(512),
     session_pb2.Offer: FieldBound(2 * MOST_JOB_BYTES),
-    session_pb2.OfferReply: FieldBound(4 << 10),
+    session_pb2.OfferReply: FieldBound(4 << 10, {"awaits": 16}),
     session_pb2.Cancel: FieldBound(4 << 10),
     session_pb2.Beat: FieldBound(64),
     # Any conversation.

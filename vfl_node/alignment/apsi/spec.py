@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.apsi.sizes import is_open, obfuscated_size
@@ -41,8 +41,9 @@ class AsymmetricIntersection(AlignmentSpec):
         """All of the passive party's records."""
         return n_p
 
-    def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
         """The obfuscated set, from the intersection to all of the passive party's records."""
+        _, n_p = sizes
         if is_open(align, obfuscation):
             yield max(1, shared)
             yield n_p

@@ -87,7 +87,7 @@ def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: 
 
 def _that_pad(role: Role) -> str:
     """Names of the protocols in which the party with this role pads its set."""
-    return " or ".join(name for name, spec in ALIGNMENTS.usable() if role in spec.padded_roles)
+    return " or ".join(name for name, spec in ALIGNMENTS.usable() if role in spec.padded_roles and spec.allowed_by_default)
 
 
 def _that_hide(role: Role) -> str:

@@ -34,7 +34,7 @@ class PrivateSetIntersection(AlignmentSpec):
         """All of the smallest set."""
         return min(sizes)
 
-    def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
         """As many rows as records are shared."""
         yield shared
 

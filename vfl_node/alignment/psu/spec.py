@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost, ListWork
@@ -43,10 +43,15 @@ class PrivateSetUnion(AlignmentSpec):
         """The union of sets that share nothing."""
         return n_a + n_p
 
-    def lengths(self, align: Align, n_a: int, n_p: int, shared: int, obfuscation: Obfuscation) -> Iterator[int]:
-        """The union; with dummies none or all of both pools are in both sets."""
-        yield n_a + n_p - shared
-        yield n_a + n_p - shared - 2 * align.dummies
+    def lengths(self, align: Align, sizes: Sequence[int], shared: int, obfuscation: Obfuscation) -> Iterator[int]:
+        """The union; with dummies none or all of both pools are in both sets.
+
+        A record that not all have is in one set, or in all but one.
+        """
+        others = len(sizes) - 1
+        rest = [size - shared for size in sizes]
+        yield shared + sum(rest)
+        yield shared + max(*rest, -(-sum(rest) // others)) - 2 * align.dummies
 
     def lengths_of_one(self, own: int, both: int | None) -> tuple[int, int | None]:
         """All of this party's, and up to all of the other's."""

@@ -38,7 +38,7 @@ class NearestMean(TrainerConfig):
         """As the base."""
         return self.epochs
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str) -> TrainingCost | None:
+    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
         """A float32 of each row and epoch, of held-out rows too."""
         if not ALIGNMENTS[protocol].every_row_is_shared:
             return None

@@ -1,0 +1,118 @@
+"""Several parties in memory, each passive one with a conversation with the active one alone, over as many attempts as needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.sessions import session
+from vfl_node.alignment.alignment import OwnRecords
+from vfl_node.alignment.protocols import align
+from vfl_node.crypto.groups import SafePrimeGroup
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.job import Align, Parties
+from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.pins import MemoryPins
+from vfl_node.settings import Limits
+from vfl_node.transport.channel import Channel
+from vfl_node.transport.memory import memory_network, run_together
+
+RAM = "/dev/shm" if Path("/dev/shm").is_dir() else None
+NAMES = ("clinic", "lab", "insurer", "bank", "telco")
+"""The active party first."""
+ANY_SIZE = Limits.model_construct(
+    min_set_size=0, max_set_size=1_000_000, min_overlap=0, inputs_per_peer=20, changes_per_peer=20
+)
+POSITION_BYTES = 4
+
+
+class Group(SafePrimeGroup):
+    """QR(p) for the largest 80-bit safe prime, in short chunks; it counts what it is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("toy", 2**80 - 5837)
+        self.chunk_rows = 4
+        self.hashed = self.powered = self.decoded = 0
+
+    def hash_to_group(self, ids: Any, domain: bytes) -> Any:
+        self.hashed += len(ids)
+        return super().hash_to_group(ids, domain)
+
+    def powers(self, rows: Any, scalar: Any, workers: Any, **checked: Any) -> Any:
+        self.powered += len(rows)
+        return super().powers(rows, scalar, workers, **checked)
+
+    def decode(self, rows: Any) -> Any:
+        self.decoded += len(rows)
+        return super().decode(rows)
+
+
+class Tapped(Channel):
+    """A channel that records what it sends, and may send other positions, or end after so many messages."""
+
+    messages: list[Any]
+    positions: Any = None
+    left: int = 1 << 30
+
+    async def send(self, message: Any) -> None:
+        if self.left == 0:
+            raise ConnectionError("killed")
+        self.left -= 1
+        self.messages.append(message)
+        await super().send(message)
+
+    async def send_rows(self, rows: Any, *, count: int, width: int, start: int = 0) -> None:
+        if self.positions and width == POSITION_BYTES:
+            rows = self.positions(rows)
+            count = len(rows)
+        await super().send_rows(rows, count=count, width=width, start=start)
+
+
+class World:
+    """What the parties of one job keep on their disks, from one attempt to the next."""
+
+    def __init__(self, folder: Path, sets: dict[str, list[bytes]], protocol: str = "psi-star", **terms: Any) -> None:
+        self.folder, self.sets = folder, sets
+        self.parties = Parties(active=NAMES[0], passive=tuple(name for name in sets if name != NAMES[0]))
+        self.align = Align(protocol=protocol, **terms)
+        self.pins = {name: MemoryPins() for name in sets}
+        self.memories = {
+            name: {other: MemoryOfOneRun(self.randomness(name, other)) for other in self.parties.others(name)} for name in sets
+        }
+
+    def randomness(self, *of: str) -> Randomness:
+        return Randomness(" ".join(of).encode().ljust(32))
+
+    def attempt(self, *, positions: Any = None, left: dict[str, int] | None = None) -> dict[str, Any]:
+        """Party → its alignment, or the error it ended with. ``left``: messages that a party sends before it is killed."""
+        network = memory_network(*self.sets)
+        self.sent: dict[tuple[str, str], list[Any]] = {}
+        self.groups = {name: Group() for name in self.sets}
+        sides = []
+        for name in self.sets:
+            channels = {}
+            for peer in self.parties.met_by(name):
+                channel = network[name][peer]
+                channel.__class__ = Tapped
+                channel.messages = self.sent[name, peer] = []
+                channel.positions = positions if name == NAMES[0] else None
+                channel.left = (left or {}).get(name, 1 << 30)
+                channels[peer] = channel
+            own = session(
+                name,
+                channels,
+                self.randomness(name),
+                parties=self.parties,
+                align=self.align,
+                folder=self.folder / name,
+                memories=self.memories[name],
+                pins=self.pins[name],
+                limits=ANY_SIZE,
+            )
+            sides.append((align(own, OwnRecords(Identifiers.of(self.sets[name])), group=self.groups[name]), channels.values()))
+        return dict(zip(self.sets, run_together(*sides), strict=True))
+
+    def stored(self) -> dict[str, bytes]:
+        """The bytes of all lists of all parties."""
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*.rows")}

@@ -1,0 +1,1 @@
+"""Private set intersection in pairs with the active party."""
