@@ -26,6 +26,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
     "`evaluate.validation_fraction`": {"evaluate": {"validation_fraction": 0.1}},
     "`evaluate.matched`": {"evaluate": {"matched": True}},
+    "`evaluate.contributions`": {"evaluate": {"contributions": True}},
     "`evaluate.share_with_passive`": {"evaluate": {"share_with_passive": True}},
     "`align.padding`": {"align": {"padding": 10}},
     "`align.dummies`": {"align": {"dummies": 100}},

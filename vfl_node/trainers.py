@@ -163,6 +163,11 @@ class TrainerConfig(Frozen):
         """Whether it measures on the rows that both parties own (``evaluate.matched``)."""
         return False
 
+    @property
+    def can_attribute(self) -> bool:
+        """Whether it measures which party's columns help (``evaluate.contributions``)."""
+        return False
+
     @classmethod
     def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
         """The ``train`` section of a document, with defaults that depend on the rest of the ``job``."""

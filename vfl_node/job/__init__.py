@@ -178,6 +178,8 @@ class Job(Frozen):
             )
         if self.evaluate.matched and not (self.train and self.train.can_match):
             raise ValueError(f"evaluate.matched measures a model on the rows that both parties own, and {self._trained_here}")
+        if self.evaluate.contributions and not (self.train and self.train.can_attribute):
+            raise ValueError(f"evaluate.contributions measures a model without each party's columns, and {self._trained_here}")
         return self
 
     @property

@@ -27,6 +27,8 @@ DEFAULT_METRICS: Mapping[Task, tuple[Metric, ...]] = {
 WITH_UNIT: tuple[Metric, ...] = ("rmse", "mae", "mse")
 """Metrics in the target's unit, or its square: of any size."""
 
+LOWER_IS_BETTER: tuple[Metric, ...] = ("ace", "nll", "rmse", "mae", "mse")
+
 MOST_APART = 0.9
 """Largest share of the shared rows that is not trained on."""
 
@@ -53,6 +55,7 @@ class Evaluate(Frozen):
         "test_fraction": ("test_size", "test_ratio", "test_split", "holdout"),
         "validation_fraction": ("validation_split", "validation_size", "val_fraction", "val_size", "eval_fraction"),
         "repeats": ("folds", "n_folds", "n_splits", "cv"),
+        "contributions": ("permutation_importance", "feature_importance", "importance", "importances"),
     }
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
@@ -81,6 +84,11 @@ class Evaluate(Frozen):
     )
     matched: bool = Field(
         default=False, description="psu only: metrics also on the held-out rows that both own, by histograms under encryption"
+    )
+    contributions: bool = Field(
+        default=False,
+        description="measure which party's columns help: how much worse the metrics are with each party's part of the held-out "
+        "rows permuted; the active party alone computes it, and nothing more is sent",
     )
 
     @model_validator(mode="after")

@@ -26,7 +26,7 @@ Values = dict[str, float | None]
 """Metric → value; None where it is not defined (no rows, or one class only)."""
 
 Repeats = dict[str, list[float | None]]
-"""Metric → its value in each repeat."""
+"""Metric → its value each time: in each repeat, for example."""
 
 Curve = list[tuple[float, float, int]]
 
@@ -120,6 +120,8 @@ class Evaluation:
         local_rows: number of own labelled rows that its own model learnt from; None without one.
         rival: another model of its own on the same rows; None where there is none.
         rival_note: why there is none; empty where there is one.
+        contributions: party → metric → how much worse it is in each permutation of the party's part of the rows; None where
+            the job does not ask.
     """
 
     metrics: Values
@@ -138,6 +140,7 @@ class Evaluation:
     local_rows: int | None = None
     rival: Rival | None = None
     rival_note: str = ""
+    contributions: dict[str, Repeats] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:

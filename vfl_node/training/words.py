@@ -62,6 +62,21 @@ class MetricColumn:
 
 
 @dataclass(frozen=True)
+class MetricsByParty:
+    """A table of differences of metrics, with a row for each party.
+
+    Attributes:
+        title: of the table.
+        values: party → metric → (mean, standard deviation); None where it is not defined.
+        note: a paragraph below the table.
+    """
+
+    title: str
+    values: Mapping[str, Mapping[str, tuple[float, float] | None]]
+    note: str
+
+
+@dataclass(frozen=True)
 class Attacked:
     """What this party sends in training and attacks in its audit.
 
@@ -91,6 +106,7 @@ class TrainingWords:
         terms: below the curves.
         panel: beside the curves.
         attacked: None where this trainer sends nothing that could tell synthetic rows.
+        by_party: below the metrics; None where there is no such table.
     """
 
     figures: tuple[Figure, ...] = ()
@@ -99,6 +115,7 @@ class TrainingWords:
     terms: tuple[Term, ...] = ()
     panel: Panel | None = None
     attacked: Attacked | None = None
+    by_party: MetricsByParty | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,13 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
-from vfl_node.training.evaluation import Evaluation, Figures, assess, measure, real_share
+from vfl_node.training.evaluation import Evaluation, Figures, Repeats, Values, assess, measure, real_share
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.schedule import cut
 from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
+from vfl_node.training.split.contributions import Parts, drops
 from vfl_node.training.split.conversations import Conversations
 from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit_of_peers, encode, learner
 from vfl_node.training.split.local import check_finite, local_logits, train_local
@@ -124,6 +126,7 @@ class ActiveHalf:
         self._ranks = repeat == 0 and "auc" in session.job.evaluate.metrics  # only the first repeat's epochs are reported
         self._resampling = randomness.derive(f"resampling/{repeat}")
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
+        self._permuting = randomness.derive("contributions") if repeat == 0 and session.job.evaluate.contributions else None
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
@@ -170,7 +173,8 @@ class ActiveHalf:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
         expected: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
-        for logits, base_rate in await self._logits(rows):
+        parts = Parts() if self._permuting else None
+        for logits, base_rate in await self._logits(rows, parts):
             expected.append(self._calibration.expectation(logits, base_rate))
             if_both.append(self._calibration.probability(logits, base_rate))
         held_out, scores = np.concatenate(rows.batches), np.concatenate(expected)
@@ -182,6 +186,8 @@ class ActiveHalf:
         evaluation = assess(self._evaluate, labels[owned], joint, alone, constant, self._resampling, rival=tree)
         if alone is not None:
             evaluation = dataclasses.replace(evaluation, local_rows=len(own.training))
+        if self._permuting and parts is not None:
+            evaluation = dataclasses.replace(evaluation, contributions=self._contributions(parts, self._permuting))
         if self._randomness is None:
             return evaluation
         both = await matched_active(
@@ -282,16 +288,36 @@ class ActiveHalf:
         synthetic = self._synthetic.targets(step)
         return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
 
-    async def _logits(self, rows: ForwardPass) -> list[tuple[Tensor, Tensor]]:
-        """Logits and q of the rows of each batch: float32[B], or [B, K], and float32[B]."""
+    async def _logits(self, rows: ForwardPass, parts: Parts | None = None) -> list[tuple[Tensor, Tensor]]:
+        """Logits and q of the rows of each batch: float32[B], or [B, K], and float32[B]. ``parts`` are what the top read."""
         self.learner.rest()
-        found = []
+        outputs = []
         for offset, positions in enumerate(rows.batches):
             embeddings = await self.peers.embeddings(rows.number + offset, positions)
-            with torch.no_grad():  # never across an await
-                logits = check_finite(self._model(self._inputs.at(positions), embeddings))
-            found.append((logits, self._base_rate[torch.from_numpy(positions)]))
-        return found
+            outputs.append(self._output(positions, embeddings))
+            if parts is not None:
+                parts.add(positions, embeddings)
+        return outputs
+
+    @torch.no_grad()
+    def _output(self, positions: Positions, embeddings: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Logits and q by the own columns of the rows at ``positions``, and by ``embeddings``; the model is at rest."""
+        logits = check_finite(self._model(self._inputs.at(positions), embeddings))
+        return logits, self._base_rate[torch.from_numpy(positions)]
+
+    def _contributions(self, parts: Parts, randomness: Randomness) -> dict[str, Repeats]:
+        """What each party's columns are worth on the held-out rows."""
+        own = self._owned[parts.positions]
+        labels = self._labels[parts.positions][own]
+
+        def measured(columns: Positions, embeddings: Sequence[Tensor]) -> Values:
+            batches = cut(np.arange(len(columns)), self._train.batch_size)
+            outputs = [self._output(columns[of], [embedding[of] for embedding in embeddings]) for of in batches]
+            scores = np.concatenate([self._calibration.expectation(*output) for output in outputs])
+            return self._task.output(scores[own]).metrics(self._evaluate.metrics, labels, self._evaluate.threshold)
+
+        active = None if self._inputs.schema.empty else self._session.name
+        return drops(parts, self._owned, active, list(self._session.data_peers), measured, randomness)
 
 
 def _gradient(embedding: Tensor) -> Tensor:

@@ -184,6 +184,11 @@ class Train(TrainerConfig):
         """By histograms under encryption."""
         return True
 
+    @property
+    def can_attribute(self) -> bool:
+        """By permuting embeddings of held-out rows."""
+        return True
+
     @classmethod
     def completed(cls, section: Mapping[str, Any], job: Mapping[str, Any]) -> Mapping[str, Any]:
         """A job that serves has rows of :data:`SERVED_FEATURES` unless it says otherwise."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Literal
 
 from pydantic import Field, JsonValue
@@ -12,7 +13,17 @@ from vfl_node.privacy.defences.registry import read_params
 from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.words import Attacked, Code, Figure, MetricColumn, ReportedTraining, Term, TrainingWords, several
+from vfl_node.training.words import (
+    Attacked,
+    Code,
+    Figure,
+    MetricColumn,
+    MetricsByParty,
+    ReportedTraining,
+    Term,
+    TrainingWords,
+    several,
+)
 
 CALIBRATIONS = {
     "none": "made-up labels and columns shift the probabilities",
@@ -88,6 +99,30 @@ class MatchedMetrics(MetricValues):
         return MetricColumn("Federated, rows of both", self.model_dump(exclude={"rows"}), note)
 
 
+class Drop(Section):
+    """How much worse a metric is where one party's part of the rows is permuted; below 0: better."""
+
+    mean: float = Field(description="over the permutations")
+    sd: float = Field(ge=0, description="standard deviation over the permutations")
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> Drop | None:
+        """Of the drop in each permutation; None where it is not defined in one."""
+        defined = [value for value in values if value is not None]
+        return cls(mean=fmean(defined), sd=stdev(defined)) if len(defined) == len(values) else None
+
+
+Contributions = dict[str, dict[str, Drop | None]]
+"""Party → metric → what its columns are worth."""
+
+
+def contributions_of(drops: Mapping[str, Mapping[str, Sequence[float | None]]] | None) -> Contributions | None:
+    """Of the drops in each permutation; None where they were not measured."""
+    if drops is None:
+        return None
+    return {party: {name: Drop.of(values) for name, values in of.items()} for party, of in drops.items()}
+
+
 class SplitSection(TrainerSection):
     """What only split training has."""
 
@@ -105,6 +140,11 @@ class SplitSection(TrainerSection):
     )
 
     early_stopping: EarlyStopping | None = Field(default=None, description="null without evaluate.validation_fraction")
+    contributions: Contributions | None = Field(
+        default=None,
+        description="party → metric → how much worse it is with the party's part of the held-out rows permuted, first repeat; "
+        "null without evaluate.contributions, and at passive parties",
+    )
 
     @property
     def counts_matched_rows(self) -> bool:
@@ -124,6 +164,22 @@ class SplitSection(TrainerSection):
                 *((self.early_stopping.term(of.train),) if self.early_stopping else ()),
             ),
             attacked=self._attacked(of.role),
+            by_party=self._by_party(of),
+        )
+
+    def _by_party(self, of: ReportedTraining) -> MetricsByParty | None:
+        if self.contributions is None:
+            return None
+        drops = {
+            party: {name: None if drop is None else (drop.mean, drop.sd) for name, drop in by_metric.items()}
+            for party, by_metric in self.contributions.items()
+        }
+        return MetricsByParty(
+            "Which party's columns help",
+            drops,
+            "How much worse the federated model is on the held-out rows if the columns of one party belong to other rows. "
+            "Above 0 they help; ± is the standard deviation over random permutations. Where columns of two parties say the "
+            f"same, both figures are small.{' First repeat.' if of.repeats > 1 else ''}",
         )
 
     def _defended(self, of: ReportedTraining) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Figures, Summary, real_share, summarise
+from vfl_node.training.evaluation import Evaluation, Figures, Summary, real_share, summarise
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.split import alone
 from vfl_node.training.split.config import Train
@@ -27,7 +27,7 @@ from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.overfitting import after_validation, of_classes, of_numbers
-from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
+from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies, contributions_of
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 
@@ -68,14 +68,13 @@ async def _active(session: Session, data: TrainingData, journal: Journal) -> Tra
         figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
         for channel in session.data_peers.values():
             await send_figures(channel, figures, summary.metrics, validated=len(journal.validated) > 0)
-    matched = None if first.matched is None else MatchedMetrics(**first.matched, rows=first.matched_rows)
-    trained = _trained(session, data, journal, matched)
+    trained = _trained(session, data, journal, first)
     trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
     return dataclasses.replace(trained, warnings=(*trained.warnings, *_overfitting(session, data, journal, summary)))
 
 
 async def _passive(session: Session, data: TrainingData, journal: Journal) -> Trained:
-    trained = _trained(session, data, journal, None)
+    trained = _trained(session, data, journal)
     if not session.job.evaluate.share_with_passive:
         return trained
     names, validated = session.job.evaluate.metrics, len(journal.validated) > 0
@@ -84,8 +83,8 @@ async def _passive(session: Session, data: TrainingData, journal: Journal) -> Tr
     return dataclasses.replace(trained, epochs=tuple(epochs), metrics=metrics)
 
 
-def _trained(session: Session, data: TrainingData, journal: Journal, matched: MatchedMetrics | None) -> Trained:
-    """What both parties have: the first repeat's half, and what its audit has seen."""
+def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
+    """What every party has: the first repeat's half, what its audit has seen and, at the active party, what it measured."""
     shown = journal.tested if session.role == "passive" else np.empty(0, dtype=np.int64)  # whose embeddings the peer has
     return Trained(
         epochs=tuple(journal.epochs),
@@ -96,9 +95,12 @@ def _trained(session: Session, data: TrainingData, journal: Journal, matched: Ma
         section=SplitSection(
             strategies=strategies_used(Train.of(session.job).missing, lacking(session, data.alignment), session.job.parties),
             held_out=HeldOut(**asdict(journal.held_out)) if journal.held_out else None,
-            matched_metrics=matched,
+            matched_metrics=MatchedMetrics(**first.matched, rows=first.matched_rows)
+            if first and first.matched is not None
+            else None,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
+            contributions=contributions_of(first.contributions) if first else None,
         ),
         warnings=unaudited(session.protection),
         weights=journal.weights,

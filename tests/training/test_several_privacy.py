@@ -1,0 +1,202 @@
+"""What passive parties see of each other's and the active party's data in training, alone and together; whose columns help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import PolicyError
+from vfl_node.job import Evaluate
+from vfl_node.privacy.audit import Audit
+from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.privacy.outgoing import Sent
+from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
+from vfl_node.settings import Protection
+from vfl_node.transport import codec
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+Make = Callable[..., Any]
+
+ROWS = 256
+SYNTHETIC = np.arange(ROWS) < ROWS // 2
+
+
+def audit_of(peers: list[str], limit: float | None = None) -> AuditOfPeers:
+    """Attacks of the gradients of rows of which the first half is synthetic."""
+    return AuditOfPeers(peers, lambda: Audit("clinic", SYNTHETIC, np.arange(ROWS), Randomness(bytes(32)), limit=limit))
+
+
+def sent(audit: AuditOfPeers, *of_each: Any) -> None:
+    """One step that sends each peer its rows."""
+    positions = np.arange(ROWS)
+    rows = [torch.from_numpy(of.astype(np.float32)) for of in of_each]
+    for peer, gradients in zip(("lab", "insurer"), rows, strict=False):
+        audit.of_peer(peer).see(Sent(positions, gradients, gradients))
+    audit.see_together(positions, rows)
+
+
+def random_rows(seed: int) -> Any:
+    return np.random.default_rng(seed).normal(size=(ROWS, 4))
+
+
+def twins(of: Any) -> Any:
+    """Rows of which each equals the next one or the one before."""
+    return np.repeat(of[::2], 2, axis=0)
+
+
+def test_the_worst_peer_is_reported() -> None:
+    """Synthetic rows have twins in what one peer receives, and none in what the other one does."""
+    leaking = np.where(SYNTHETIC[:, None], twins(random_rows(1)), random_rows(2))
+    for of_each in ((leaking, random_rows(3)), (random_rows(3), leaking)):
+        audit = audit_of(["lab", "insurer"])
+        sent(audit, *of_each)
+        assert audit.epoch_done()["same_step_twin"] == 1
+        assert audit.averages["same_step_twin"] == 1
+        assert audit.judged["same_step_twin"] == ROWS
+    audit = audit_of(["lab", "insurer"])
+    sent(audit, random_rows(3), random_rows(4))
+    assert audit.epoch_done()["same_step_twin"] == 0.5
+
+
+def test_what_only_all_peers_together_see_is_reported() -> None:
+    """Every row has a twin at each peer; only a synthetic one has the same twin at both."""
+    one = twins(random_rows(1))
+    other = np.where(SYNTHETIC[:, None], twins(random_rows(2)), np.roll(twins(random_rows(2)), 1, axis=0))
+    other[[ROWS // 2, -1]] = random_rows(5)[0]  # the roll goes round among the real rows
+    audit = audit_of(["lab", "insurer"])
+    sent(audit, one, other)
+    for peer in ("lab", "insurer"):
+        assert audit.of_peer(peer).epoch_done()["same_step_twin"] == 0.5
+    together = audit_of(["lab", "insurer"])
+    sent(together, one, other)
+    assert together.epoch_done()["same_step_twin"] == 1
+    limited = audit_of(["lab", "insurer"], limit=0.9)
+    sent(limited, one, other)
+    with pytest.raises(PolicyError, match="max_attack_auc"):
+        limited.epoch_done()
+
+
+def test_an_audit_of_peers_goes_on_from_a_checkpoint() -> None:
+    whole, first = audit_of(["lab", "insurer"]), audit_of(["lab", "insurer"])
+    for audit in (whole, first):
+        sent(audit, random_rows(1), twins(random_rows(2)))
+        audit.epoch_done()
+    resumed = audit_of(["lab", "insurer"])
+    resumed.restore(first.tensors())
+    for audit in (whole, resumed):
+        sent(audit, twins(random_rows(3)), random_rows(4))
+    assert whole.epoch_done() == resumed.epoch_done()
+    assert whole.averages == resumed.averages
+    assert {name.partition(".")[0] for name in whole.tensors()} == {"lab", "insurer", TOGETHER}
+    following = audit_of(["lab", "insurer"])
+    following.follow_on(whole.so_far())
+    sent(following, random_rows(1), random_rows(2))
+    fresh = audit_of(["lab", "insurer"])
+    sent(fresh, random_rows(1), random_rows(2))
+    assert following.epoch_done() != fresh.epoch_done()
+
+
+def test_of_one_peer_it_is_that_peers_audit() -> None:
+    audit, single = audit_of(["lab"]), Audit("clinic", SYNTHETIC, np.arange(ROWS), Randomness(bytes(32)), limit=None)
+    rows = random_rows(1)
+    sent(audit, rows)
+    gradients = torch.from_numpy(rows.astype(np.float32))
+    single.see(Sent(np.arange(ROWS), gradients, gradients))
+    assert audit.epoch_done() == single.epoch_done()
+    assert (audit.judged, audit.averages) == (single.judged, single.averages)
+    assert audit.tensors().keys() == single.tensors().keys()
+
+
+def noisy(sigma: float) -> Protection:
+    return Protection((NoiseParams(name="noise", sigma=sigma),))
+
+
+def gradients(runs: Any, receiver: str) -> Any:
+    """What was sent in the first step, float32[B, d]."""
+    message = next(runs.recorder.messages(training_pb2.Gradient, receiver=receiver))
+    return codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape)).numpy()
+
+
+def test_each_peer_gets_noise_of_its_own(several_parties: Make, several_runs: Any) -> None:
+    """Else two peers could subtract what they received and have the difference without noise."""
+    parties = several_parties(2, 200, owned=0.8)
+    clear, noised = several_runs(), several_runs(protections={"clinic": noisy(1.0)})
+    for runs in (clear, noised):
+        runs(parties)
+    lab, insurer = (gradients(noised, name) - gradients(clear, name) for name in ("lab", "insurer"))
+    for noise in (lab, insurer):
+        assert noise.std() * 64 == pytest.approx(1, rel=0.2)  # the gradient of a mean over 64 rows
+    correlation = np.corrcoef(lab.ravel(), insurer.ravel())[0, 1]
+    assert abs(correlation) < 4 / math.sqrt(lab.size)
+    again = several_runs(protections={"clinic": noisy(1.0)})
+    again(parties)
+    np.testing.assert_array_equal(gradients(again, "lab"), gradients(noised, "lab"))
+
+
+def test_noise_takes_from_all_peers_together_what_gradients_tell(several_parties: Make, several_runs: Any) -> None:
+    parties = several_parties(2, 600, owned=0.7)
+
+    def strongest(**settings: Any) -> float:
+        audit = several_runs(**settings)(parties)["clinic"].audit
+        return max(abs(value - 0.5) for value in audit.values() if value is not None)
+
+    assert strongest() > 0.2
+    assert strongest(protections={"clinic": noisy(1000.0)}) < 0.12  # of 21 figures, each with a standard deviation of .03
+    stopped = several_runs(protections={"clinic": Protection(max_attack_auc=0.6)}).raw(parties)["clinic"]
+    assert isinstance(stopped, PolicyError)
+
+
+def test_the_ledger_names_every_peer_and_what_is_told_of_the_others(several_parties: Make, several_runs: Any) -> None:
+    parties = several_parties(2, 160, owned=0.8)
+    results = several_runs(evaluate=Evaluate(validation_fraction=0.1))(parties)
+    for name, result in results.items():
+        assert set(result.disclosures) == {"clinic", "lab", "insurer"}
+        assert next(iter(result.disclosures)) == name
+        active = result.disclosures["clinic"]
+        assert [entry.what for entry in active] == ["embeddings", "early stopping", "membership", "embeddings", "membership"]
+        for peer in ("lab", "insurer"):
+            (lacks,) = (entry for entry in active if entry.what == "membership" and f" {peer} lacks" in entry.text)
+            assert lacks.count == parties.views[peer].missing
+            other = "insurer" if peer == "lab" else "lab"
+            (indirect,) = (entry for entry in result.disclosures[peer] if entry.what == "other passive parties")
+            assert indirect.count == 0
+            assert f"depend on the embeddings of {other}" in indirect.text
+    alone = several_runs()(several_parties(1, 160, owned=0.8))
+    assert not [entry for entry in alone["lab"].disclosures["lab"] if entry.what == "other passive parties"]
+
+
+def test_columns_that_help_are_told_from_noise(several_parties: Make, several_runs: Any) -> None:
+    parties = several_parties(3, 1200, noise=("insurer",))
+    train = several_runs().train.model_copy(update={"epochs": 8})
+    evaluate = Evaluate(test_fraction=0.3, metrics=("auc", "nll"), contributions=True)
+    asked = several_runs(train=train, evaluate=evaluate)
+    results = asked(parties)
+    found = results["clinic"].section.contributions
+    assert list(found) == ["clinic", "lab", "insurer", "telco"]
+    for name, of in found.items():
+        if name == "insurer":
+            assert abs(of["auc"].mean) < 0.02
+        else:
+            assert of["auc"].mean > max(0.04, 3 * of["auc"].sd)
+            assert of["nll"].mean > 0  # above 0 is worse, although a smaller NLL is better
+    assert all(results[name].section.contributions is None for name in ("lab", "insurer", "telco"))
+    without = several_runs(train=train, evaluate=evaluate.model_copy(update={"contributions": False}))
+    plain = without(parties)
+    assert plain["clinic"].section.contributions is None
+    assert plain["clinic"].metrics == results["clinic"].metrics
+    assert [entry.frame for entry in without.recorder.entries] == [entry.frame for entry in asked.recorder.entries]
+
+
+def test_contributions_with_one_passive_party_and_no_own_columns(several_parties: Make, several_runs: Any) -> None:
+    evaluate = Evaluate(contributions=True)
+    found = several_runs(evaluate=evaluate)(several_parties(1, 400, owned=0.8, active_columns=False))["clinic"]
+    assert list(found.section.contributions) == ["lab"]
+    assert set(found.section.contributions["lab"]) == set(evaluate.metrics)
+    chance = found.metrics["auc"] - found.section.contributions["lab"]["auc"].mean
+    assert chance == pytest.approx(0.5, abs=0.1)  # nothing is left to predict by

@@ -1,0 +1,122 @@
+"""Which party's columns help: how much worse the metrics are where one party's part belongs to other rows.
+
+::
+
+    several times, for each party that has columns:
+        its part of the held-out rows is permuted      its embeddings; the active party's own columns
+        the top reads the permuted part beside the true parts of all other parties
+        drop = how much worse each metric is then
+
+Only the active party computes, from embeddings that it has received for the evaluation anyway: no further message. It permutes
+the rows that it owns, whose metrics it measures, among themselves, so that as many of them have synthetic columns as before.
+All rows are computed, since how long that takes must not tell how many it owns.
+
+What a drop does not say: where columns of two parties tell the same, each can stand in for the other, and both drops are small.
+A permuted part may not fit the other parts, so that the model is asked about rows that do not exist.
+
+Leaks: nothing.
+
+Source: Breiman 2001 (random forests, section 10), with all columns of a party as one variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.job.evaluate import LOWER_IS_BETTER
+from vfl_node.training.evaluation import Repeats, Values
+from vfl_node.training.split.half import Positions
+
+PERMUTATIONS = 5
+
+MOST_ROWS = 1 << 15
+"""Held-out rows whose embeddings are stored for this; of more, the first ones, which are as random as any."""
+
+
+class Parts:
+    """What the top reads of held-out rows."""
+
+    def __init__(self) -> None:
+        self._positions: list[Positions] = []
+        self._embeddings: list[Sequence[Tensor]] = []
+        self._room = MOST_ROWS
+
+    def add(self, positions: Positions, embeddings: Sequence[Tensor]) -> None:
+        """Store a batch: int64[B], and float32[B, d] of each passive party; nothing once there are :data:`MOST_ROWS`."""
+        if self._room:
+            self._positions.append(positions[: self._room])
+            self._embeddings.append([embedding[: self._room] for embedding in embeddings])
+            self._room -= len(self._positions[-1])
+
+    @property
+    def positions(self) -> Positions:
+        """Of all rows, int64[n]."""
+        return np.concatenate(self._positions)
+
+    @property
+    def embeddings(self) -> list[Tensor]:
+        """Of each passive party, float32[n, d]."""
+        return [torch.cat(of) for of in zip(*self._embeddings, strict=True)]
+
+
+def drops(
+    parts: Parts,
+    owned: NDArray[np.bool_],
+    active: str | None,
+    passive: Sequence[str],
+    measured: Callable[[Positions, Sequence[Tensor]], Values],
+    randomness: Randomness,
+) -> dict[str, Repeats]:
+    """Party → metric → its drop in each permutation; above 0 where the metric is worse than with the party's true part.
+
+    Args:
+        parts: of n held-out rows.
+        owned: bool[m], which shared rows the active party owns.
+        active: its name; None where it has no columns.
+        passive: names of the others, in the order of ``parts``.
+        measured: gives the metrics of all n rows, from the shared position whose own columns are read for each, int64[n], and
+            each passive party's embeddings, float32[n, d].
+        randomness: of this alone.
+
+    Cost: :data:`PERMUTATIONS` forward passes of the active party's half for each party.
+    """
+    positions, embeddings = parts.positions, parts.embeddings
+    places = np.flatnonzero(owned[positions])
+    whole = measured(positions, embeddings)
+
+    def order(number: int) -> NDArray[np.int64]:
+        rows = np.arange(len(positions))
+        rows[places] = places[randomness.derive(str(number)).permutation(len(places))]
+        return rows
+
+    def without(party: str, rows: NDArray[np.int64]) -> Values:
+        if party == active:
+            return measured(positions[rows], embeddings)
+        return measured(
+            positions,
+            [of[torch.from_numpy(rows)] if name == party else of for name, of in zip(passive, embeddings, strict=True)],
+        )
+
+    orders = [order(number) for number in range(PERMUTATIONS)]
+    dropped = {
+        party: [_worse(whole, without(party, rows)) for rows in orders] for party in ([active] if active else []) + [*passive]
+    }
+    return {party: {name: [of[name] for of in each] for name in whole} for party, each in dropped.items()}
+
+
+def _worse(whole: Values, permuted: Values) -> Values:
+    """How much worse each metric is; None where it is not defined."""
+
+    def worse(name: str) -> float | None:
+        true, other = whole[name], permuted[name]
+        if true is None or other is None:
+            return None
+        return other - true if name in LOWER_IS_BETTER else true - other
+
+    return {name: worse(name) for name in whole}
