@@ -52,6 +52,16 @@ def test_clinic_and_lab_overlap_in_part(clinic_lab: Path) -> None:
     assert len(ours | theirs) < 569
 
 
+def test_the_insurer_knows_patients_of_both_and_others(clinic_lab: Path) -> None:
+    columns, insurer = read(clinic_lab / "insurer.csv")
+    assert columns == ["id", "age", "region", "visits_last_year", "claims_last_year"]
+    clinic, lab, theirs = ({row["id"] for row in read(clinic_lab / f"{name}.csv")[1]} for name in ("clinic", "lab", "insurer"))
+    assert len(insurer) == len(theirs) == 512
+    assert len(clinic & lab & theirs) == 416
+    assert theirs - clinic - lab
+    assert all(18 <= int(row["age"]) < 100 for row in insurer)
+
+
 def test_malignant_is_the_rarer_label(clinic_lab: Path) -> None:
     labels = [int(row["label"]) for row in read(clinic_lab / "clinic.csv")[1]]
     assert 0.3 < sum(labels) / len(labels) < 0.45  # 212 of 569
@@ -59,7 +69,7 @@ def test_malignant_is_the_rarer_label(clinic_lab: Path) -> None:
 
 def test_data_are_the_same_every_time(clinic_lab: Path, tmp_path: Path) -> None:
     again = made("clinic_lab", tmp_path)
-    for name in ("clinic.csv", "lab.csv"):
+    for name in ("clinic.csv", "lab.csv", "insurer.csv"):
         assert (again / name).read_bytes() == (clinic_lab / name).read_bytes()
 
 
@@ -90,3 +100,18 @@ def test_clinic_gains_from_a_lab_that_learns_no_overlap(clinic_lab: Path, tmp_pa
     assert reports["lab"]["metrics"] is None
     assert reports["coordinator"]["alignment"] is None
     assert any("fewer than 20 for each" in warning for warning in clinic["training"]["warnings"])
+
+
+def test_the_report_says_whose_columns_help(clinic_lab: Path, tmp_path: Path) -> None:
+    job = load_job(EXAMPLES / "clinic_lab" / "three.yaml")
+    job = job.model_copy(update={"evaluate": job.evaluate.model_copy(update={"repeats": 1})})
+    randomness = {name: Randomness(name.encode().ljust(32, b"-")) for name in job.parties.all}
+    folders = simulate(job, {name: clinic_lab / f"{name}.csv" for name in job.parties.all}, tmp_path, randomness=randomness)
+    reports = {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
+    clinic = reports["clinic"]
+    assert clinic["alignment"]["theirs"] == {"lab": 512, "insurer": 512}
+    assert {report["alignment"]["intersection"] for report in reports.values()} == {416}
+    assert clinic["metrics"]["auc"] > clinic["local_metrics"]["auc"] + 0.04
+    worse = {name: of["auc"]["mean"] for name, of in clinic["training"]["split"]["contributions"].items()}
+    assert worse["lab"] > 0.2 > worse["insurer"] > 0.002 > worse["clinic"]
+    assert all(reports[name]["training"]["split"]["contributions"] is None for name in ("lab", "insurer"))
