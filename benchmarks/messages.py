@@ -17,7 +17,7 @@ import re
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -39,7 +39,8 @@ PROTOS, SPEC, RECORDED = ROOT / "proto/vfl/v1", ROOT / "proto/messages.yaml", RO
 PRIVACY, MESSAGES = ROOT / "docs/privacy.md", ROOT / "docs/messages.md"
 BEGIN, END = "<!-- by benchmarks/messages.py: begin -->\n", "<!-- by benchmarks/messages.py: end -->\n"
 
-ROLES = {"clinic": "active", "lab": "passive", "hub": "coordinator"}
+ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "hub": "coordinator"}
+SEVERAL = "several passive parties"
 LOGISTIC = "align: {protocol: psi}\nevaluate: {test_fraction: 0}\ntrain: {algorithm: logistic, iterations: 1, key_bits: 2048"
 SPLIT = "train: {bottom: [4], active_bottom: [4], top: [4], epochs: 1}\n"
 
@@ -47,6 +48,8 @@ KINDS = {
     "psu": "align: {protocol: psu}",
     "psi": "align: {protocol: psi}",
     "apsi": "align: {protocol: apsi, obfuscation: {fraction: 0.9}}",
+    f"psu, {SEVERAL}": "align: {protocol: psu}",
+    f"psi, {SEVERAL}": "align: {protocol: psi}",
     "split": SPLIT + "evaluate: {share_with_passive: true}",
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
@@ -190,7 +193,8 @@ def record() -> dict[str, Seen]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         for kind, text in KINDS.items():
-            tables = _tables(folder, passive_labels="labels: passive" in text, times=10 if kind == "matched" else 1)
+            passive = ("lab", "insurer") if SEVERAL in kind else ("lab",)
+            tables = _tables(folder, passive, passive_labels="labels: passive" in text, times=10 if kind == "matched" else 1)
             found[kind] = _simulated(text, tables, folder / "out")
         found |= _of_nodes(_tables(folder), folder)
     return found
@@ -198,7 +202,8 @@ def record() -> dict[str, Seen]:
 
 def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
     hub = ", coordinator: hub" if "coordinator" in text else ""
-    job = parse(f"name: recorded\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
+    passive = ", ".join(name for name in tables if ROLES[name] == "passive")
+    job = parse(f"name: recorded\nparties: {{active: clinic, passive: [{passive}]{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
     simulate(job, tables, out, wrap=recorder.wrap)
     return set().union(*map(_seen, recorder.entries))
@@ -289,15 +294,17 @@ def _until(happened: Any) -> None:
     raise SystemExit("a recorded job did not end")
 
 
-def _tables(folder: Path, *, passive_labels: bool = False, times: int = 1) -> dict[str, Path]:
-    """Tables of 80 records each, of which both have 60; or so many times as many."""
+def _tables(
+    folder: Path, passive: Sequence[str] = ("lab",), *, passive_labels: bool = False, times: int = 1
+) -> dict[str, Path]:
+    """Tables of 80 records each, of which all have 60; or so many times as many."""
     rng = np.random.default_rng(0)
     values = rng.normal(size=(100 * times, 6))
     labels = (values.sum(axis=1) > 0).astype(int)
     written = {}
     for name, records, columns, labelled in (
         ("clinic", range(80 * times), (0, 1, 2), not passive_labels),
-        ("lab", range(20 * times, 100 * times), (3, 4, 5), passive_labels),
+        *((name, range(20 * times, 100 * times), (3, 4, 5), passive_labels) for name in passive),
     ):
         written[name] = folder / f"{name}.csv"
         with written[name].open("w", newline="") as file:

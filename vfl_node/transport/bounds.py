@@ -74,8 +74,8 @@ BOUNDS: dict[type[Message], FieldBound] = {
     alignment_pb2.SetSize: FieldBound(4 << 10, {"held": 32}),
     alignment_pb2.Held: FieldBound(128),
     alignment_pb2.OtherMarks: FieldBound(512, {"marks": 7}),
-    alignment_pb2.OtherSizes: FieldBound(512, {"sizes": 7}),
-    alignment_pb2.OtherSize: FieldBound(64),
+    alignment_pb2.OtherMark: FieldBound(128),
+    alignment_pb2.OtherSizes: FieldBound(128, {"counts": 7}),
     alignment_pb2.Obfuscation: FieldBound(64),
     # Training.
     training_pb2.TossCommit: FieldBound(128),

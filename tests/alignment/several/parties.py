@@ -145,7 +145,7 @@ def run_several(
             }
             spy = Relaying(end._pipe, peer=other, job_id=job_id)
             spies[me, other] = spy.watch(lists, **own, greet=(greet or {}).get(me), introduce=(introduce or {}).get(me))
-            spy.relay = relay
+            spy.relay, spy.owner = relay, me
     secrets, progress, sides = {}, [Counting() for _ in names], []
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as scratch:
         for i, name in enumerate(names):

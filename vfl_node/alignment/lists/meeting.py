@@ -86,9 +86,9 @@ async def meet(
     limits, memory = session.limits, session.memory
     check_enough(len(records), limits.min_set_size, session.name)
     ours = check_announced(len(records), terms, role, limits.max_set_size)
-    sets, agreed = await _exchange_marks(session, records, group)
+    sets, agreed, min_overlap = await _exchange_marks(session, records, group)
     lasting = memory.secret.derive(f"lists {agreed.hex()}")
-    theirs, held, min_overlap = await _exchange_sizes(session, ours, columns, receives)
+    theirs, held = await _exchange_sizes(session, ours, columns, receives)
     for name, count in theirs.items():
         _check_size(name, count, terms, limits)
         which = "size" if len(theirs) == 1 else f"size of {name}"
@@ -102,58 +102,65 @@ async def meet(
     return Announced(theirs, own, sets, agreed, lasting, held, min_overlap)
 
 
-async def _exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes]:
-    """Say which records take part, hear which of the others' do, and count all: the fields ``sets`` and ``agreed``."""
+async def _exchange_marks(session: Session, records: OwnRecords, group: str) -> tuple[bytes, bytes, int]:
+    """Say which records take part, hear which of the others' do, and count all.
+
+    Returns:
+        The fields ``sets``, ``agreed`` and ``min_overlap``.
+    """
     terms, role, memory, limits = session.job.align, session.role, session.memory, session.limits
     identity = records.identity or records.ids.digest()
     promises.hold(memory, identity, terms, role, binding=False)
     ours = identity + len(records).to_bytes(8, "big")  # predictions of new records take all of a table
     mark = memory.secret.derive(f"input {ours.hex()}").bytes(_MARK_BYTES)
+    least = limits.min_overlap if len(session.others) > 1 else 0
     for peer, channel in session.data_peers.items():
-        await channel.send(alignment_pb2.Remembered(mark=mark, seen=session.memories[peer].seen))
+        await channel.send(alignment_pb2.Remembered(mark=mark, seen=session.memories[peer].seen, min_overlap=least))
     said = {peer: await channel.receive(alignment_pb2.Remembered) for peer, channel in session.data_peers.items()}
-    marks = {peer: answer.mark for peer, answer in said.items()}
     for peer, answer in said.items():
         _check_mark(peer, answer.mark)
         session.memories[peer].check_not_older(min(answer.seen, _MOST_BEGUN))
-    marks = await relayed(
-        session, marks, lambda of: alignment_pb2.OtherMarks(marks=of), alignment_pb2.OtherMarks, lambda them: them.marks
+    theirs = await relayed(
+        session,
+        {peer: alignment_pb2.OtherMark(mark=answer.mark, min_overlap=answer.min_overlap) for peer, answer in said.items()},
+        lambda of: alignment_pb2.OtherMarks(marks=of),
+        alignment_pb2.OtherMarks,
+        lambda them: them.marks,
     )
-    for name in session.others:
-        _check_mark(name, marks[name])
-    sets = hashlib.sha256(ours + b"".join(marks[name] for name in session.others)).digest()
+    for name, its in theirs.items():
+        _check_mark(name, its.mark)
+    sets = hashlib.sha256(ours + b"".join(its.mark for its in theirs.values())).digest()
     fields = {name: getattr(terms, name) for name in ("protocol", "id_form", "padding", "dummies")}
     agreed = hashlib.sha256(sets + f"{fields} {group}".encode()).digest()
-    memory.count_inputs(agreed, limits.inputs_per_peer)
+    least = max(least, *(int(its.min_overlap) for its in theirs.values()))
+    # Whether a part of the overlap is smaller tells a bit more with every other minimum.
+    counted = hashlib.sha256(agreed + f"minimum {least}".encode()).digest() if least else agreed
+    memory.count_inputs(counted, limits.inputs_per_peer)
     if promises.hides_intersection(terms, role):
         memory.count_changes(sets, limits.changes_per_peer)
     promises.hold(memory, identity, terms, role, binding=True)
-    return sets, agreed
+    return sets, agreed, least
 
 
 async def _exchange_sizes(
     session: Session, ours: int, columns: Columns, receives: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, int], dict[str, dict[str, int]], int]:
-    """Say how many elements take part, and which lists are there: the fields ``theirs``, ``held`` and ``min_overlap``."""
-    least = session.limits.min_overlap if len(session.others) > 1 else 0
+) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Say how many elements take part, and which lists are there: the fields ``theirs`` and ``held``."""
     for peer, channel in session.data_peers.items():
         held = [alignment_pb2.Held(list=name, rows=rows) for name, rows in columns.held(receives[peer]).items()]
         failpoints.reach("align-size")
-        begun = session.memories[peer].begin()
-        await channel.send(alignment_pb2.SetSize(count=ours, begun=begun, held=held, min_overlap=least))
+        await channel.send(alignment_pb2.SetSize(count=ours, begun=session.memories[peer].begin(), held=held))
     said = {peer: await channel.receive(alignment_pb2.SetSize) for peer, channel in session.data_peers.items()}
     for peer, answer in said.items():
         session.memories[peer].saw(min(answer.begun, _MOST_BEGUN))
-    sizes = await relayed(
+    theirs = await relayed(
         session,
-        {peer: alignment_pb2.OtherSize(count=answer.count, min_overlap=answer.min_overlap) for peer, answer in said.items()},
-        lambda of: alignment_pb2.OtherSizes(sizes=of),
+        {peer: int(answer.count) for peer, answer in said.items()},
+        lambda of: alignment_pb2.OtherSizes(counts=of),
         alignment_pb2.OtherSizes,
-        lambda them: them.sizes,
+        lambda them: them.counts,
     )
-    held_by = {peer: {item.list: int(item.rows) for item in answer.held} for peer, answer in said.items()}
-    least = max(least, *(int(size.min_overlap) for size in sizes.values()))
-    return {name: int(size.count) for name, size in sizes.items()}, held_by, least
+    return theirs, {peer: {item.list: int(item.rows) for item in answer.held} for peer, answer in said.items()}
 
 
 def _most(session: Session, sizes: Mapping[str, int]) -> tuple[int, int]:

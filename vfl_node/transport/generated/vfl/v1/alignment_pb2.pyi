@@ -7,44 +7,44 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Remembered(_message.Message):
-    __slots__ = ("mark", "seen")
+    __slots__ = ("mark", "seen", "min_overlap")
     MARK_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
+    MIN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
     mark: bytes
     seen: int
-    def __init__(self, mark: _Optional[bytes] = ..., seen: _Optional[int] = ...) -> None: ...
+    min_overlap: int
+    def __init__(self, mark: _Optional[bytes] = ..., seen: _Optional[int] = ..., min_overlap: _Optional[int] = ...) -> None: ...
 
 class SetSize(_message.Message):
-    __slots__ = ("count", "begun", "held", "min_overlap")
+    __slots__ = ("count", "begun", "held")
     COUNT_FIELD_NUMBER: _ClassVar[int]
     BEGUN_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
-    MIN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
     count: int
     begun: int
     held: _containers.RepeatedCompositeFieldContainer[Held]
-    min_overlap: int
-    def __init__(self, count: _Optional[int] = ..., begun: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ..., min_overlap: _Optional[int] = ...) -> None: ...
+    def __init__(self, count: _Optional[int] = ..., begun: _Optional[int] = ..., held: _Optional[_Iterable[_Union[Held, _Mapping]]] = ...) -> None: ...
 
 class OtherMarks(_message.Message):
     __slots__ = ("marks",)
     MARKS_FIELD_NUMBER: _ClassVar[int]
-    marks: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, marks: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    marks: _containers.RepeatedCompositeFieldContainer[OtherMark]
+    def __init__(self, marks: _Optional[_Iterable[_Union[OtherMark, _Mapping]]] = ...) -> None: ...
+
+class OtherMark(_message.Message):
+    __slots__ = ("mark", "min_overlap")
+    MARK_FIELD_NUMBER: _ClassVar[int]
+    MIN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
+    mark: bytes
+    min_overlap: int
+    def __init__(self, mark: _Optional[bytes] = ..., min_overlap: _Optional[int] = ...) -> None: ...
 
 class OtherSizes(_message.Message):
-    __slots__ = ("sizes",)
-    SIZES_FIELD_NUMBER: _ClassVar[int]
-    sizes: _containers.RepeatedCompositeFieldContainer[OtherSize]
-    def __init__(self, sizes: _Optional[_Iterable[_Union[OtherSize, _Mapping]]] = ...) -> None: ...
-
-class OtherSize(_message.Message):
-    __slots__ = ("count", "min_overlap")
-    COUNT_FIELD_NUMBER: _ClassVar[int]
-    MIN_OVERLAP_FIELD_NUMBER: _ClassVar[int]
-    count: int
-    min_overlap: int
-    def __init__(self, count: _Optional[int] = ..., min_overlap: _Optional[int] = ...) -> None: ...
+    __slots__ = ("counts",)
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    counts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, counts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Held(_message.Message):
     __slots__ = ("list", "rows")
