@@ -31,7 +31,7 @@ from vfl_node.training.glm.section import GlmSection
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.serving import Predicted, Served, predictor_of
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
-from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
+from vfl_node.training.split.section import Drop, EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies
 from vfl_node.training.split.trainer import strategies_used
 from vfl_node.training.trainer import Epoch, Trained, unaudited
 from vfl_node.training.words import Code, Figure, Panel, ReportedTraining, Term, TrainingWords, several
@@ -160,6 +160,17 @@ VALIDATED = replace(
     validated=np.arange(57),
 )
 
+CONTRIBUTIONS = replace(
+    RESULT,
+    section=SECTION.model_copy(
+        update={
+            "contributions": {
+                "clinic": {"auc": Drop(mean=0.0211, sd=0.004), "nll": Drop(mean=-0.012, sd=0.001), "accuracy": None},
+                "lab": {"auc": Drop(mean=0.2, sd=0.0), "nll": Drop(mean=1.5, sd=0.1)},
+            }
+        }
+    ),
+)
 MATCHED = with_matched(auc=0.987, ace=0.02, nll=0.09, accuracy=0.96, rows=91)
 
 PSI = {"protocol": "psi"}
@@ -373,6 +384,7 @@ REPORTS = {
         party="lab",
         training=replace(UNTOLD, section=VALIDATED.section, validated=np.arange(57)),
     ),
+    "contributions": lambda: build(training=CONTRIBUTIONS),
     "too few matched": lambda: build(training=with_matched(rows=None)),
     "down-sampled": lambda: build(a_job(align={"at_most": 512}), records=12_345),
     "strategies": lambda: build(
@@ -449,7 +461,9 @@ def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
 def test_a_page_does_not_say_that_a_defence_without_effect_changed_what_was_sent() -> None:
     sigmas = (0, 0.5)
     defences = tuple(NoiseParams(name="noise", sigma=sigma) for sigma in sigmas)
-    assert "clinic changed what it sent by noise (sigma 0.5); lab" in text(page(build(protection=Protection(defences))))
+    assert "clinic changed what it sent by noise (sigma 0.5), without telling lab" in text(
+        page(build(protection=Protection(defences)))
+    )
     assert "changed what it sent" not in text(page(build(protection=Protection(defences[:1]))))
 
 
@@ -470,7 +484,7 @@ def test_an_owner_reads_that_nothing_was_attacked_and_what_was_changed(case: str
     assert section.warnings[0] in read
     if report.training:
         assert report.training.split.defences == tuple({"name": "noise", "sigma": sigma} for sigma in (0.25, 0.5))
-        assert "clinic changed what it sent by noise (sigma 0.25), then noise (sigma 0.5); lab was not told." in read
+        assert "clinic changed what it sent by noise (sigma 0.25), then noise (sigma 0.5), without telling lab." in read
     assert "product measures" not in read
     audited = text(page(build()))
     assert "No attack was run" not in audited
@@ -876,6 +890,14 @@ def test_page_draws_the_audit_and_says_what_it_means() -> None:
     assert "limit" not in passive
     for name in ("active", "nothing to tell apart", "intersection"):
         assert "made up" not in text(page(REPORTS[name]()))
+
+
+def test_page_says_which_partys_columns_help() -> None:
+    seen = text(page(REPORTS["contributions"]()))
+    table = seen[seen.index("Which party's columns help") : seen.index("How much worse the federated model is")]
+    assert "clinic +0.021 ± 0.004 – – −0.012 ± 0.001" in table
+    assert "lab +0.200 ± 0.000 – – +1.500 ± 0.100" in table
+    assert "columns help" not in text(page(build()))
 
 
 def test_page_has_the_metrics_of_rows_that_both_own() -> None:

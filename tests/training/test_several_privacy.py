@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.training.test_several import schedule_of
+from vfl_node import metrics
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.job import Evaluate
@@ -119,7 +121,10 @@ def noisy(sigma: float) -> Protection:
 
 def gradients(runs: Any, receiver: str) -> Any:
     """What was sent in the first step, float32[B, d]."""
-    message = next(runs.recorder.messages(training_pb2.Gradient, receiver=receiver))
+    return decoded(next(runs.recorder.messages(training_pb2.Gradient, receiver=receiver)))
+
+
+def decoded(message: Any) -> Any:
     return codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape)).numpy()
 
 
@@ -150,6 +155,32 @@ def test_noise_takes_from_all_peers_together_what_gradients_tell(several_parties
     assert strongest(protections={"clinic": noisy(1000.0)}) < 0.12  # of 21 figures, each with a standard deviation of .03
     stopped = several_runs(protections={"clinic": Protection(max_attack_auc=0.6)}).raw(parties)["clinic"]
     assert isinstance(stopped, PolicyError)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("told", [True, False])
+def test_gradients_tell_something_of_another_passive_party(several_parties: Make, several_runs: Any, told: bool) -> None:
+    """What docs/privacy.md says, and chance where that party's columns do not help to predict."""
+    parties = several_parties(2, 1500, owned=0.7, noise=() if told else ("insurer",))
+    runs = several_runs(protections=dict.fromkeys(parties.names, Protection(membership=False)))
+    runs.train = runs.train.model_copy(update={"epochs": 10, "bottom": (16, 8)})
+    runs(parties)
+    schedule = schedule_of(parties, runs)
+    training = schedule.parts(0, runs.evaluate.test_fraction, 0).training
+    received = runs.recorder.messages(training_pb2.Gradient, receiver="lab")
+    lengths = np.zeros(len(parties.people))
+    for epoch in range(runs.train.epochs):
+        for positions in schedule.batches(0, epoch, training, runs.train.batch_size):
+            lengths[positions] += np.linalg.norm(decoded(next(received)), axis=1)
+    view, active = parties.views["insurer"], parties.views["clinic"]
+    lacks = metrics.auc((~view.owned)[training], lengths[training])
+    scores = sum(column.values for column in parties.tables["insurer"].columns.values())[view.rows]
+    labels = parties.tables["clinic"].labels[active.rows]
+    both = np.intersect1d(training, np.flatnonzero(view.owned & active.owned))
+    negative, positive = (both[labels[both] == label] for label in (0, 1))
+    columns = np.corrcoef(lengths[negative], scores[negative])[0, 1] - np.corrcoef(lengths[positive], scores[positive])[0, 1]
+    assert (lacks > 0.54) == told
+    assert (columns / 2 > 0.1) == told
 
 
 def test_the_ledger_names_every_peer_and_what_is_told_of_the_others(several_parties: Make, several_runs: Any) -> None:

@@ -2,8 +2,8 @@
 
 ::
 
-    passive   columns ─ bottom ─► embedding [B, d] ──────────┐ the cut: this crosses the wire
-    active    columns ─ bottom ─► embedding [B, d'] ─────────┴─ fusion ─ top ─► logits [B], or [B, K]
+    each passive  columns ─ bottom ─► embedding [B, d] ──────┐ the cut: this crosses the wire
+    active        columns ─ bottom ─► embedding [B, d'] ─────┴─ fusion ─ top ─► logits [B], or [B, K]
 
 An :class:`Architecture` builds these parts. ``mlp`` and ``wide_deep`` are composed of parts that are registered in
 ``bottoms``, ``fusions`` and ``tops``. An owner's architecture is a class that the node's settings declare
@@ -31,6 +31,8 @@ must have declared it, and may have declared its own class::
 
 What such a class must keep to:
 
+* A fusion and a top take an embedding of the active party, if it has columns, and then one of each passive party, however many
+  there are: they are built for the list of their widths.
 * A bottom gives float32[B, ``sizes[-1]``], a top float32[B, ``settings.outputs``]; other shapes are refused.
 * Initial weights come from the party's private randomness alone: whatever a constructor has set is overwritten
   (:func:`vfl_node.models.initial_weights.initialise` says how, layer by layer; a layer that it does not know sets its own

@@ -29,7 +29,7 @@ from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.contributions import Parts, drops
+from vfl_node.training.split.contributions import HeldOutInputs, drops
 from vfl_node.training.split.conversations import Conversations
 from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit_of_peers, encode, learner
 from vfl_node.training.split.local import check_finite, local_logits, train_local
@@ -173,7 +173,7 @@ class ActiveHalf:
         """As :meth:`Half.evaluate`, on the rows this party owns; and, if the job says so, on those both own."""
         expected: list[NDArray[np.float64]] = []
         if_both: list[NDArray[np.float64]] = []  # scores for rows with real columns of the passive party
-        parts = Parts() if self._permuting else None
+        parts = HeldOutInputs() if self._permuting else None
         for logits, base_rate in await self._logits(rows, parts):
             expected.append(self._calibration.expectation(logits, base_rate))
             if_both.append(self._calibration.probability(logits, base_rate))
@@ -288,7 +288,7 @@ class ActiveHalf:
         synthetic = self._synthetic.targets(step)
         return torch.where(real if targets.dim() == 1 else real[:, None], targets, synthetic)
 
-    async def _logits(self, rows: ForwardPass, parts: Parts | None = None) -> list[tuple[Tensor, Tensor]]:
+    async def _logits(self, rows: ForwardPass, parts: HeldOutInputs | None = None) -> list[tuple[Tensor, Tensor]]:
         """Logits and q of the rows of each batch: float32[B], or [B, K], and float32[B]. ``parts`` are what the top read."""
         self.learner.rest()
         outputs = []
@@ -305,7 +305,7 @@ class ActiveHalf:
         logits = check_finite(self._model(self._inputs.at(positions), embeddings))
         return logits, self._base_rate[torch.from_numpy(positions)]
 
-    def _contributions(self, parts: Parts, randomness: Randomness) -> dict[str, Repeats]:
+    def _contributions(self, parts: HeldOutInputs, randomness: Randomness) -> dict[str, Repeats]:
         """What each party's columns are worth on the held-out rows."""
         own = self._owned[parts.positions]
         labels = self._labels[parts.positions][own]

@@ -3,8 +3,8 @@
 ::
 
     several times, for each party that has columns:
-        its part of the held-out rows is permuted      its embeddings; the active party's own columns
-        the top reads the permuted part beside the true parts of all other parties
+        its part of the held-out rows is permuted: its embeddings, or the active party's own columns
+        the top reads it beside the true parts of all others
         drop = how much worse each metric is then
 
 Only the active party computes, from embeddings that it has received for the evaluation anyway: no further message. It permutes
@@ -39,7 +39,7 @@ MOST_ROWS = 1 << 15
 """Held-out rows whose embeddings are stored for this; of more, the first ones, which are as random as any."""
 
 
-class Parts:
+class HeldOutInputs:
     """What the top reads of held-out rows."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Parts:
 
 
 def drops(
-    parts: Parts,
+    parts: HeldOutInputs,
     owned: NDArray[np.bool_],
     active: str | None,
     passive: Sequence[str],

@@ -154,8 +154,8 @@ def _indirectly(peer: str, others: Sequence[str]) -> Disclosure:
         "other passive parties",
         0,
         f"from {them} no message of training: what they send goes to {peer} alone. But the gradients from {peer} depend on the "
-        f"embeddings of {them} for the same rows, so they tell something about them: how well the columns of {them} explain "
-        "the label of a row, for example",
+        f"embeddings of {them} for the same rows, so they tell something about these: how well the columns of {them} explain "
+        f"the label of a row, for example, and so in part for which rows {them} made columns up (see docs/privacy.md)",
     )
 
 

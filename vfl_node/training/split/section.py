@@ -191,7 +191,7 @@ class SplitSection(TrainerSection):
             f"{defence['name']} ({', '.join(f'{name} {value}' for name, value in defence.items() if name != 'name')})"
             for defence in at_work
         )
-        return (f"{of.party} changed what it sent by {', then '.join(each)}; {of.peer} was not told.",)
+        return (f"{of.party} changed what it sent by {', then '.join(each)}, without telling {of.peer}.",)
 
     def _attacked(self, role: str) -> Attacked:
         if role == "active":

@@ -108,7 +108,8 @@ class Composition:
             DataError: the alignment hides the size of the intersection, or it is empty (``E_EMPTY``).
         """
         if len(alignment.peers) > 1:
-            return cls._of_labels(alignment)
+            w01 = alignment.missing / len(alignment)
+            return cls(1 - w01, 0.0, w01)
         if shares is not None:
             whole = cls(shares.active * shares.passive, shares.active * (1 - shares.passive), 1 - shares.active)
         else:
@@ -118,12 +119,6 @@ class Composition:
         if calibrate == "features":
             return cls(whole.w11 / whole.labelled, whole.w10 / whole.labelled, 0.0)
         return whole
-
-    @classmethod
-    def _of_labels(cls, alignment: Alignment) -> Composition:
-        """Of real and synthetic labels alone."""
-        w01 = alignment.missing / len(alignment)
-        return cls(1 - w01, 0.0, w01)
 
     @classmethod
     def _counted(cls, alignment: Alignment) -> Composition:

@@ -70,7 +70,7 @@ class Step:
         targets: float32[B], or [B, K] for K above 2; right for real rows, meaningless elsewhere. Of a regression scaled.
         seen: the same shape, detached: the probability P' of each class as the training data, synthetic labels included, show
             it; of a regression the mean target that they show.
-        embedding: float32[B, d], detached, as received from the passive party.
+        embedding: float32[B, d], detached, as received from the passive party; of several, side by side.
     """
 
     number: int
