@@ -73,12 +73,12 @@ def test_a_lost_party_is_named_at_the_one_that_never_talks_to_it(stage: Stage, v
     stage.all_done(job_id)
 
 
-def test_a_party_that_was_never_there_is_named_too(stage: Stage) -> None:
-    stage.federation.kill("lab", signal.SIGTERM)
+@pytest.mark.parametrize(("absent", "other"), [("lab", "insurer"), ("insurer", "lab")])
+def test_a_party_that_was_never_there_is_named_too(stage: Stage, absent: str, other: str) -> None:
+    stage.federation.kill(absent, signal.SIGTERM)
     job_id = stage.submit()
-    stage.federation.wait_until(lambda: "waiting for clinic" in note(stage, "insurer", job_id))
-    stage.federation.wait_until(lambda: "which waits for lab" in note(stage, "insurer", job_id), 20)
-    stage.federation.start("lab")
+    stage.federation.wait_until(lambda: f"which waits for {absent}" in note(stage, other, job_id), 20)
+    stage.federation.start(absent)
     stage.let_it_end()
     stage.all_done(job_id)
 

@@ -21,6 +21,9 @@ ANNOUNCE_S = 2.0
 ASK_AGAIN_S = 5.0
 """How often a party that does not come to its conversation is asked whether it still takes part."""
 
+LOOK_S = 0.2
+"""How often it is checked whether all are connected."""
+
 INVITED_S = 20.0
 """For how long another party is believed to have a place for the job after it said so."""
 
@@ -80,6 +83,28 @@ class Others:
         for name in filter(self._peers.online, self.names):
             with suppress(PeerLost):
                 self._ask(name, meeting, time.monotonic() + ANNOUNCE_S)
+
+    def await_links(self, meeting: Meeting, deadline: float) -> None:
+        """At the active party, wait until all are connected, before it begins any conversation.
+
+        Parties that it has met would wait in their conversation for one that is away, and may have no link with it. Those
+        that still ask are told for whom this party waits. It waits for links, not for jobs, so in no circle.
+
+        Raises:
+            PeerLost: one is still away at ``deadline``, monotonic seconds (``E_PEER_ABSENT``).
+            PeerError: one does not take part.
+        """
+        asked = float("-inf")
+        while self._own == self._parties.active and (absent := self.absent):
+            now = time.monotonic()
+            if now > deadline:
+                self._ask(absent[0], meeting, deadline)
+                return
+            if now - asked > ASK_AGAIN_S:
+                self.announce(meeting)
+                asked = now
+            meeting.check()
+            meeting.wait(LOOK_S)
 
     def meet(self, meeting: Meeting, deadline: float, *, frame_bytes: int, on_queue: Callable[[], float] | None = None) -> None:
         """Begin a conversation with each of them.
