@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -102,16 +105,31 @@ def test_clinic_gains_from_a_lab_that_learns_no_overlap(clinic_lab: Path, tmp_pa
     assert any("fewer than 20 for each" in warning for warning in clinic["training"]["warnings"])
 
 
-def test_the_report_says_whose_columns_help(clinic_lab: Path, tmp_path: Path) -> None:
-    job = load_job(EXAMPLES / "clinic_lab" / "three.yaml")
-    job = job.model_copy(update={"evaluate": job.evaluate.model_copy(update={"repeats": 1})})
-    randomness = {name: Randomness(name.encode().ljust(32, b"-")) for name in job.parties.all}
-    folders = simulate(job, {name: clinic_lab / f"{name}.csv" for name in job.parties.all}, tmp_path, randomness=randomness)
-    reports = {name: json.loads((folder / "report.json").read_text()) for name, folder in folders.items()}
-    clinic = reports["clinic"]
+def test_three_parties_in_a_minute(tmp_path: Path) -> None:
+    """The commands of docs/trial.md, in one process and with one split of the rows."""
+    page = (EXAMPLES.parent / "docs" / "trial.md").read_text()
+    make, run, compose = re.findall(
+        r"^    (.+)$", page.partition("## Three parties in a minute")[2].partition("\n## ")[0], re.MULTILINE
+    )
+    assert compose == "docker compose --profile three run --rm three"  # tests/compose runs it
+    shutil.copytree(EXAMPLES, tmp_path / "examples")
+    job = tmp_path / "examples" / "clinic_lab" / "three.yaml"
+    text = job.read_text()
+    job.write_text(text.replace("repeats: 5", "repeats: 1"))
+    assert job.read_text() != text
+    tools = {"python": [sys.executable], "vfl-node": [sys.executable, "-m", "vfl_node"]}
+    environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
+    for line, more in ((make, []), (run, ["--in-process", "--seed", "1"])):
+        tool, *arguments = shlex.split(line)
+        subprocess.run(
+            [*tools[tool], *arguments, *more], check=True, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, timeout=240
+        )
+    out = tmp_path / "runs" / "three"
+    assert (out / "report.html").exists()
+    clinic, *others = (json.loads((out / path / "report.json").read_text()) for path in ("", "lab", "insurer"))
     assert clinic["alignment"]["theirs"] == {"lab": 512, "insurer": 512}
-    assert {report["alignment"]["intersection"] for report in reports.values()} == {416}
+    assert [report["alignment"]["intersection"] for report in (clinic, *others)] == [416] * 3
     assert clinic["metrics"]["auc"] > clinic["local_metrics"]["auc"] + 0.04
     worse = {name: of["auc"]["mean"] for name, of in clinic["training"]["split"]["contributions"].items()}
-    assert worse["lab"] > 0.2 > worse["insurer"] > 0.002 > worse["clinic"]
-    assert all(reports[name]["training"]["split"]["contributions"] is None for name in ("lab", "insurer"))
+    assert worse["lab"] > 0.2 > worse["insurer"] > worse["clinic"]
+    assert [report["training"]["split"]["contributions"] for report in others] == [None, None]
