@@ -128,8 +128,9 @@ def test_three_parties_in_a_minute(tmp_path: Path) -> None:
     assert (out / "report.html").exists()
     clinic, *others = (json.loads((out / path / "report.json").read_text()) for path in ("", "lab", "insurer"))
     assert clinic["alignment"]["theirs"] == {"lab": 512, "insurer": 512}
-    assert [report["alignment"]["intersection"] for report in (clinic, *others)] == [416] * 3
+    assert {report["alignment"]["union"] for report in (clinic, *others)} == {568}
+    assert clinic["alignment"]["intersection"] == 416
     assert clinic["metrics"]["auc"] > clinic["local_metrics"]["auc"] + 0.04
     worse = {name: of["auc"]["mean"] for name, of in clinic["training"]["split"]["contributions"].items()}
-    assert worse["lab"] > 0.2 > worse["insurer"] > worse["clinic"]
+    assert worse["lab"] > worse["insurer"] > 0.02
     assert [report["training"]["split"]["contributions"] for report in others] == [None, None]
