@@ -6,7 +6,7 @@ the model that the bank would have alone if it had all columns, with the same ki
 
     python -m experiments.several_parties.run --data SHARED_DATA_FOLDER --out docs/experiments
 
-It writes ``several_parties.json``, all values by seed, and the page ``several_parties.md``; about 5 minutes on two cores.
+It writes ``several_parties.json``, all values by seed, and the page ``several_parties.md``; about 5 minutes of one core.
 """
 
 from __future__ import annotations
