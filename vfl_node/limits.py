@@ -23,9 +23,9 @@ class Limits(Frozen):
         default=0,
         ge=0,
         description="psu and psi with several passive parties: fewest records in each part of the overlap (those that exactly "
-        "some of the parties hold, for every choice of them), as the active party counts them. The largest minimum of all parties "
-        "applies; with a smaller part a job stops before there is a shared order, and nobody but the active party learns which "
-        "part it is. 0: none",
+        "some of the parties hold, for every choice of them), as the active party counts them. The largest minimum of all "
+        "parties applies; with a smaller part a job stops before there is a shared order, and nobody but the active party "
+        "learns which part it is. 0: none",
     )
     protocols: tuple[ProtocolName, ...] = Field(
         default_factory=lambda: tuple(name for name, spec in ALIGNMENTS.usable() if spec.allowed_by_default),

@@ -84,7 +84,19 @@ def test_properties_are_those_of_the_protocol():
 SEVERAL = {"lab": PeerFacts(3), "bank": PeerFacts(4)}
 
 
-@pytest.mark.parametrize("of", [alignment(), candidates(), alignment(union=9, peers=SEVERAL)])
+def test_what_all_have_is_with_one_peer_what_both_have():
+    assert alignment().common == 2
+    assert alignment(peers={"lab": PeerFacts(3)}).common is None
+    assert alignment(peers=SEVERAL).common is None
+    assert alignment(peers=SEVERAL, common=1).common == 1
+
+
+def test_a_stored_alignment_with_one_peer_is_what_earlier_versions_read():
+    assert "common" not in json.loads(stored.parts(alignment())[1])
+    assert json.loads(stored.parts(alignment(peers=SEVERAL, common=1))[1])["common"] == 1
+
+
+@pytest.mark.parametrize("of", [alignment(), candidates(), alignment(union=9, peers=SEVERAL, common=1)])
 def test_stored_and_read_again(of):
     arrays, head = stored.parts(of)
     again = stored.joined(arrays, head, ["another name"])

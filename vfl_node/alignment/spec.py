@@ -228,6 +228,7 @@ class ReportedAlignment:
         intersection: records that are shared; None where that is hidden from this party.
         union: records of both together; None where that is hidden.
         padded: whether announced numbers are rounded up.
+        several: whether there are several passive parties.
     """
 
     party: str
@@ -239,3 +240,4 @@ class ReportedAlignment:
     intersection: int | None
     union: int | None
     padded: bool
+    several: bool = False

@@ -216,6 +216,7 @@ def _reported_alignment(report: Report, train: TrainerConfig | None, peer: str) 
         active=parties.active,
         passive=", ".join(parties.passive),
         label_holder=train.label_holder if train else "active",
+        several=len(report.parties.passive) > 1,
         rows=of.rows,
         intersection=of.intersection,
         union=of.union,

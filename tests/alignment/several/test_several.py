@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tests.alignment.several.parties import NAMES, fresh_memories, run_several
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.configuration import parse
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.errors import PeerLost, PolicyError, UsageError
@@ -151,6 +153,7 @@ def test_padding_hides_sizes_and_changes_no_shared_record(protocol):
         assert len(owned) == (len(own) if protocol == "psu" else 2)
         missing = {facts.missing for facts in run[name].peers.values()}
         assert missing == ({None} if protocol == "psu" else {0})
+    assert "at most 4 only clinic, at most 11 only lab, 2 only clinic + lab" in active.learnt[-1].text
 
 
 # ---- what it leaves and says
@@ -296,3 +299,28 @@ def test_dummies_are_for_two_parties():
 def test_an_obfuscated_set_is_for_one_passive_party():
     with pytest.raises(UsageError, match=r"aligns with 1 of parties\.passive at most"):
         job("{protocol: apsi, obfuscation: {size: 3}}")
+
+
+# ---- what a report says
+
+
+@pytest.mark.parametrize(
+    ("padding", "rows_text"),
+    [(0, ""), (1, "The shared order has 9 rows. Some may stand for no record: they hide how many records each party has.")],
+)
+def test_words_of_a_report(padding, rows_text):
+    words = {"party": "lab", "peer": "clinic and insurer", "active": "clinic", "passive": "lab and insurer"}
+    of = ReportedAlignment(
+        **words,
+        label_holder="active",
+        rows=9,
+        intersection=None,
+        union=None if padding else 9,
+        padded=padding > 0,
+        several=True,
+    )
+    assert ALIGNMENTS["psu"].rows_text(of) == rows_text
+    parts = "clinic also learns how many records exactly some of the parties have, for each choice of parties."
+    for protocol in ("psu", "psi"):
+        assert ALIGNMENTS[protocol].leak_text(of).endswith(parts)
+    assert "which of its own records all parties have" in ALIGNMENTS["psi"].leak_text(of)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost, ListWork
 from vfl_node.alignment.roles import DATA_ROLES
+from vfl_node.alignment.several.words import overlap_text
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
 
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ class PrivateSetIntersection(AlignmentSpec):
 
     def leak_text(self, of: ReportedAlignment) -> str:
         """Sizes, and which records are shared."""
-        return (
-            f"Alignment by intersection reveals the size of each party's set{', rounded up' * of.padded}, and to both which "
-            "records they share."
-        )
+        sizes = f"Alignment by intersection reveals the size of each party's set{', rounded up' * of.padded}"
+        if of.several:
+            return f"{sizes}, and to each party which of its own records all parties have. {overlap_text(of)}"
+        return f"{sizes}, and to both which records they share."
 
 
 PSI = PrivateSetIntersection(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost, ListWork
 from vfl_node.alignment.roles import DATA_ROLES
+from vfl_node.alignment.several.words import overlap_text
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class PrivateSetUnion(AlignmentSpec):
 
     def rows_text(self, of: ReportedAlignment) -> str:
         """Where dummies or padding hide a size, that some rows stand for no record."""
-        if of.intersection is None:
+        if of.intersection is None and not of.several:
             why = "they hide how much the two sets overlap"
             return f"Of the {of.rows:,} rows of the shared order some stand for no record: {why}."
         if of.padded:
@@ -74,7 +75,8 @@ class PrivateSetUnion(AlignmentSpec):
     def leak_text(self, of: ReportedAlignment) -> str:
         """Sizes, of the sets and of their union."""
         counted_in = ", made-up records counted in" if of.union is None else ""
-        return f"Alignment reveals the size of each party's set and of their union{counted_in}."
+        parts = f" {overlap_text(of)}" if of.several else ""
+        return f"Alignment reveals the size of each party's set and of their union{counted_in}.{parts}"
 
 
 PSU = PrivateSetUnion(

@@ -76,20 +76,20 @@ class Learnt:
         if self.parts is None:
             return what
         parts = self.parts
-        named = {self._who(place): size for place, size in enumerate(parts.sizes) if place}
+        named = [(size, place) for place, size in enumerate(parts.sizes) if place]
         listed = named
         if len(named) > _MOST_LISTED:  # a small part tells more than a large one
-            there = sorted((size, who) for who, size in named.items() if size)
-            listed = {who: size for size, who in there[:_MOST_LISTED]}
-        shown = ", ".join(f"{size} only {who}" for who, size in listed.items())
-        empty = sum(not size for size in named.values())
+            listed = sorted(item for item in named if item[0])[:_MOST_LISTED]
+        shown = ", ".join(self._part(*item) for item in listed)
         if listed is not named:
+            empty = sum(not size for size, _ in named)
             shown += f"; {len(named) - empty - len(listed)} parts are larger, and {empty} are empty"
         return ". ".join([f"{what}: {shown}", *self._pairs_tell(parts)])
 
-    def _who(self, place: int) -> str:
+    def _part(self, size: int, place: int) -> str:
         names = [name for party, name in enumerate(self.names) if place >> party & 1]
-        return " + ".join(names)
+        most = "at most " if self.padded and len(names) == 1 else ""  # what pads a set is in no other one
+        return f"{most}{size} only {' + '.join(names)}"
 
     def _pairs_tell(self, parts: OverlapSizes) -> Iterator[str]:
         """Which party holds all or none of the records of another one."""

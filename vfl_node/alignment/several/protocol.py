@@ -124,26 +124,26 @@ async def active(lists: Lists) -> Alignment:
     return result(lists, lists.place(at.rows, uids, order), me.sizes, parts)
 
 
-async def _relay(lists: Lists, me: _Met, rounds: int, own: Column, exponent: Scalar) -> list[Column]:
+async def _relay(lists: Lists, me: _Met, round_number: int, own: Column, exponent: Scalar) -> list[Column]:
     """A round at the active party: every list comes to all passive parties, and those of others to us last."""
     route, at = me.route, [own]
     for number, name in route.numbered:
-        at.append(await lists.receive(list_name(rounds, number, 0), of=name, count=me.sizes[number], lasting=True))
+        at.append(await lists.receive(list_name(round_number, number, 0), of=name, count=me.sizes[number], lasting=True))
     raised = list[Column]()
     for step in route.steps:
         for number, name in route.numbered:
             for of in route.due(number, step):
-                await lists.send(list_name(rounds, of, step - 1), at[of], to=name)
+                await lists.send(list_name(round_number, of, step - 1), at[of], to=name)
         if step == route.last:  # while the last passive party raises our list
             for of in range(1, len(at)):
-                powers = lists.powers(list_name(rounds, of, step), at[of], exponent).whole()
-                raised.append(lists.distinct(list_name(rounds, of, step - 1), powers))
-                lists.release(list_name(rounds, of, step - 1))
+                powers = lists.powers(list_name(round_number, of, step), at[of], exponent).whole()
+                raised.append(lists.distinct(list_name(round_number, of, step - 1), powers))
+                lists.release(list_name(round_number, of, step - 1))
         for number, name in route.numbered:
             for of in route.due(number, step):
-                came = list_name(rounds, of, step)
-                lists.release(list_name(rounds, of, step - 1))
-                at[of] = await lists.receive(came, of=name, count=me.sizes[of], lasting=rounds == 1)
+                came = list_name(round_number, of, step)
+                lists.release(list_name(round_number, of, step - 1))
+                at[of] = await lists.receive(came, of=name, count=me.sizes[of], lasting=round_number == 1)
     return [at[0], *raised]
 
 
@@ -192,21 +192,21 @@ async def passive(lists: Lists) -> Alignment:
     return result(lists, lists.place(at.rows, uids, order)[ascending], me.sizes, None)
 
 
-async def _raise(lists: Lists, me: _Met, rounds: int, exponent: Scalar) -> None:
+async def _raise(lists: Lists, me: _Met, round_number: int, exponent: Scalar) -> None:
     """A round at a passive party: every list that comes by is raised, and shuffled in round 1."""
     for step in me.route.steps:
         due, came, raised = me.route.due(me.number, step), list[Column](), list[Column]()
         for of in due:  # all, before we compute: the active party waits to send to others
-            lasting = rounds == 1 or step == 1
-            arrives = list_name(rounds, of, step - 1)
+            lasting = round_number == 1 or step == 1
+            arrives = list_name(round_number, of, step - 1)
             came.append(await lists.receive(arrives, count=me.sizes[of], distinct=False, lasting=lasting))
         for of, column in zip(due, came, strict=True):
-            arrives = list_name(rounds, of, step - 1)
+            arrives = list_name(round_number, of, step - 1)
             raised.append(lists.distinct(arrives, lists.powers(f"{arrives} powers", column, exponent).whole()))
         for of, powers in zip(due, raised, strict=True):
-            goes = list_name(rounds, of, step)
-            await lists.send(goes, _shuffled(lists, goes, powers) if rounds == 1 else powers)
-            lists.release(list_name(rounds, of, step - 1), f"{list_name(rounds, of, step - 1)} powers")
+            goes = list_name(round_number, of, step)
+            await lists.send(goes, _shuffled(lists, goes, powers) if round_number == 1 else powers)
+            lists.release(list_name(round_number, of, step - 1), f"{list_name(round_number, of, step - 1)} powers")
 
 
 def _shuffled(lists: Lists, name: str, column: Column) -> Source:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-def list_name(rounds: int, of: int, hop: int) -> str:
+def list_name(round_number: int, of: int, hop: int) -> str:
     """The list of party ``of`` in a round, after so many other parties have raised it."""
-    return f"round {rounds} list {of} hop {hop}"
+    return f"round {round_number} list {of} hop {hop}"
 
 
 def order_name(hop: int) -> str:
