@@ -126,6 +126,7 @@ class SeveralRuns:
     pins: dict[str, Pins] = field(default_factory=dict)
     resume_from: str | None = None
     protections: Mapping[str, Protection] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
     tamper: Callable[[str, str, Message], None] = lambda sender, receiver, message: None
     """May change a message of a sender to a receiver on its way out."""
 
@@ -155,6 +156,7 @@ class SeveralRuns:
                 pins=self.pins.setdefault(name, MemoryPins()),
                 clock=lambda: float(next(ticks)),
                 protection=self.protections.get(name, Protection()),
+                models=self.models,
             )
 
         return {name: of(name) for name in parties.names}

@@ -70,14 +70,14 @@ def active_learns(
         counts = (*counts, Disclosure("early stopping", _epochs(train, evaluate, stopped), found))
     if lacks == 0:
         return (embeddings, *counts)
-    which = f"which shared records, its own or those of {' or '.join(others)}," if others else "which of its own records"
+    also = ", and which of the other shared rows, without knowing whose these are," if others else ""
     return (
         embeddings,
         *counts,
         Disclosure(
             "membership",
             lacks,
-            f"{which} {peer} lacks can be inferred from the embeddings, "
+            f"which of its own records {peer} lacks{also} can be inferred from the embeddings, "
             f"{train.missing.feature_strategy.learnt()} (see docs/privacy.md){_compared(training)}",
         ),
     )
@@ -153,7 +153,7 @@ def _indirectly(peer: str, others: Sequence[str]) -> Disclosure:
     return Disclosure(
         "other passive parties",
         0,
-        f"from {them} no message of training: what they send goes to {peer} alone. But the gradients from {peer} depend on the "
+        f"from {them} no message of training: these go to {peer} alone. But the gradients from {peer} depend on the "
         f"embeddings of {them} for the same rows, so they tell something about these: how well the columns of {them} explain "
         f"the label of a row, for example, and so in part for which rows {them} made columns up (see docs/privacy.md)",
     )
