@@ -48,6 +48,8 @@ LONGEST = (
     "test_calibration_effect",
     "test_benchmarks",
     "test_asymmetric_mnist",
+    "test_kill_several",
+    "test_several_parties",
     "test_kill_alignment",
     "test_simulation",
     "test_three_parties",

@@ -166,6 +166,25 @@ def test_a_run_says_of_its_metrics_what_the_report_knows(
     assert lines[-3:-1] == ["warning: Few records.", "warning: Few [rows]."]
 
 
+def test_a_run_says_the_sizes_of_several_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"protocol": "psu", "ours": 5, "theirs": {"lab": 6, "bank": None}, "rows": 9, "union": 9, "intersection": None}
+    report = {"alignment": sizes | {"warnings": []}, "training": None, "metrics": None, "local_metrics": None}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    trial_commands._summarise(tmp_path / "report.json", 1.0)
+    said = "aligned by PSU: ours 5, theirs (lab 6, bank hidden), rows 9, union 9, intersection hidden"
+    assert said in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize(("option", "ending"), [("--data", "csv"), ("--settings", "yaml")])
+def test_of_several_passive_parties_each_is_named(tmp_path: Path, option: str, ending: str) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi}\n")
+    said = command("run", job, option, "passive=x", "--out", tmp_path / "out")
+    refused(
+        said, 2, "'passive', and this job has 2 passive parties", f"{option} lab=lab.{ending} {option} insurer=insurer.{ending}"
+    )
+
+
 def test_a_run_says_errors_in_the_targets_unit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4, "warnings": []}
     intervals = {"rmse": {"low": 11234.5, "high": 13001.0}, "r2": {"low": -0.1, "high": 0.3}}

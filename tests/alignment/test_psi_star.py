@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.alignment.worlds import NAMES, POSITION_BYTES, RAM, Group, World
+from tests.alignment.test_costs import CountingGroup
+from tests.alignment.worlds import NAMES, POSITION_BYTES, RAM, World
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import PeerFacts
 from vfl_node.alignment.lists.columns import Column
@@ -137,7 +138,7 @@ def test_pairs_have_no_element_in_common(tmp_path: Path) -> None:
 
 
 def rows_of(path: Path) -> np.ndarray:
-    column = Column(path.with_suffix(""), Group().width, 4)
+    column = Column(path.with_suffix(""), CountingGroup().width, 4)
     try:
         return np.array(column.rows)
     finally:
@@ -223,6 +224,19 @@ def test_another_set_in_a_later_attempt_is_refused(tmp_path: Path) -> None:
     world.sets = THREE | {"lab": [b"other %d" % i for i in range(len(THREE["lab"]))]}
     results = world.attempt()
     assert {getattr(results[name], "code", "") for name in ("clinic", "lab")} & {"E_REPLAY", "E_STATE_LOST"}
+
+
+def test_what_an_earlier_job_hid_from_a_partner_stays_hidden(tmp_path: Path) -> None:
+    """A union with dummies hid from two parties how many records they share: their pair is refused before any list leaves."""
+    earlier = World(tmp_path / "earlier", {name: THREE[name] for name in ("clinic", "lab")}, "psu", dummies=2)
+    earlier.attempt()
+    world = World(tmp_path / "later", THREE)
+    for name, other in (("clinic", "lab"), ("lab", "clinic")):
+        world.memories[name][other] = earlier.memories[name][other]
+    results = world.attempt()
+    refused = [error for error in results.values() if isinstance(error, PolicyError)]
+    assert {error.code for error in refused} == {"E_PROMISE"}
+    assert not any(world.stored().values())
 
 
 # ---- off by default

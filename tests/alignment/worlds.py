@@ -1,4 +1,4 @@
-"""Several parties in memory, each passive one with a conversation with the active one alone, over as many attempts as needed."""
+"""Several parties in memory, over as many attempts as needed; each passive one has a conversation with the active one alone."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.sessions import session
+from tests.alignment.test_costs import CountingGroup
 from vfl_node.alignment.alignment import OwnRecords
 from vfl_node.alignment.protocols import align
-from vfl_node.crypto.groups import SafePrimeGroup
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.job import Align, Parties
@@ -25,27 +25,6 @@ ANY_SIZE = Limits.model_construct(
     min_set_size=0, max_set_size=1_000_000, min_overlap=0, inputs_per_peer=20, changes_per_peer=20
 )
 POSITION_BYTES = 4
-
-
-class Group(SafePrimeGroup):
-    """QR(p) for the largest 80-bit safe prime, in short chunks; it counts what it is asked for."""
-
-    def __init__(self) -> None:
-        super().__init__("toy", 2**80 - 5837)
-        self.chunk_rows = 4
-        self.hashed = self.powered = self.decoded = 0
-
-    def hash_to_group(self, ids: Any, domain: bytes) -> Any:
-        self.hashed += len(ids)
-        return super().hash_to_group(ids, domain)
-
-    def powers(self, rows: Any, scalar: Any, workers: Any, **checked: Any) -> Any:
-        self.powered += len(rows)
-        return super().powers(rows, scalar, workers, **checked)
-
-    def decode(self, rows: Any) -> Any:
-        self.decoded += len(rows)
-        return super().decode(rows)
 
 
 class Tapped(Channel):
@@ -88,7 +67,7 @@ class World:
         """Party → its alignment, or the error it ended with. ``left``: messages that a party sends before it is killed."""
         network = memory_network(*self.sets)
         self.sent: dict[tuple[str, str], list[Any]] = {}
-        self.groups = {name: Group() for name in self.sets}
+        self.groups = {name: CountingGroup() for name in self.sets}
         sides = []
         for name in self.sets:
             channels = {}

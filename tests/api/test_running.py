@@ -25,6 +25,7 @@ import torch
 
 import vfl_node
 from tests.models.own_models import Gated
+from tests.node.several import COMMON, make_several
 from vfl_node import Job, run
 from vfl_node.api import Result, frames
 from vfl_node.configuration import validate
@@ -203,6 +204,22 @@ def test_three_parties_and_private_settings(trial: Any, tmp_path: Path) -> None:
         run(job, clinic, lab, settings={"active": {"limits": {"min_set_size": 161}, "data": {"label": "ill"}}})
 
 
+def test_several_passive_parties_by_name(tmp_path: Path) -> None:
+    tables = make_several(tmp_path).files
+    passive = {name: pd.read_csv(tables[name]) for name in ("insurer", "lab")}
+    ended = run({"align": {"protocol": "psi"}}, tables["clinic"], passive, seed=7)
+    assert ended.parties == ("active", "insurer", "lab")
+    assert ended.report.figures["alignment"]["theirs"] == dict.fromkeys(passive, 120)
+    assert ended.report("lab").figures["alignment"]["theirs"] == {"active": 120, "insurer": 120}
+    assert {report.figures["alignment"]["intersection"] for report in ended.reports.values()} == {COMMON}
+    with pytest.raises(UsageError, match="is not one party"):
+        ended.report("passive")
+    for wrong in ({"passive": tables["lab"]}, {"passive": passive, "settings": {"passive": {}}}):
+        with pytest.raises(UsageError, match="passive parties") as caught:
+            run({"parties": {"active": "a", "passive": list(passive)}, "align": {"protocol": "psi"}}, tables["clinic"], **wrong)
+        assert "lab" in caught.value.hint or "NAME" in caught.value.hint
+
+
 def test_own_networks_by_their_class(trial: Any) -> None:
     own = JOB | {"train": {**JOB["train"], "model": "gated"}}
     ended = run(own, active=trial.clinic, passive=trial.lab, models={"gated": Gated}, seed=7)
@@ -227,7 +244,7 @@ def test_own_networks_by_their_class(trial: Any) -> None:
         ({"passive": {"lba": "a.csv"}, "job": {"parties": {"active": "a", "passive": "lab"}}}, "passive names 'lba'", "lab"),
         ({"job": {"trian": {}}}, "the job: unknown key 'trian'", "did you mean 'train'"),
         ({"job": {"predict": {"model": "x", "to": "active"}}}, "a job that predicts needs the nodes", "vfl-node predict"),
-        ({"settings": {"bank": {}}}, "settings name 'bank', which is no party of this job", "parties: active, passive"),
+        ({"settings": {"bank": {}}}, "settings names 'bank', which is no party of this job", "parties: active, passive"),
         ({"settings": {"active": {"tls": {}}}}, "settings of active: 'tls' cannot be set in a trial", "leave it out"),
         ({"settings": {"active": {"limits": {"min_set_siz": 3}}}}, "settings of active: unknown key", "min_set_size"),
         ({"label_column": "ill"}, "there is no column 'ill' (data.label)", "columns"),

@@ -9,11 +9,13 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from tests.alignment.worlds import World
 from tests.estimate.plans import ONLY_POWERS, TRAIN, estimate, exact
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
 from vfl_node.alignment.several.stages import summed
@@ -25,7 +27,7 @@ from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.memory import need
 from vfl_node.estimate.plan import Plan
 from vfl_node.estimate.totals import as_json
-from vfl_node.estimate.words import before_start, notes, table
+from vfl_node.estimate.words import after_alignment, before_start, notes, table
 from vfl_node.job import Job
 from vfl_node.settings import Obfuscation
 from vfl_node.trainers import TableShape
@@ -57,8 +59,7 @@ def plan(align: str = "protocol: psu", rest: str = "", **changes: Any) -> Plan:
     return Plan(**(known | changes))
 
 
-@pytest.mark.parametrize("parties", [3, 4])
-@pytest.mark.parametrize("protocol", ["psu", "psi", "psi-star"])
+@pytest.mark.parametrize(("protocol", "parties"), [("psu", 3), ("psi", 3), ("psi-star", 3), ("psi-star", 4)])
 def test_the_counts_are_those_of_a_run(tmp_path: Path, protocol: str, parties: int) -> None:
     """For each party, element by element and file by file."""
     sets = dict(itertools.islice(SETS.items(), parties))
@@ -73,11 +74,27 @@ def test_the_counts_are_those_of_a_run(tmp_path: Path, protocol: str, parties: i
         elements = sum(len(message.rows) for message in sent if isinstance(message, session_pb2.Chunk))
         told = spec.bytes_a_row * m * (parties - 1) if name == "clinic" else 0
         stored = sum(path.stat().st_size for path in (tmp_path / name).rglob("*.rows"))
-        assert group.hashed == expected.hashes
+        assert group.hashes == expected.hashes
         assert group.powered == expected.powers
         assert group.decoded == expected.received
         assert elements == expected.sent * group.width + told
         assert stored == expected.spilled * group.width
+
+
+def test_the_formulas_of_the_documentation() -> None:
+    """The table of docs/estimate.md for several parties, cell by cell."""
+    text = (Path(__file__).parents[2] / "docs" / "estimate.md").read_text()
+    lines = re.findall(r"^\| ([A-Z, -]+): (active|passive j) \| (.*) \|$", text, re.MULTILINE)
+    assert len(lines) == 4
+    sizes, m, k = [100, 1000, 400, 70], 7, 3
+    for protocols, party, cells in lines:
+        number = 0 if party == "active" else 1
+        symbols = {"k": k, "m": m, "n_0": sizes[0], "n_j": sizes[number], "S": sum(sizes)}
+        for protocol in protocols.lower().split(", "):
+            counts = summed(ALIGNMENTS[protocol].stages_of_several(sizes, m))[number]
+            for kind, cell in zip(("hashes", "powers", "sent", "received"), cells.split(" | "), strict=True):
+                formula = re.split("[;,]", cell)[0].replace("Σ", "S").replace("·", "*").replace("−", "-")
+                assert eval(re.sub(r"(\d)k", r"\1*k", formula), {}, symbols) == getattr(counts, kind), (protocol, kind)
 
 
 @pytest.mark.parametrize("sizes", [[5, 7, 11], [100, 3, 50, 7], list(range(1, 10))], ids=len)
@@ -213,6 +230,20 @@ def test_before_the_start_all_know_what_they_know() -> None:
     assert bounded[0].startswith("this job trains on the union: 40 – 120 rows an epoch")
 
 
+@pytest.mark.parametrize(
+    ("common", "union", "said"),
+    [
+        (30, 480, "training on the union: 384 rows an epoch, 8 batches"),
+        (30, 480, "; the intersection would take 24 rows an epoch, 1 batch"),
+        (None, 480, "; how many the intersection would take is hidden"),
+    ],
+)
+def test_one_line_after_the_alignment(common: int | None, union: int, said: str) -> None:
+    peers = {"lab": PeerFacts(400), "insurer": PeerFacts(200)}
+    aligned = Alignment("psu", "curve25519", np.arange(480), 100, peers, union=union, common=common)
+    assert said in after_alignment(job(rest=TRAIN), aligned)
+
+
 def test_training_costs_what_all_conversations_take() -> None:
     rest = TRAIN
     found, pair = (
@@ -224,11 +255,14 @@ def test_training_costs_what_all_conversations_take() -> None:
     assert exact(found, "batches") == one.batches
 
 
-def test_the_active_node_has_more_messages_under_way_than_a_passive_one() -> None:
-    several, shape = job(), TableShape()
+def test_the_active_node_has_every_partys_embeddings_and_messages() -> None:
+    several, shape = job(rest=TRAIN), TableShape(rows=100, numeric=4)
     two = several.model_copy(update={"parties": several.parties.model_copy(update={"passive": ("lab",)})})
-    assert need(several, "active", shape).messages == 2 * need(two, "active", shape).messages
-    assert need(several, "passive", shape).messages == need(two, "passive", shape).messages
+    more, less = need(several, "active", shape), need(two, "active", shape)
+    assert more.messages == 2 * less.messages
+    assert more.batch - less.batch == 16 * 50 * 2 * 10  # bytes a value, rows, embedding and gradient, width
+    assert more.model > less.model  # the top network reads one embedding more
+    assert need(several, "passive", shape) == need(two, "passive", shape)
 
 
 class TestCommand:
@@ -236,17 +270,16 @@ class TestCommand:
 
     @pytest.fixture(autouse=True)
     def _quick(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(
-            machine, "measure", lambda group, cores, folder: Machine(cores, 5e-6, 30e-6, 2e-6, 1e-6, 5e-10, 2e8)
-        )
+        measured = 5e-6, 30e-6, 2e-6, 1e-6, 5e-10, 2e8
+        monkeypatch.setattr(machine, "measure", lambda group, cores, folder: Machine(cores, *measured))
 
     @pytest.fixture
     def path(self, tmp_path: Path, trial: Any) -> Path:
-        (tmp_path / "job.yaml").write_text(
-            "name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi}"
-        )
+        parties = "{active: clinic, passive: [lab, insurer]}"
+        (tmp_path / "job.yaml").write_text(f"name: t\nparties: {parties}\nalign: {{protocol: psi}}")
         (tmp_path / "lab.yaml").write_text(
-            f"{{name: lab, role: passive, insecure_loopback: true, http: null, listen: '127.0.0.1:0', data: {{path: {trial.lab}}}}}"
+            "{name: lab, role: passive, insecure_loopback: true, http: null, listen: '127.0.0.1:0', "
+            f"data: {{path: {trial.lab}}}}}"
         )
         return tmp_path
 
@@ -291,9 +324,7 @@ class TestCommand:
 
     def test_the_configuration_of_a_stranger(self, path: Path) -> None:
         (path / "lab.yaml").write_text((path / "lab.yaml").read_text().replace("name: lab", "name: bank"))
-        with pytest.raises(
-            VflError, match="the passive parties of this job are lab and insurer, and the configuration is bank's"
-        ):
+        with pytest.raises(VflError, match="parties of this job are lab and insurer, and the configuration is bank's"):
             self.said(path, "--config", path / "lab.yaml", "--active", 9)
 
 

@@ -108,6 +108,35 @@ def test_it_is_kept_by_whom_a_job_was_ended_and_how(lab: Lab, failed: bool, stat
     assert failed or said in reply.reason
 
 
+@pytest.mark.parametrize("role", ["active", "passive"])
+def test_the_active_party_passes_a_cancellation_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Any) -> None:
+    """Passive parties do not tell each other. It says whose owner it was, at once and when the link of one is up again."""
+    several = parse("name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi}", Job, source="test")
+    own, others = ("clinic", ("lab", "insurer")) if role == "active" else ("lab", ("clinic", "insurer"))
+    told: list[tuple[str, Cancel]] = []
+    store = Store(tmp_path / "state")
+    peers = {name: {"address": "127.0.0.1:1"} for name in others}
+    settings = Settings.model_validate({"name": own, "role": role, "peers": peers, "insecure_loopback": True})
+    works = Works(settings, store)
+    works.attach(SimpleNamespace(tell=lambda peer, notice: told.append((peer, notice.cancel))))  # type: ignore[arg-type]
+    offers = Offers(settings, store, works)
+    record = store.update(store.add(several, submitter=own), state="failed", code="E_PEER_LOST", message="lost")
+    canceller, other = others
+    offers.hear(canceller, Notice(cancel=Cancel(job_id=record.id)))
+    assert store.get(record.id).state == "cancelled"
+    offers.tell_cancelled(other)
+    passed_on = [(other, Cancel(job_id=record.id, reason=f"{canceller}'s owner cancelled the job"))]
+    assert told == (2 * passed_on if role == "active" else [])
+    if role == "active":  # what the other one makes of it
+        theirs = Store(tmp_path / "theirs")
+        heard = theirs.update(theirs.add(several, submitter=own, job_id=record.id), state="failed", code="E_PEER_LOST")
+        far = settings.model_copy(update={"name": "insurer", "role": "passive"})
+        Offers(far, theirs, Works(far, theirs)).hear(own, Notice(cancel=told[0][1]))
+        assert theirs.get(heard.id).message == "lab's owner cancelled the job (clinic says)"
+        theirs.close()
+    store.close()
+
+
 def test_a_peer_that_comes_back_is_told_what_this_owner_cancelled_and_nothing_else(lab: Lab) -> None:
     told: list[tuple[str, str]] = []
     peers: Any = SimpleNamespace(tell=lambda peer, notice: told.append((peer, notice.cancel.job_id)))

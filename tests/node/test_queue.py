@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.node.test_three_parties import ROLES, Stage
+from tests.node.stage import Stage
+from tests.node.test_three_parties import JOB, ROLES
 from vfl_node.configuration import parse
 from vfl_node.errors import VflError
 from vfl_node.job import Job
@@ -19,7 +20,7 @@ from vfl_node.node.store import Store
 
 @pytest.fixture(scope="module")
 def theatre(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactory) -> Stage:
-    stage = Stage(federations(tmp_path_factory.mktemp("queue"), ROLES), forked)
+    stage = Stage(federations(tmp_path_factory.mktemp("queue"), ROLES), forked, JOB)
     stage.federation.start_three(jobs_at_once=1)
     return stage
 

@@ -31,7 +31,12 @@ from vfl_node.transport.recorder import Recorder
 FOLDER = Path(__file__).with_name("transcripts")
 IDS = {"clinic": ["ann", "bob", "eve"], "lab": ["zoe", "Bob", "eve", "max"], "insurer": ["EVE", "tom", "zoe"]}
 PARTIES = Parties(active="clinic", passive=("lab", "insurer"))
-CASES = {"psu": {"protocol": "psu"}, "psi": {"protocol": "psi"}, "padded-psu": {"protocol": "psu", "padding": 1}}
+CASES = {
+    "psu": {"protocol": "psu"},
+    "psi": {"protocol": "psi"},
+    "psi-star": {"protocol": "psi-star"},
+    "padded-psu": {"protocol": "psu", "padding": 1},
+}
 EVERY = pytest.mark.parametrize("name", CASES)
 
 

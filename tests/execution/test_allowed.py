@@ -1,0 +1,73 @@
+"""With which parties a node takes part: those that its owner has listed, in the way in which they meet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import parse
+from vfl_node.errors import UsageError
+from vfl_node.execution.allowed import check_allowed
+from vfl_node.job import Job
+from vfl_node.settings import Settings, peers_in
+
+JOB = parse("name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi}", Job, source="job")
+CLINIC = {"address": "127.0.0.1:1"}
+RELAYED = {"relayed": True}
+
+
+def settings(name: str, peers: dict[str, Any], **more: Any) -> Settings:
+    role = "active" if name == "clinic" else "passive"
+    return Settings.model_validate({"name": name, "role": role, "peers": peers, "insecure_loopback": True} | more)
+
+
+@pytest.mark.parametrize("insurer", [RELAYED, {"address": "127.0.0.1:2"}])
+def test_a_party_that_is_listed_may_take_part_whether_or_not_there_is_a_link(insurer: dict[str, Any]) -> None:
+    check_allowed(settings("lab", {"clinic": CLINIC, "insurer": insurer}), JOB)
+    check_allowed(settings("clinic", {"lab": CLINIC, "insurer": CLINIC}), JOB)
+
+
+@pytest.mark.parametrize(
+    ("name", "peers", "message", "hint"),
+    [
+        ("lab", {"clinic": CLINIC}, "'insurer', which is not among", "insurer: {relayed: true}"),
+        ("lab", {"insurer": CLINIC}, "'clinic', which is not among", "add it under peers (known: insurer)"),
+        ("lab", {"insurer": CLINIC, "clinic": RELAYED}, "'clinic' as active, and this node", "give clinic an address"),
+        ("clinic", {"lab": CLINIC}, "'insurer', which is not among", "add it under peers (known: lab)"),
+    ],
+)
+def test_any_other_party_is_refused(name: str, peers: dict[str, Any], message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check_allowed(settings(name, peers), JOB)
+    assert caught.value.code == "E_UNKNOWN_PEER"
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert "insurer" not in caught.value.for_peer
+
+
+@pytest.mark.parametrize(
+    ("name", "peers", "more", "message"),
+    [
+        ("lab", {"insurer": RELAYED | CLINIC}, {}, "leave its address out"),
+        ("lab", {"clinic": CLINIC, "insurer": RELAYED}, {"accept_jobs_from": ["insurer"]}, "offered by the active party"),
+        ("clinic", {"insurer": RELAYED}, {}, "meet all parties themselves"),
+        ("lab", {"clinic": {}, "insurer": RELAYED}, {}, "set listen"),
+    ],
+)
+def test_settings_that_contradict_a_relay_are_refused(
+    name: str, peers: dict[str, Any], more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        settings(name, peers, **more)
+
+
+def test_a_node_with_relayed_peers_alone_besides_one_that_it_dials_needs_no_port() -> None:
+    made = settings("lab", {"clinic": CLINIC, "insurer": RELAYED})
+    assert made.listen is None
+    assert list(made.connected) == ["clinic"]
+
+
+def test_a_trial_knows_each_party_in_the_way_in_which_they_meet() -> None:
+    relayed = {name: [peer for peer, of in peers_in(JOB.parties, name).items() if of.relayed] for name in JOB.parties.all}
+    assert relayed == {"clinic": [], "lab": ["insurer"], "insurer": ["lab"]}

@@ -1,0 +1,66 @@
+"""What a node remembers of several other parties, as one memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vfl_node.errors import PolicyError
+from vfl_node.node.partners import Partner
+from vfl_node.session.memory import JointMemory, joint
+
+
+def partners(folder: Path) -> list[Partner]:
+    return [Partner(folder, name) for name in ("lab", "insurer")]
+
+
+def test_an_only_memory_is_itself(tmp_path: Path) -> None:
+    only, _ = partners(tmp_path)
+    assert joint([only]) is only
+
+
+def test_the_secret_is_the_same_in_every_job_and_that_of_no_single_partner(tmp_path: Path) -> None:
+    each = partners(tmp_path)
+    secret = joint(each).secret.bytes(16)
+    assert joint(partners(tmp_path)).secret.bytes(16) == secret
+    assert secret not in [memory.secret.bytes(16) for memory in each]
+    for lost in each:
+        others = [Partner(tmp_path / "elsewhere", "anew") if memory is lost else memory for memory in each]
+        assert joint(others).secret.bytes(16) != secret
+
+
+def test_what_is_promised_to_one_holds_for_all(tmp_path: Path) -> None:
+    lab, insurer = partners(tmp_path)
+    both = JointMemory([lab, insurer])
+    assert both.recall("part") is None
+    assert both.keep("part", b"100") == b"100"
+    assert [lab.recall("part"), insurer.recall("part"), both.recall("part")] == [b"100"] * 3
+    insurer.keep("padding", b"2")  # in an earlier job of two
+    assert both.recall("padding") == b"2"
+    assert both.keep("padding", b"0") == b"2"
+
+
+def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> None:
+    lab, insurer = partners(tmp_path)
+    both = JointMemory([lab, insurer])
+    insurer.count_inputs(b"first", 2)
+    both.count_inputs(b"all", 2)
+    both.count_inputs(b"all", 2)  # known pairs are free
+    with pytest.raises(PolicyError, match="aligned with insurer") as caught:
+        both.count_inputs(b"other", 2)
+    assert caught.value.code == "E_BUDGET"
+    insurer.count_changes(b"first", 0)
+    with pytest.raises(PolicyError):
+        both.count_changes(b"second", 0)
+
+
+def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path) -> None:
+    lab, insurer = partners(tmp_path)
+    both = JointMemory([lab, insurer])
+    insurer.count_trainings(b"set", "of two", 9)
+    assert both.count_trainings(b"set", "of three", 9) == 2
+    assert both.count_trainings(b"set", "of three", 9) == 2
+    assert lab.count_trainings(b"set", "of three", 9) == 1
+    with pytest.raises(PolicyError, match="trainings with insurer"):
+        both.count_trainings(b"set", "another", 2)
