@@ -21,6 +21,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "combinations.md"
 
 MOST_PASSIVE = 8
 
+COORDINATED = {"logistic": "coordinator-clear", "linear": "coordinator-clear"}
+"""Trainer → a flow of it in which a coordinator takes part; by default none does."""
+
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "`serve`": {"serve": {"to": "active"}},
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
@@ -52,14 +55,17 @@ What a job with one passive party may ask for besides. A job that only aligns ha
 """
 
 
-def job(trainer: str | None, alignment: str, passive: int = 1, **sections: Mapping[str, Any]) -> dict[str, Any]:
-    """A job of ``trainer`` (None: it only aligns) over ``alignment``, as a document."""
+def job(
+    trainer: str | None, alignment: str, passive: int = 1, *, flow: str = "", **sections: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A job of ``trainer`` (None: it only aligns) over ``alignment``, as a document; ``flow``: one with a coordinator."""
     needed = {"obfuscation": "private"} if "obfuscation" in ALIGNMENTS[alignment].options else {}
+    parties = {"active": "bank", "passive": [f"telco-{number}" for number in range(1, passive + 1)]}
     document: dict[str, Any] = {
         "name": "combination",
-        "parties": {"active": "bank", "passive": [f"telco-{number}" for number in range(1, passive + 1)]},
+        "parties": parties | ({"coordinator": "notary"} if flow else {}),
         "align": {"protocol": alignment, **needed, **sections.get("align", {})},
-        **({"train": {"algorithm": trainer}} if trainer else {}),
+        **({"train": {"algorithm": trainer} | ({"flow": flow} if flow else {})} if trainer else {}),
     }
     return document | {name: dict(section) for name, section in sections.items() if name != "align"}
 
@@ -73,9 +79,10 @@ def refusal(document: Mapping[str, Any]) -> str | None:
     return None
 
 
-def most_passive_parties(trainer: str | None, alignment: str) -> int:
+def most_passive_parties(trainer: str | None, alignment: str, flow: str = "") -> int:
     """With how many passive parties a job may run, 0 to 8."""
-    return max((count for count in range(1, MOST_PASSIVE + 1) if refusal(job(trainer, alignment, count)) is None), default=0)
+    counts = range(1, MOST_PASSIVE + 1)
+    return max((count for count in counts if refusal(job(trainer, alignment, count, flow=flow)) is None), default=0)
 
 
 def trainers() -> Iterator[str | None]:
@@ -104,13 +111,13 @@ def page() -> str:
         row(["`train.algorithm`", *(f"`{name}`" for name in ALIGNMENTS)]),
         row(["---"] * (1 + len(list(ALIGNMENTS)))),
     ]
-    for trainer in trainers():
+    for trainer, flow in [(trainer, "") for trainer in trainers()] + list(COORDINATED.items()):
         cells = []
         for alignment in ALIGNMENTS.own:
-            most = most_passive_parties(trainer, alignment)
-            beyond = cell(job(trainer, alignment, most + 1), "") if most < MOST_PASSIVE else ""
+            most = most_passive_parties(trainer, alignment, flow)
+            beyond = cell(job(trainer, alignment, most + 1, flow=flow), "") if most < MOST_PASSIVE else ""
             cells.append(" ".join(filter(None, [str(most) if most < 2 else f"1 to {most}", beyond])) if most else beyond)
-        lines.append(row([_name(trainer), *cells]))
+        lines.append(row([_name(trainer) + (f", `flow: {flow}`" if flow else ""), *cells]))
     lines += ["", BESIDES, row(["job", *OPTIONS]), row(["---"] * (1 + len(OPTIONS)))]
     for trainer in trainers():
         for alignment in ALIGNMENTS.own:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.job import Align, Evaluate, Job, Parties
+from vfl_node.job import Align, Evaluate, Job, Parties, Predict
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import Channel
 
@@ -24,6 +24,7 @@ def session(
     align: Align | None = None,
     train: Any = None,
     evaluate: Evaluate | None = None,
+    predict: Predict | None = None,
     parties: Parties = TWO,
     folder: Path = Path("/nowhere"),
     job: Job | None = None,
@@ -37,6 +38,6 @@ def session(
         train=train,
         evaluate=evaluate or Evaluate(),
         serve=None,
-        predict=None,
+        predict=predict,
     )
     return Session(job=job, name=name, peers=peers, randomness=randomness, folder=folder, **rest)

@@ -85,9 +85,10 @@ class TrainerConfig(Frozen):
         report_section: ``module:attribute`` of the model of what it alone reports, under ``training.<algorithm>``.
         serving: ``module:attribute`` of the :class:`~vfl_node.training.serving.Predictor` by its models; empty: they cannot be
             served.
-        joined: ``module:attribute`` of what predicts with both parties' halves in one place
-            (``(active, passive, positions) → float64[k] or [k, K]``, the halves as
-            :class:`~vfl_node.training.serving.KeptHalf`), for a trial whose tables have one owner; empty: nothing does.
+        joined: ``module:attribute`` of what predicts with all parties' halves in one place
+            (``(active, passives, positions) → float64[k] or [k, K]``; the halves as
+            :class:`~vfl_node.training.serving.KeptHalf`, those of the passive parties a sequence in the job's order), for a
+            trial whose tables have one owner; empty: nothing does.
         max_passive_parties: how many passive parties it can train with.
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.

@@ -113,7 +113,7 @@ def product(problem: Problem, train: Train | Linear, split: int) -> Scores:
         if isinstance(train, Train):
             protocols.append((SplitTrainer().run(own, data, checkpoints, None), channel))
         else:
-            protocols.append((regress(own, data, checkpoints, MemoryDecryptionLog()), channel))
+            protocols.append((regress(own, data, checkpoints, {peer: MemoryDecryptionLog() for peer in own.others}), channel))
     results = run_together(*protocols)
     for result in results:
         if isinstance(result, Exception):

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.predicting import NEW_TO_ACTIVE, NEW_TO_PASSIVE, TO_ACTIVE, TO_PASSIVE, Shown, World
+from tests.training.predicting import NEW_TO_ACTIVE, NEW_TO_PASSIVE, TO_ACTIVE, TO_PASSIVE, Shown, World, met
 from tests.training.test_prediction import aligned
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
@@ -113,7 +113,12 @@ def recorded_service(name: str, world: World) -> list[Line]:
         recorder = Recorder()
         ends = map(recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
         sides = aligned(world, np.arange(60), np.arange(59, -1, -1), "psi")
-        run_together(*((predict_once(end, predict, side, shown=Shown()), end) for end, side in zip(ends, sides, strict=True)))
+        run_together(
+            *(
+                (predict_once(met(end, predict=predict), side, shown=Shown()), end)
+                for end, side in zip(ends, sides, strict=True)
+            )
+        )
         return list(lines(recorder.entries))
     own = parties.clinic if predict.to == "active" else parties.lab
     world.ask(predict, world.known(own, range(0, 30, 2)), world.known(own, range(5, 25)))

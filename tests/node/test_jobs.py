@@ -177,7 +177,7 @@ def test_a_job_that_was_cancelled_before_its_node_was_killed_does_not_go_on(node
 
 def test_what_a_service_has_disclosed_is_reported_however_it_ends(node: Node) -> None:
     """Where it waits to be resumed, there is no report before its owner gives it up; where nothing was, there is none."""
-    job = predictions.job_for(node.store, node.trained().id, "active", new=False)
+    job = predictions.job_for(node.store, node.trained().id, "clinic", new=False)
     for served in (Served(256, requests=3, batches=7), None):
         record = node.store.add(job, submitter="clinic")
         record = node.store.update(record, state="failed", code="E_PEER_ABSENT", message="no word from lab")
@@ -197,7 +197,7 @@ def test_what_a_service_has_disclosed_is_reported_however_it_ends(node: Node) ->
 
 
 def test_a_job_ends_though_its_report_cannot_be_written(node: Node) -> None:
-    job = predictions.job_for(node.store, node.trained().id, "active", new=False)
+    job = predictions.job_for(node.store, node.trained().id, "clinic", new=False)
     record = node.store.update(node.store.add(job, submitter="clinic"), state="failed", code="E_PEER_ABSENT")
     folder = node.store.job_folder(record)
     FileTally(folder).write(Served(256, batches=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -70,17 +71,31 @@ SOME = [
 
 
 class Nodes:
-    """Three nodes that may be killed anywhere, over many jobs; and what a job leaves that nothing disturbed."""
+    """Nodes that may be killed anywhere, over many jobs; and what a job leaves that nothing disturbed.
 
-    def __init__(self, federation: Any, forked: Any) -> None:
+    ``passive``: the passive parties, and ``align`` the job's section.
+    """
+
+    def __init__(
+        self,
+        federation: Any,
+        forked: Any,
+        passive: Sequence[str] = ("lab",),
+        align: str = "{protocol: apsi, obfuscation: {size: 144}}",
+    ) -> None:
         import killed_trainer
 
-        self.federation = federation
-        for name in NAMES:
+        self.federation, self.data, self.align = federation, ("clinic", *passive), align
+        for name in self.names:
             self.folder(name).mkdir()
             federation.programs[name] = partial(forked, killed_trainer.run, self.folder(name))
-        federation.start_three(limits={"min_set_size": 1})
+        (federation.start_three if len(passive) == 1 else federation.start_several)(limits={"min_set_size": 1})
         self._clean: dict[str, Any] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All nodes."""
+        return (*self.data, "notary")
 
     def folder(self, name: str) -> Path:
         """Where ``name`` is told to die."""
@@ -88,17 +103,17 @@ class Nodes:
 
     def submit(self, flow: str, **deaths: str) -> str:
         """A job in which the parties named die where they are told."""
-        for name in NAMES:
+        for name in self.names:
             if self.federation.processes[name].poll() is not None:
                 self.federation.start(name)
         for name, place in deaths.items():
             (self.folder(name) / "death").write_text(place)
-        self.federation.wait_until(lambda: all(self.federation.connected(name) for name in NAMES))
+        self.federation.wait_until(lambda: all(self.federation.connected(name) for name in self.names))
         third = "" if flow == "two-party" else ", coordinator: notary"
         text = f"""\
 name: trial
-parties: {{active: clinic, passive: lab{third}}}
-align: {{protocol: apsi, obfuscation: {{size: 144}}}}
+parties: {{active: clinic, passive: [{", ".join(self.data[1:])}]{third}}}
+align: {self.align}
 train: {{algorithm: logistic, iterations: {ITERATIONS}, key_bits: 2048, {FLOWS[flow]}}}
 """
         self.job_id = self.federation.client("clinic").submit(parse(text, Job, source="job").canonical())["id"]
@@ -110,7 +125,7 @@ train: {{algorithm: logistic, iterations: {ITERATIONS}, key_bits: 2048, {FLOWS[f
     def outcome(self, flow: str, job_id: str) -> Any:
         """What must not depend on how often a node was killed: models, metrics, losses and the ledger."""
         found: dict[str, Any] = {}
-        for name in NAMES if flow != "two-party" else NAMES[:2]:
+        for name in self.names if flow != "two-party" else self.data:
             view = self.federation.end(name, job_id)
             assert view["state"] == "done", (view, self.federation.log(name)[-3000:])
             report = self.federation.report(name, job_id)

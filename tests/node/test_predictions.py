@@ -147,7 +147,7 @@ class Served:
             halves.append(kind(ServedModel.of(model.stored), aligned, table, torch.device("cpu")))
         scorer, embedder = halves
         positions = np.arange(len(ids))
-        return list(scorer.expected(positions, embedder.shared(positions)))
+        return list(scorer.expected(positions, [embedder.shared(positions)]))
 
     def stored(self, name: str) -> tuple[Any, Model, Any]:
         """Settings, half of the model and table of ``name``, from its disk."""
@@ -211,7 +211,7 @@ def test_known_records_are_predicted_by_both_halves(served: Served, name: str) -
         position = int(np.flatnonzero(sides[name].alignment.rows == row)[0])
         numbers, places = scorer.batches.find(np.array([position]))
         positions = scorer.batches.positions(int(numbers[0]))
-        expected.append(float(meant(positions, embedder.shared(positions))[places[0]]))
+        expected.append(float(meant(positions, [embedder.shared(positions)])[places[0]]))
     assert found == expected
     assert len(set(found)) == len(found)
 
@@ -459,7 +459,7 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
     sides = {}
     for name, kind in (("clinic", Scorer), ("lab", Embedder)):
         settings, store = served.store(name, model, text)
-        known = predictions.job_for(store, model, "active", new=False)
+        known = predictions.job_for(store, model, "clinic", new=False)
         table, predicting = predictions.prepare(settings, store, known, JobFolder(tmp_path / name), None)
         assert len(table) == 100
         other = known.model_copy(update={"align": Align(at_most=50)})  # as check refuses
@@ -494,7 +494,7 @@ def test_a_part_of_the_records_is_predicted_where_a_part_was_trained_on(
     assert ids == takes_part
     numbers, places = scorer.batches.find(scorer.positions(scorer._table.ids))
     positions = [scorer.batches.positions(number) for number in numbers.tolist()]
-    everything = np.concatenate([scorer.expected(of, embedder.shared(of)) for of in positions])
+    everything = np.concatenate([scorer.expected(of, [embedder.shared(of)]) for of in positions])
     assert found == everything[places].tolist()
     assert len(set(found)) > 50
 
@@ -547,7 +547,7 @@ def test_new_records_are_aligned_and_predicted_whichever_node_is_killed(
         served.federation.start(victim)
         _, said = command.communicate(timeout=240)
     assert command.returncode == 0, said
-    assert "both parties learn which of these records the other one has" in said
+    assert "all parties learn which of these records they share" in said
     head, ids, found = table_of((tmp_path / "p.csv").read_bytes())
     assert head == ["id", "probability"]
     assert ids == [trial.ids[row] for row in reversed(rows)]
@@ -769,24 +769,24 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
     text = "name: trial-predict\nparties: {active: clinic, passive: lab}\n"
     named = job(text + f"predict: {{model: {record.id}, to: active, rows: known}}\n")
     for refuse_ in (
-        lambda: predictions.job_for(store, record.id, "active", new=False),
-        lambda: predictions.check(store, named, "clinic"),
+        lambda: predictions.job_for(store, record.id, "clinic", new=False),
+        lambda: predictions.check(store, named, "clinic", "clinic"),
     ):
         with pytest.raises(StateError) as caught:
             refuse_()
         assert (caught.value.code, caught.value.for_peer) == ("E_NO_MODEL", "it keeps no model of that job for predictions")
     store.job_folder(record).serve(NOTHING)
-    wanted = predictions.job_for(store, record.id, "active", new=False)
+    wanted = predictions.job_for(store, record.id, "clinic", new=False)
     assert wanted == named
-    predictions.check(store, wanted, "clinic")
+    predictions.check(store, wanted, "clinic", "clinic")
     others = wanted.model_copy(update={"parties": job(JOB.replace("lab", "bank")).parties})
     with pytest.raises(UsageError, match="only they") as refused:
-        predictions.check(store, others, "clinic")
+        predictions.check(store, others, "clinic", "clinic")
     assert refused.value.for_peer == "other parties trained that model"
     with pytest.raises(UsageError, match="lab cannot"):
-        predictions.check(store, wanted, "lab")
+        predictions.check(store, wanted, "lab", "lab")
     with pytest.raises(PolicyError, match=r"serve\.to is active"):
-        predictions.check(store, predictions.job_for(store, record.id, "passive", new=False), "lab")
+        predictions.check(store, predictions.job_for(store, record.id, "lab", new=False), "lab", "lab")
 
 
 @pytest.mark.parametrize("new", [False, True])
@@ -808,13 +808,13 @@ def test_nothing_but_what_training_says_can_be_agreed_on(
 ) -> None:
     record = store.add(job(JOB + "align: {at_most: 100}\n"), submitter="clinic")
     store.job_folder(record).serve(NOTHING)
-    wanted = predictions.job_for(store, record.id, "active", new=new)
-    predictions.check(store, wanted, "clinic")
+    wanted = predictions.job_for(store, record.id, "clinic", new=new)
+    predictions.check(store, wanted, "clinic", "clinic")
     other = wanted.model_copy(update={"align": wanted.align.model_copy(update=align)})
     if other == wanted:
         return
     with pytest.raises(UsageError, match=said) as caught:
-        predictions.check(store, other, "clinic")
+        predictions.check(store, other, "clinic", "clinic")
     assert caught.value.code == "E_PREDICT"
     assert "must be as the training says" in caught.value.for_peer
 
@@ -866,7 +866,7 @@ def test_new_records_are_intersected_whatever_the_training_did(store: Store, job
     rest = "at_most: 100, id_form: nocase, group: modp2048, padding: 3, expect: {at_least: 5000}"
     record = store.add(job(JOB + f"align: {{protocol: {protocol}, {rest}}}\n"), submitter="clinic")
     store.job_folder(record).serve(NOTHING)
-    known, new = (predictions.job_for(store, record.id, "active", new=new) for new in (False, True))
+    known, new = (predictions.job_for(store, record.id, "clinic", new=new) for new in (False, True))
     assert known.align == record.job.align
     assert new.align == Align(protocol="psi", id_form="nocase", group="modp2048", padding=3)
     assert known.parties == new.parties == record.job.parties

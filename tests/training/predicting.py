@@ -12,16 +12,21 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.sessions import TWO, session
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError, VflError
-from vfl_node.job import Evaluate, Predict, Serve
+from vfl_node.job import Align, Evaluate, Job, Parties, Predict, Serve
 from vfl_node.progress import Event, PredictionsAudited, Silent
+from vfl_node.session.session import Session
 from vfl_node.settings import Protection
+from vfl_node.training.serving import Served
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, serve
 from vfl_node.transport import codec
+from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_channels, run_together
 from vfl_node.transport.recorder import Entry, Recorder
@@ -94,6 +99,19 @@ class Shown:
         self.kept = np.union1d(self.kept, rows)
 
 
+class Tally:
+    """What is kept of the numbers, as a file would."""
+
+    def __init__(self) -> None:
+        self.kept: Served | None = None
+
+    def read(self) -> Served | None:
+        return self.kept and dataclasses.replace(self.kept)
+
+    def write(self, served: Served) -> None:
+        self.kept = dataclasses.replace(served)
+
+
 class Noted(Silent):
     """Keeps the figures of a party's own attacks."""
 
@@ -163,9 +181,10 @@ class World:
         self._recorder = Recorder(edit=lambda sender, receiver, message: tamper(message))
         a, b = map(self._recorder.wrap, ("clinic", "lab"), memory_channels("clinic", "lab"))
         asking = (requests, None) if predict.to == "active" else (None, requests)
+        rest = {"predict": predict, "protection": protection or Protection()}
         return run_together(
             *(
-                (serve(channel, predict, side, asks, noted, shown=told, tally=tally, protection=protection), channel)
+                (serve(met(channel, progress=noted, **rest), side, asks, shown=told, tally=tally), channel)
                 for channel, side, asks, noted, told, tally in zip(
                     (a, b), (scorer, embedder), asking, self.progress, shown or (Shown(), Shown()), tallies, strict=True
                 )
@@ -197,6 +216,17 @@ class World:
         """All that the active party has sent, [rows]."""
         messages = [prediction_pb2.Probabilities.FromString(body) for body in self.bodies("Probabilities")]
         return np.concatenate([np.frombuffer(message.values, dtype="<f8") for message in messages])
+
+
+def predicting(predict: Predict, parties: Parties = TWO) -> Job:
+    """A job of predictions."""
+    return Job(name="the-job-predict", parties=parties, align=Align(protocol="psi"), predict=predict)
+
+
+def met(channel: Channel, **rest: Any) -> Session:
+    """The session of the clinic or the lab that has this conversation with the other one."""
+    name = {"clinic": "lab", "lab": "clinic"}[channel.peer]
+    return session(name, {channel.peer: channel}, Randomness(bytes(32)), **rest)
 
 
 def prediction_embedding(body: bytes) -> NDArray[np.float32]:

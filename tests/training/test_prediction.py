@@ -24,7 +24,10 @@ from tests.training.predicting import (
     Request,
     Requests,
     Shown,
+    Tally,
     World,
+    met,
+    predicting,
     prediction_embedding,
     taken,
     unseen,
@@ -37,7 +40,7 @@ from vfl_node.job import Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import under
-from vfl_node.training.serving import Served, check_allowed
+from vfl_node.training.serving import check_allowed
 from vfl_node.training.split.config import SERVED_FEATURES
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.missing.strategies import FEATURES
@@ -409,19 +412,6 @@ def test_answers_are_the_same_after_a_conversation_that_broke_off(world: Make) -
     assert (at_once == everything.answered).all()
 
 
-class Tally:
-    """What is kept of the numbers, as a file would."""
-
-    def __init__(self) -> None:
-        self.kept: Served | None = None
-
-    def read(self) -> Served | None:
-        return self.kept and dataclasses.replace(self.kept)
-
-    def write(self, served: Served) -> None:
-        self.kept = dataclasses.replace(served)
-
-
 @pytest.mark.parametrize("predict", [TO_ACTIVE, TO_PASSIVE])
 def test_what_is_exchanged_is_counted_before_it_leaves_and_over_all_attempts(world: Make, predict: Predict) -> None:
     made = world(serve=Serve(to="both", batch_size=4))
@@ -613,12 +603,12 @@ def test_wrong_messages_are_refused(world: Make, predict: Predict, tamper: Any, 
 @pytest.mark.parametrize("to", ["active", "passive"])
 @pytest.mark.parametrize("named", ["active", "passive", "both"])
 def test_only_whom_the_training_named_may_ask(to: Any, named: Any) -> None:
-    predict, serving = Predict(model="the-job", to=to), Serve(to=named)
+    job, serving = predicting(Predict(model="the-job", to=to)), Serve(to=named)
     if named in (to, "both"):
-        check_allowed(predict, serving)
+        check_allowed(job, serving)
         return
-    with pytest.raises(PolicyError, match=f"the {to} party gets no predictions") as caught:
-        check_allowed(predict, serving)
+    with pytest.raises(PolicyError, match=f"{job.asker} gets no predictions") as caught:
+        check_allowed(job, serving)
     assert caught.value.code == "E_PREDICT"
 
 
@@ -631,7 +621,7 @@ def test_both_parties_refuse_whom_the_training_did_not_name(world: Make) -> None
 
 def test_a_training_that_kept_nothing_says_so() -> None:
     with pytest.raises(StateError) as caught:
-        check_allowed(TO_ACTIVE, None)
+        check_allowed(predicting(TO_ACTIVE), None)
     assert caught.value.code == "E_NO_MODEL"
 
 
@@ -656,7 +646,7 @@ def aligned(world: World, clinic_rows: NDArray[np.int64], lab_rows: NDArray[np.i
 def both(predict: Predict, sides: tuple[Scorer, Embedder]) -> list[Any]:
     a, b = memory_channels("clinic", "lab")
     return run_together(
-        (predict_once(a, predict, sides[0], shown=Shown()), a), (predict_once(b, predict, sides[1], shown=Shown()), b)
+        *((predict_once(met(end, predict=predict), side, shown=Shown()), end) for end, side in zip((a, b), sides, strict=True))
     )
 
 
@@ -828,7 +818,7 @@ def test_the_ledger_counts_what_crossed_the_wire(world: Make, predict: Predict, 
     ours, theirs = made.talk(predict, Requests(request))
     assert ours.batches == theirs.batches == len(made.bodies("Embedding"))
     assert (ours.requests, theirs.requests) == ((1, 0) if predict is TO_ACTIVE else (0, 1))
-    told = learnt(predict, active="clinic", passive="lab", exchanged=ours)
+    told = learnt(predicting(predict), ours)
     entries = {party: {entry.what: entry for entry in of} for party, of in told.items()}
     assert entries["clinic"]["embeddings"].count == len(made.embeddings())
     asked = "lab" if predict is TO_ACTIVE else "clinic"

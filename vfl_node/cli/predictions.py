@@ -1,4 +1,4 @@
-"""The command that gets predictions from a model of this node and its peer."""
+"""The command that gets predictions from a model of this node and its peers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def predict(
         bool,
         typer.Option(
             "--align",
-            help="The records are new: intersect them with the other party's first. Both learn which records they share.",
+            help="The records are new: intersect them with the other parties' first. All learn which records they share.",
         ),
     ] = False,
 ) -> None:
-    """Get predictions from the model of a job, which this node and its peer compute together."""
+    """Get predictions from the model of a job, which this node and its peers compute together."""
     try:
         request = data.read_bytes()
     except OSError as error:
@@ -52,12 +52,12 @@ def predict(
 
 def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of known records; the same request gets the same answer again."""
-    section = {"model": model, "to": settings.role, "rows": "known"}
+    sections = [{"model": model, "to": to, "rows": "known"} for to in (settings.role, settings.name)]
     with ShownProgress(model) as shown:
 
         def ask(client: Any) -> bytes:
             def look() -> None:
-                views = (view for view in client.jobs() if view["predict"] == section and view["state"] in UNFINISHED)
+                views = (view for view in client.jobs() if view["predict"] in sections and view["state"] in UNFINISHED)
                 for view in islice(views, 1):
                     shown.update(view)
 
@@ -68,7 +68,7 @@ def _predicted(settings: Settings, model: str, request: bytes) -> bytes:
 
 def _predicted_new(settings: Settings, model: str, request: bytes) -> bytes:
     """Predictions of new records, which are a separate job."""
-    err.print("aligning by psi: both parties learn which of these records the other one has")
+    err.print("aligning by psi: all parties learn which of these records they share")
     try:
         job_id = client_of(settings).predict_new(model, request)["id"]
     except UsageError as error:

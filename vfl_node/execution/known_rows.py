@@ -1,6 +1,6 @@
 """``vfl-node run --predictions``: what the trained model says of every shared record of the active party, in one file.
 
-Only a run on one machine writes it, whose user has all tables anyway: both halves of the model are put together in this
+Only a run on one machine writes it, whose user has all tables anyway: all halves of the model are put together in this
 process, and nothing is sent for it. Between two organisations it would be a disclosure: the embedding of every training row
 under the final weights. There such predictions are asked for by a job with ``serve``, limited, and entered in the ledger
 (docs/prediction.md).
@@ -80,7 +80,7 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
 
     Args:
         job: the job.
-        parties: name → what both data parties have.
+        parties: name → what each data party has.
         out: the file.
 
     Raises:
@@ -89,13 +89,13 @@ def write_predictions(job: Job, parties: Mapping[str, TrialParty], out: Path) ->
     """
     assert job.train is not None
     active = parties[job.parties.active]
-    halves = [_half(job, parties[name]) for name in job.parties.data]
-    view, serving, table = halves[0].alignment, active.folder.serving, active.table
+    half, passives = _half(job, active), [_half(job, parties[name]) for name in job.parties.passive]
+    view, serving, table = half.alignment, active.folder.serving, active.table
     assert serving is not None
     positions = np.flatnonzero(view.owned)
     positions = positions[np.argsort(view.rows[positions])]
     predict = load(job.train.joined, what=f"predictions of trainer {job.train.algorithm!r}")
-    said = predict(*halves, positions).reshape(len(positions), -1)
+    said = predict(half, passives, positions).reshape(len(positions), -1)
     used = np.full(len(positions), "trained", dtype=object)
     for use, rows_of_it in (("validated", serving.validated), ("held_out", serving.held_out)):
         used[np.isin(positions, np.array(rows_of_it or (), dtype=np.int64))] = use

@@ -52,5 +52,5 @@ async def play(run: Run, predicting: Predicting) -> None:
         predictions = reported(predictor, session.job, session.name, exchanged, session.protection)
         keep(run, started, traffic_of(session, result), aligned=result, predictions=predictions)
     failpoints.reach("finish")
-    async with session.peer.phase("finish"):
+    async with session.phase("finish"):
         pass

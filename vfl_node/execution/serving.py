@@ -53,7 +53,7 @@ class Model:
         stored: that half.
         alignment: it was trained on.
         input_digest: of this party's records that took part.
-        shown: file with the rows about which the peer was told.
+        shown: file with the rows about which others were told.
     """
 
     stored: StoredModel
@@ -73,8 +73,8 @@ class Predicting:
 
     Attributes:
         model: its half.
-        requests: its owner's; None at the other party, and for new records.
-        records: new ones of its owner; None at the other party, and for known ones.
+        requests: its owner's; None at another party, and for new records.
+        records: new ones of its owner; None at another party, and for known ones.
     """
 
     model: Model
@@ -95,11 +95,10 @@ def reported(
         protection: what its owner does about what its tensors tell.
     """
     role = role_in(job.parties, party)
-    assert job.predict is not None
     assert role is not None
     return ReportedPredictions(
         exchanged,
-        predictor.learnt(job.predict, **job.parties.pair, exchanged=exchanged),
+        predictor.learnt(job, exchanged),
         (
             *(unaudited(protection) if isinstance(exchanged, Served) else ()),
             *idle_defences(protection.defences, role, predictor.defended, "predictions"),

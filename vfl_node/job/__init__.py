@@ -14,21 +14,13 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, text_like, validate
+from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
 from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
-from vfl_node.job.prediction import JobId, Predict, Serve
+from vfl_node.job.names import JobId, Name
+from vfl_node.job.prediction import Predict, Serve
 from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, Task, TrainerConfig
-
-Name = Annotated[
-    str,
-    text_like(
-        r"^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$",
-        "a name: 1 to 63 small letters, digits and hyphens that begin and end with a letter or digit",
-    ),
-]
-"""Names of jobs and parties: lower-case letters, digits and inner hyphens, at most 63 (safe as a path and in DNS)."""
 
 
 class Parties(Frozen):
@@ -72,6 +64,17 @@ class Parties(Frozen):
     def others(self, name: str) -> tuple[str, ...]:
         """The other data parties, in their order."""
         return tuple(other for other in self.data if other != name)
+
+    def named(self, to: str) -> tuple[str, ...]:
+        """The data parties that may be meant by a role, by ``both`` roles, or by a party's name; none by any other word."""
+        of_role = {"active": (self.active,), "passive": self.passive, "both": self.data}
+        return of_role.get(to, tuple(name for name in self.data if name == to))
+
+    def called(self, name: str) -> str:
+        """What a data party is called where a role may stand for it: by its role, or by its name if others have the role."""
+        if name == self.active:
+            return "active"
+        return name if len(self.passive) > 1 else "passive"
 
     def met_by(self, name: str) -> tuple[str, ...]:
         """With whom ``name`` has a conversation, in the order of :attr:`all`.
@@ -162,6 +165,7 @@ class Job(Frozen):
                     f"evaluate.share_with_passive must be false with {protocol}: metrics are counted over shared records, "
                     "so their values tell the passive party how many there are"
                 )
+        self._check_askers()
         if self.predict and self.train:
             raise ValueError("a job either trains or predicts: leave train or predict out")
         if self.predict and self.predict.rows == "new" and not spec.every_row_is_shared:
@@ -186,6 +190,23 @@ class Job(Frozen):
     def _trained_here(self) -> str:
         """Why a job has no model that can do something besides; a clause."""
         return f"train.algorithm: {self.train.algorithm} has none for that" if self.train else "the job trains none"
+
+    def _check_askers(self) -> None:
+        """Refuse ``serve`` and ``predict`` for parties that the job does not have, and ``predict`` for several."""
+        for section, to in (("serve", self.serve and self.serve.to), ("predict", self.predict and self.predict.to)):
+            if to and not self.parties.named(to):
+                words = "active, passive" if section == "predict" else "active, passive, both"
+                raise ValueError(f"{section}.to: {to} is none of {words} and the data parties ({', '.join(self.parties.data)})")
+        if self.predict and len(named := self.parties.named(self.predict.to)) > 1:
+            raise ValueError(f"predict.to: one party asks; say which: {' or '.join(map(self.parties.called, named))}")
+
+    @property
+    def asker(self) -> str | None:
+        """Name of the party that asks for predictions and gets them; None for a job that makes none."""
+        if self.predict is None:
+            return None
+        (asker,) = self.parties.named(self.predict.to)
+        return asker
 
     @property
     def label_holder(self) -> str | None:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from vfl_node.configuration import Frozen, text_like
-
-JobId = Annotated[str, text_like(r"^[a-z0-9][a-z0-9-]{0,62}$", "the id of a job: small letters, digits and hyphens")]
-"""What a node calls one run of a job."""
+from vfl_node.configuration import Frozen
+from vfl_node.job.names import JobId, Name
 
 
 class Serve(Frozen):
-    """Predictions after training: both parties keep what they need for them (see docs/prediction.md)."""
+    """Predictions after training: all data parties keep what they need for them (see docs/prediction.md)."""
 
-    to: Literal["active", "passive", "both"] = Field(description="who may ask")
+    to: Name = Field(description="who may ask: active, passive (every passive party), both, or a party by its name")
     batch_size: int = Field(
         default=256, ge=2, le=65_536, description="rows of an agreed batch, among which the wanted row is hidden"
     )
@@ -25,7 +23,9 @@ class Predict(Frozen):
     """Predictions by the model of an earlier job."""
 
     model: JobId = Field(description="the job that trained the model")
-    to: Literal["active", "passive"] = Field(description="who asks, and gets the predictions")
+    to: Name = Field(
+        description="who asks, and gets the predictions: active, passive, or where there are several passive parties one's name"
+    )
     rows: Literal["known", "new"] = Field(
         default="known",
         description="known: requested rows of the model's alignment; new: all rows of a new alignment without missing rows",

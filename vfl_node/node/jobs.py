@@ -57,7 +57,7 @@ class Jobs:
             )
         data_of(self._settings, job)
         if job.predict:
-            predictions.check(self._store, job, self._settings.name)
+            predictions.check(self._store, job, self._settings.name, self._settings.name)
             if job.predict.rows == "new" and request is None:
                 raise UsageError(
                     "this job predicts new records, and there are none", hint="vfl-node predict JOB --align --data FILE"
@@ -117,8 +117,8 @@ class Jobs:
 
     def _read_request(self, model: str, request: bytes, *, new: bool) -> tuple[Job, Records]:
         """The job that answers ``request``, and the records in it."""
-        job = predictions.job_for(self._store, self._store.record(model).id, self._settings.role, new=new)
-        predictions.check(self._store, job, self._settings.name)
+        job = predictions.job_for(self._store, self._store.record(model).id, self._settings.name, new=new)
+        predictions.check(self._store, job, self._settings.name, self._settings.name)
         return job, predictions.read_request(self._settings, self._store, job, request)
 
     def _service(self, job: Job) -> Requests:

@@ -128,7 +128,7 @@ class Offers:
         if peer not in job.parties.all:
             raise PolicyError(f"{peer} takes no part in the job it offers", for_peer="the submitter takes no part in the job")
         if job.predict:
-            predictions.check(self._store, job, peer)
+            predictions.check(self._store, job, peer, self._settings.name)
         with self._works.beginning():
             self._works.check_room(peer, serves=job.is_service)
             failpoints.reach("accept")

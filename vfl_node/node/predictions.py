@@ -1,8 +1,8 @@
 """Predictions by a model that an earlier job trained: the model, the jobs that predict by it, and what their owner asks.
 
-A job with ``predict`` is a job like any other: both nodes hold it, wait for each other and go on after a restart. With
+A job with ``predict`` is a job like any other: all nodes hold it, wait for each other and go on after a restart. With
 ``rows: known`` it is a service that runs until it is cancelled, and the owner's requests are answered one after the other in
-one conversation. With ``rows: new`` it intersects a file of new records with the peer's table, predicts once, and ends.
+one conversation. With ``rows: new`` it intersects a file of new records with the peers' tables, predicts once, and ends.
 
 What predicts, and what each party learns by it, is the trainer's :class:`~vfl_node.training.serving.Predictor`; the requests
 are in :mod:`vfl_node.execution.requests`.
@@ -28,8 +28,8 @@ from vfl_node.models import storage
 from vfl_node.node.record import Record
 from vfl_node.node.store import Store
 from vfl_node.report import envelope
-from vfl_node.session.memory import Memory
-from vfl_node.settings import Data, Role, Settings, role_in
+from vfl_node.session.memory import Memory, joint
+from vfl_node.settings import Data, Settings
 from vfl_node.training.serving import StoredModel, check_allowed, predictor_of
 
 
@@ -45,14 +45,20 @@ def trained_by(store: Store, job_id: str) -> tuple[Record, Serving]:
         raise StateError(
             f"no model of job {job_id} is kept here for predictions",
             code="E_NO_MODEL",
-            hint="train it in a job that says serve: {to: …}; both nodes then keep what they need",
+            hint="train it in a job that says serve: {to: …}; all nodes then keep what they need",
             for_peer="it keeps no model of that job for predictions",
         )
     return record, serving
 
 
-def check(store: Store, job: Job, submitter: str) -> None:
+def check(store: Store, job: Job, offered_by: str, own: str) -> None:
     """Refuse a job of predictions that is impossible or that the training job does not allow, before it begins.
+
+    Args:
+        store: of this node.
+        job: that predicts.
+        offered_by: the party from which this node hears of it; itself where its owner submits it.
+        own: this party's name.
 
     Raises:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
@@ -69,10 +75,10 @@ def check(store: Store, job: Job, submitter: str) -> None:
             code="E_PREDICT",
             for_peer="other parties trained that model",
         )
-    check_allowed(predict, trained.serve)
-    if role_in(job.parties, submitter) != predict.to:
+    check_allowed(job, trained.serve)
+    if offered_by != _heard_from(job, own):
         raise UsageError(
-            f"{submitter} cannot have predictions made for the {predict.to} party",
+            f"{offered_by} cannot have predictions made for {job.asker}",
             code="E_PREDICT",
             hint="whoever gets them asks for them",
             for_peer="predictions are asked for by the party that gets them",
@@ -88,10 +94,16 @@ def check(store: Store, job: Job, submitter: str) -> None:
         )
 
 
-def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
-    """The job by which the ``to`` party gets predictions of the model that job ``model`` trained.
+def _heard_from(job: Job, own: str) -> str:
+    """The party from which ``own`` hears of a job: the asker, or the active party for one with whom it does not talk."""
+    asker = str(job.asker)
+    return asker if asker in (own, *job.parties.met_by(own)) else job.parties.active
 
-    Known records keep the model's alignment. New ones are intersected, with all records of both, whatever the
+
+def job_for(store: Store, model: str, asker: str, *, new: bool) -> Job:
+    """The job by which the party ``asker`` gets predictions of the model that job ``model`` trained.
+
+    Known records keep the model's alignment. New ones are intersected, with all records of all, whatever the
     training did, since of a record that a party lacks each job would have other synthetic columns: by the protocol of the
     training if it gives each party every row, else by psi.
 
@@ -99,7 +111,8 @@ def job_for(store: Store, model: str, to: Role, *, new: bool) -> Job:
         StateError: no model of that job is kept here (``E_NO_MODEL``).
     """
     record, _ = trained_by(store, model)
-    return _job(record.job, Predict.model_validate({"model": model, "to": to, "rows": "new" if new else "known"}))
+    to = record.job.parties.called(asker)
+    return _job(record.job, Predict(model=model, to=to, rows="new" if new else "known"))
 
 
 def _job(trained: Job, predict: Predict) -> Job:
@@ -130,8 +143,9 @@ def prepare(
     predict = _predict(job)
     model = load_model(store, predict.model, settings)
     if predict.rows == "known":
-        return _unchanged(settings, model, store.partner(job.parties.peer_of(settings.name))), Predicting(model, requests, None)
-    if settings.role == predict.to:
+        memory = joint([store.partner(name) for name in job.parties.others(settings.name)])
+        return _unchanged(settings, model, memory), Predicting(model, requests, None)
+    if settings.name == job.asker:
         if (request := folder.request) is None:
             raise StateError("the file of records to predict is gone", code="E_STATE_LOST", hint="ask again")
         asked = read_request(settings, store, job, request)
@@ -146,7 +160,7 @@ def read_request(settings: Settings, store: Store, job: Job, request: bytes) -> 
     predict = _predict(job)
     record, serving = trained_by(store, predict.model)
     new = predict.rows == "new"
-    of_training = predict.to == "active" and not new  # its own columns, then, and no others
+    of_training = job.asker == job.parties.active and not new  # its own columns, then, and no others
     kinds = {} if of_training else predictor_of(record.job.train).column_kinds(serving.encoder)
     with tempfile.NamedTemporaryFile(dir=store.requests) as file:
         file.write(request)

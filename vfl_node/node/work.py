@@ -85,8 +85,7 @@ class Work:
         self._job = record.job
         self._folder = store.job_folder(record)
         self.others = Others(settings.name, record, peers, self._folder, self._is_ready)
-        predict = self._job.predict
-        takes = self._job.is_service and predict is not None and predict.to == settings.role
+        takes = self._job.is_service and self._job.asker == settings.name
         self.requests = Requests() if takes else None
         self._conversing = self.ended = False
         self.for_peer = ""

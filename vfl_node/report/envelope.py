@@ -168,7 +168,7 @@ def build(
         boosted_tree_metrics=rival_metrics(job, training) if training else None,
         boosted_tree_gains=intervals_of(job, training.rival.gains) if training and training.rival else None,
         boosted_tree_note=(training.rival_note or None) if training else None,
-        predictions=_predictions(job, role, predictions, protection) if predictions else None,
+        predictions=_predictions(job, party, predictions, protection) if predictions else None,
         phases={phase: PhaseTraffic(**asdict(of)) for phase, of in traffic.items()},
         learnt=_learnt(job, party, alignment, result.disclosures if result else None),
         versions=dict(versions),
@@ -256,9 +256,9 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
     )
 
 
-def _predictions(job: Job, role: Role, predictions: ReportedPredictions, protection: Protection) -> Predictions:
+def _predictions(job: Job, party: str, predictions: ReportedPredictions, protection: Protection) -> Predictions:
     assert job.predict is not None
-    asks, exchanged = role == job.predict.to, predictions.exchanged
+    asks, exchanged = party == job.asker, predictions.exchanged
     requests = batches = told = records = None
     if isinstance(exchanged, Served):
         requests, batches, told = exchanged.requests if asks else None, exchanged.batches, exchanged.told
@@ -266,7 +266,7 @@ def _predictions(job: Job, role: Role, predictions: ReportedPredictions, protect
         records = len(exchanged.rows)
     return Predictions(
         model=job.predict.model,
-        to=job.parties.pair[job.predict.to],
+        to=str(job.asker),
         rows=job.predict.rows,
         requests=requests,
         batches=batches,

@@ -228,18 +228,18 @@ class Predictions(Section):
     to: Name = Field(description="the party that asked, and got the predictions")
     rows: Literal["known", "new"] = Field(description="known: rows of the model's alignment; new: of an alignment of this job")
     requests: Count | None = Field(
-        description="known: answered requests of this party; null at the other party, and for new rows"
+        description="known: answered requests of this party; null at a party that does not ask, and for new rows"
     )
     batches: Count | None = Field(description="known: batches exchanged; null for new rows")
     told: Count | None = Field(
-        description="known: different rows of the model that the other party has learnt about from this one, in all services "
-        "of the model; null for new rows"
+        description="known: different rows of the model that others have learnt about from this party, in all services of the "
+        "model; null for new rows"
     )
     audit: Attacks = Field(description="known: on all rows of the model that this party has sent; empty for new rows")
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
     warnings: tuple[str, ...] = Field(default=(), description="whole sentences for this party's owner")
     records: Count | None = Field(
-        description="new: this party's records that were predicted; null at the other party, and for known rows"
+        description="new: this party's records that were predicted; null at a party that does not ask, and for known rows"
     )
 
 

@@ -1,7 +1,7 @@
 """The contract of predictions: what a trainer brings whose model is served, and what a node gives it.
 
 The config of such a trainer names a :class:`Predictor` (:attr:`vfl_node.trainers.TrainerConfig.serving`). The node keeps the
-model, the rows that the peer was told about and the owner's requests; the predictor talks with the peer.
+model, the rows that other parties were told about and the owner's requests; the predictor talks with the other parties.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.declared import Kind
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
-from vfl_node.job import Job, Predict, Serve
+from vfl_node.job import Job, Serve
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.registry import load
@@ -97,7 +97,7 @@ class RequestQueue(Protocol):
 
 
 class ShownRows(Protocol):
-    """The rows of one model that the peer was told about: in all services and directions, over all restarts.
+    """The rows of one model that any other party was told about: in all services and directions, over all restarts.
 
     Attributes:
         most: how many different rows this party's owner allows.
@@ -121,10 +121,10 @@ class Served:
 
     Attributes:
         rows: number of rows of a batch.
-        requests: number of answered requests; 0 at the party that is asked.
+        requests: number of answered requests; 0 at a party that does not ask.
         batches: number of batches asked for; those of a request that came again after a break count twice.
         unnamed: whether their rows are not named.
-        told: how many different rows of the model this party has told the peer about, in all services of the model.
+        told: how many different rows of the model this party has told others about, in all services of the model.
         attacks: attack → AUC of this party's own attacks on what it has sent; empty if none of its rows is synthetic.
     """
 
@@ -148,10 +148,10 @@ class ServiceTally(Protocol):
 
 @dataclass(frozen=True)
 class Predicted:
-    """Predictions of new rows that both parties own.
+    """Predictions of new rows that all parties own.
 
     Attributes:
-        rows: int64[k], the rows of the asker's table that are shared, ascending; none at the other party.
+        rows: int64[k], the rows of the asker's table that are shared, ascending; none at another party.
         probabilities: float64[k], or float64[k, K] with more than two classes.
         shared: number of shared rows.
     """
@@ -162,7 +162,7 @@ class Predicted:
 
 
 class Predictor(Protocol):
-    """Predicts by the models of one trainer, together with the peer. Stateless: a job is a call.
+    """Predicts by the models of one trainer, together with the other parties. Stateless: a job is a call.
 
     Attributes:
         defended: the tensors that it sends through the place where defences work, as
@@ -172,7 +172,7 @@ class Predictor(Protocol):
     defended: frozenset[str]
 
     def check(self, model: StoredModel) -> None:
-        """Refuse a model by which this node cannot predict, before the peer is met.
+        """Refuse a model by which this node cannot predict, before any other party is met.
 
         Raises:
             StateError: it is damaged (``E_STATE_CORRUPT``), or another version stored it (``E_STATE_VERSION``).
@@ -203,12 +203,12 @@ class Predictor(Protocol):
         """Predict known rows, request by request, until the asker's owner ends it.
 
         Args:
-            session: this party's; its job has ``predict``.
+            session: this party's; its job has ``predict``, and ``job.asker`` names the party that asks.
             model: this party's half.
             alignment: that of the training.
             table: this party's records that took part in it.
-            requests: at the party that asks; None at the other.
-            shown: which rows of the model the peer was told about; asked before anything of another row is sent.
+            requests: at the party that asks; None at another one.
+            shown: which rows of the model others were told about; asked before anything of another row is sent.
             tally: stores what is exchanged, and has what earlier attempts exchanged.
 
         Raises:
@@ -222,19 +222,15 @@ class Predictor(Protocol):
     ) -> Predicted | None:
         """Predict all rows of a new alignment, in which each party owns every row.
 
-        Args as :meth:`serve`, but of the new alignment. Returns the predictions at the asker, None at the other party.
+        Args as :meth:`serve`, but of the new alignment. Returns the predictions at the asker, None at another party.
         """
 
-    def learnt(
-        self, predict: Predict, *, active: str, passive: str, exchanged: Served | Predicted
-    ) -> Mapping[str, tuple[Disclosure, ...]]:
-        """Party → what it learnt.
+    def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
+        """Data party → what it learnt.
 
         Args:
-            predict: the job's section.
-            active: name of the party.
-            passive: likewise.
-            exchanged: the result of :meth:`serve`, or of :meth:`predict_once` (at the other party without rows).
+            job: that predicts; ``job.asker`` names the party that asked.
+            exchanged: the result of :meth:`serve`, or of :meth:`predict_once` (without rows at a party that does not ask).
         """
 
 
@@ -271,17 +267,19 @@ def predictor_of(config: TrainerConfig | None) -> Predictor:
     return kind()
 
 
-def check_allowed(predict: Predict, serve: Serve | None) -> None:
+def check_allowed(job: Job, serve: Serve | None) -> None:
     """Refuse predictions that the training job does not allow.
 
     Args:
-        predict: the ``predict`` section of the job.
+        job: that predicts; the parties are those of the training job.
         serve: the ``serve`` section of the training job; None if it has none.
 
     Raises:
         StateError: no model was kept (``E_NO_MODEL``).
-        PolicyError: the training job allows only the other party to ask (``E_PREDICT``).
+        PolicyError: the training job does not allow this party to ask (``E_PREDICT``).
     """
+    predict = job.predict
+    assert predict is not None
     if serve is None:
         raise StateError(
             f"nothing of job {predict.model} was kept to predict with",
@@ -289,8 +287,8 @@ def check_allowed(predict: Predict, serve: Serve | None) -> None:
             hint="predictions need a training whose job says serve: {to: …}",
             for_peer="it has kept nothing of that training to predict with",
         )
-    if serve.to not in (predict.to, "both"):
-        reason = f"the training job's serve.to is {serve.to}: the {predict.to} party gets no predictions"
-        raise PolicyError(
-            reason, code="E_PREDICT", hint="train with serve.to: both, or ask at the other party", for_peer=reason
-        )
+    allowed = job.parties.named(serve.to)
+    if job.asker not in allowed:
+        reason = f"the training job's serve.to is {serve.to}: {job.asker} gets no predictions"
+        hint = f"train with serve.to: both, or ask at {' or '.join(allowed)}"
+        raise PolicyError(reason, code="E_PREDICT", hint=hint, for_peer=reason)

@@ -12,7 +12,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.declared import Kind
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import Table
-from vfl_node.job import Predict
+from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
@@ -103,24 +103,21 @@ class ConstantPredictor:
         """The share for every shared record."""
         async with session.peer.phase("predict"):
             share = await share_of(session, model)
-        assert session.job.predict is not None
-        if session.role != session.job.predict.to:
+        if session.name != session.job.asker:
             return None
         return Predicted(np.sort(alignment.rows), np.full(len(alignment), share), len(alignment))
 
-    def learnt(
-        self, predict: Predict, *, active: str, passive: str, exchanged: Served | Predicted
-    ) -> Mapping[str, tuple[Disclosure, ...]]:
+    def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
         """The share of labels 1, if the passive party asks."""
+        active, asker = job.parties.active, job.asker
         share = Disclosure("predictions", 1, f"from {active} the share of labels 1")
-        return {active: (), passive: (share,) if predict.to == "passive" else ()}
+        return {name: (share,) if name == asker != active else () for name in job.parties.data}
 
 
 async def share_of(session: Session, model: StoredModel) -> float:
     """The share of labels 1; the active party sends it if the other one asks."""
     own = float(model.weights["share"][0])
-    assert session.job.predict is not None
-    if session.job.predict.to == "active":
+    if session.job.asker == session.job.parties.active:
         return own
     if session.role == "active":
         await session.peer.send(prediction_pb2.Probabilities(values=np.array([own]).tobytes()))

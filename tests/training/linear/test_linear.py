@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from sklearn import metrics as oracle
 from sklearn.linear_model import Ridge
 
+from tests.training.logistic.several import PASSIVE, among, attempt_of
 from tests.training.logistic.test_resume import CutError, assert_same, cut
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.configuration import validate
@@ -247,6 +248,18 @@ def test_what_a_job_cannot_ask_of_a_regression(sections: dict[str, Any], text: s
     with pytest.raises(UsageError) as caught:
         job(**sections)
     assert text in caught.value.message
+
+
+@pytest.mark.parametrize("flow", ["coordinator-clear", "coordinator"])
+def test_so_it_does_with_several_passive_parties(numbers: Any, linear: Any, attempt: Any, difference: Any, flow: str) -> None:
+    over = among(numbers(genuine=40, lab=6, protocol="psi"), *PASSIVE)
+    long = attempt_of(over, linear(flow=flow, iterations=8), attempt).reference(over)
+    changes = np.abs(np.diff(long.losses)) / np.maximum(1, np.abs(long.losses[:-1]))
+    made = attempt_of(over, linear(flow=flow, iterations=8, l2=0.05, tolerance=float(changes[3])), attempt)
+    results, fit = made(over), made.reference(over)
+    assert results[0].steps == len(fit.losses) < 8
+    assert difference(results, fit) < 1e-9
+    np.testing.assert_allclose([epoch.loss for epoch in results[0].epochs], fit.losses, atol=1e-9)
 
 
 def test_weights_are_the_same_again(attempt: Any, numbers: Any, linear: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -73,6 +74,11 @@ class Shared:
     clinic_view: Alignment
     lab_view: Alignment
     labels: NDArray[np.float32]
+
+    @property
+    def data(self) -> dict[str, tuple[Table, Alignment]]:
+        """Each party's table and view, in the order of the job's parties."""
+        return {"clinic": (self.clinic, self.clinic_view), "lab": (self.lab, self.lab_view)}
 
     @property
     def genuine(self) -> NDArray[np.bool_]:
@@ -167,19 +173,14 @@ class Column(NamedTuple):
 class State:
     """What the parties keep from one attempt to the next."""
 
-    checkpoints: dict[str, Checkpoints] = field(
-        default_factory=lambda: {"clinic": MemoryCheckpoints(), "lab": MemoryCheckpoints()}
-    )
-    pins: dict[str, Pins] = field(default_factory=lambda: {name: MemoryPins() for name in ("clinic", "lab", "hub")})
-    logs: dict[str, DecryptionLog] = field(
-        default_factory=lambda: {"clinic": MemoryDecryptionLog(), "lab": MemoryDecryptionLog()}
-    )
+    checkpoints: dict[str, Checkpoints] = field(default_factory=lambda: defaultdict(MemoryCheckpoints))
+    pins: dict[str, Pins] = field(default_factory=lambda: defaultdict(MemoryPins))
+    logs: dict[str, DecryptionLog] = field(default_factory=lambda: defaultdict(MemoryDecryptionLog))
     """Sender → what its decryptor has counted."""
 
     def newest(self) -> str | None:
-        """The newest checkpoint that both data parties hold."""
-        both = set(self.checkpoints["clinic"].names()) & set(self.checkpoints["lab"].names())
-        return max(both, default=None)
+        """The newest checkpoint that all data parties hold."""
+        return max(set.intersection(*(set(of.names()) for of in self.checkpoints.values())), default=None)
 
 
 @dataclass
@@ -191,10 +192,12 @@ class Attempt:
     number: int = 1
     state: State = field(default_factory=State)
     resume_from: str | None = None
-    seeds: tuple[bytes, bytes] = (CLINIC, LAB)
+    passive: tuple[str, ...] = ("lab",)
+    seeds: tuple[bytes, ...] = (CLINIC, LAB)
+    """Of each data party, in the order of the job."""
     workers: Engine = field(default_factory=Inline)
-    hub: tuple[PrivateKey, PrivateKey] = (HUB, HUB)
-    """The key the coordinator gives to the clinic, and to the lab."""
+    hub: tuple[PrivateKey, ...] = (HUB, HUB)
+    """The key the coordinator gives to each data party."""
     tamper: Callable[[Sent], None] = lambda sent: None
     """May change a message on its way out, or raise."""
 
@@ -208,20 +211,16 @@ class Attempt:
 
     @property
     def parties(self) -> Parties:
-        return Parties(active="clinic", passive=("lab",), coordinator="hub" if self.train.flow != "two-party" else None)
+        return Parties(active="clinic", passive=self.passive, coordinator="hub" if self.train.flow != "two-party" else None)
 
     def raw(self, over: Shared) -> list[Any]:
-        """Results or exceptions: the clinic's, the lab's, and the coordinator's with either."""
+        """Results or exceptions: of each data party, and of the coordinator with each of them."""
         names = self.parties.all
         network = memory_network(*names)
         for name in names:
-            network[name] = {peer: self._recorder.wrap(name, channel) for peer, channel in network[name].items()}
+            network[name] = {peer: self._recorder.wrap(name, network[name][peer]) for peer in self.parties.met_by(name)}
         protocols: list[tuple[Any, list[Channel]]] = []
-        roles: list[tuple[str, Any, Table, Alignment, bytes]] = [
-            ("clinic", "active", over.clinic, over.clinic_view, self.seeds[0]),
-            ("lab", "passive", over.lab, over.lab_view, self.seeds[1]),
-        ]
-        for name, _, table, view, seed in roles:
+        for (name, (table, view)), seed in zip(over.data.items(), self.seeds, strict=True):
             ticks = count()
             own = session(
                 name,
@@ -236,26 +235,25 @@ class Attempt:
                 clock=lambda ticks=ticks: float(next(ticks)),
             )
             data, checkpoints = TrainingData(view, table), self.state.checkpoints[name]
-            protocol = regress(own, data, checkpoints, self.state.logs["lab"], resume_from=self.resume_from)
+            protocol = regress(own, data, checkpoints, self.state.logs, resume_from=self.resume_from)
             protocols.append((protocol, list(network[name].values())))
-        for (name, role, *_), key in zip(roles, self.hub, strict=True):
+        for name, key in zip(over.data, self.hub, strict=True):
             if channel := network.get("hub", {}).get(name):
                 served = coordinate(
                     channel,
                     self.train,
-                    role,
+                    self.parties,
                     key,
                     workers=self.workers,
                     log=self.state.logs[name],
                     pins=self.state.pins["hub"],
-                    other="lab" if name == "clinic" else "clinic",
                     progress=Silent(),
                 )
                 protocols.append((served, [channel]))
         return run_together(*protocols)
 
-    def __call__(self, over: Shared) -> tuple[Trained, Trained]:
-        """The clinic's and the lab's result.
+    def __call__(self, over: Shared) -> tuple[Trained, ...]:
+        """Each data party's result.
 
         Raises:
             Exception: what a party met first; not that another was gone then.
@@ -264,7 +262,7 @@ class Attempt:
         failed = [result for result in results if isinstance(result, Exception)]
         for error in sorted(failed, key=lambda error: isinstance(error, PeerLost)):
             raise error
-        return results[0], results[1]
+        return tuple(results[: len(over.data)])
 
     def again(self, **changed: Any) -> Attempt:
         """The next attempt, from the newest checkpoint that both have."""
@@ -273,19 +271,24 @@ class Attempt:
             "evaluate": self.evaluate,
             "number": self.number + 1,
             "state": self.state,
+            "passive": self.passive,
+            "seeds": self.seeds,
             "resume_from": self.state.newest(),
             "hub": self.hub,
         }
         return Attempt(**(settings | changed))
 
     def schedule(self, over: Shared) -> Schedule:
-        """The schedule that both data parties follow."""
-        network = memory_network("clinic", "lab")
-        a, b = network["clinic"]["lab"], network["lab"]["clinic"]
-        sessions = [session(end_of, {end.peer: end}, Randomness(bytes(32))) for end_of, end in (("clinic", a), ("lab", b))]
-        seeds = (Randomness(seed).derive("toss") for seed in self.seeds)
-        seed, _ = run_together(*((toss(of, own), end) for of, own, end in zip(sessions, seeds, (a, b), strict=True)))
-        return Schedule(seed, len(over), self.train.seed)
+        """The schedule that all data parties follow."""
+        parties = self.parties.model_copy(update={"coordinator": None})
+        network = memory_network(*parties.all)
+        tosses: list[tuple[Any, list[Channel]]] = []
+        for name, seed in zip(parties.all, self.seeds, strict=True):
+            peers = {peer: network[name][peer] for peer in parties.met_by(name)}
+            of = session(name, peers, Randomness(bytes(32)), parties=parties)
+            tosses.append((toss(of, Randomness(seed).derive("toss")), list(peers.values())))
+        agreed, *_ = run_together(*tosses)
+        return Schedule(agreed, len(over), self.train.seed)
 
     def reference(self, over: Shared, labels: NDArray[np.float32] | None = None, *, rounded: bool = True) -> plain.Fit:
         """Plaintext regression on the genuine rows alone, from the same start and with the same batches.
@@ -300,7 +303,7 @@ class Attempt:
             steps = [divmod(step, len(training) // train.batch_size) for step in range(train.iterations)]
             batches = [schedule.batches(0, epoch, training, train.batch_size)[place] for epoch, place in steps]
         parts, starts = [], []
-        for table, view, seed in ((over.clinic, over.clinic_view, self.seeds[0]), (over.lab, over.lab_view, self.seeds[1])):
+        for (table, view), seed in zip(over.data.values(), self.seeds, strict=True):
             encoder, randomness = LinearEncoder.fit(table, train.scaling), Randomness(seed)
             design = encoder.transform(table)
             active = view is over.clinic_view
@@ -318,7 +321,7 @@ class Attempt:
         return plain.fit(
             parts,
             labels,
-            [starts[0][:-1], starts[1]],
+            [starts[0][:-1], *starts[1:]],
             loss=loss,
             l2=train.l2,
             learning_rate=train.learning_rate,
@@ -331,7 +334,7 @@ class Attempt:
     def columns(self, receiver: str) -> list[Column]:
         """The columns of ciphertexts or plaintexts that ``receiver`` was sent, whole."""
         found: list[Column] = []
-        for sender in ("clinic", "lab", "hub"):
+        for sender in self.parties.all:
             head, chunks = None, []
             for message in (sent.message for sent in self.transcript if (sent.sender, sent.receiver) == (sender, receiver)):
                 if isinstance(message, session_pb2.Rows):
@@ -353,8 +356,8 @@ def scaled(encoder: LinearEncoder, table: Table) -> NDArray[np.float64]:
 
 def difference(results: Sequence[Trained], fit: plain.Fit) -> float:
     """Largest difference of any weight or intercept."""
-    clinic, lab = results[0].weights, results[1].weights
-    pairs = [(clinic["weight"], fit.weights[0].T), (lab["weight"], fit.weights[1].T), (clinic["bias"], fit.intercepts)]
+    pairs = [(of.weights["weight"], weights.T) for of, weights in zip(results, fit.weights, strict=True)]
+    pairs += [(of.weights["bias"], fit.intercepts) for of in results if "bias" in of.weights]
     return max(float(np.abs(ours.numpy() - theirs).max(initial=0)) for ours, theirs in pairs)
 
 

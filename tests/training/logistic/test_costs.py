@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from tests.training.logistic.several import PASSIVE, among, attempt_of
 from vfl_node.configuration import parse
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Evaluate, Job
 from vfl_node.report.envelope import Report
 from vfl_node.training.logistic.config import Logistic
+from vfl_node.transport.generated.vfl.v1 import training_pb2
 
 JOB = """\
 name: trial
@@ -66,6 +68,28 @@ def test_by_hand() -> None:
     batches = train.model_copy(update={"batch_size": 50}).cost(Evaluate(test_fraction=0), 1000, "psi")
     assert batches
     assert (batches.rows, batches.active_bytes, batches.passive_bytes) == (50, 10 * 50 * 512, 10 * 50 * 80 + 1000 * 80)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"flow": "coordinator-clear", "classes": 4}, {"flow": "coordinator", "loss": "taylor", "tolerance": 1e-9}],
+    ids=str,
+)
+def test_every_passive_party_has_a_conversation_of_its_own(shared: Any, logistic: Any, given: Any) -> None:
+    over = among(shared(genuine=40, lab=6, protocol="psi", classes=given.get("classes", 2)), *PASSIVE)
+    made = attempt_of(over, logistic(**given), evaluate=Evaluate(test_fraction=0.25))
+    made(over)
+    moved = {"active": 0, "passive": 0}
+    for receiver in over.data:
+        for column in made.columns(receiver):
+            if isinstance(column.head, training_pb2.Encrypted):
+                moved["active" if column.sender == "clinic" else "passive"] += column.rows.nbytes
+    scores = [sent.message for sent in made.transcript if isinstance(sent.message, training_pb2.Scores)]
+    moved["passive"] += sum(len(message.tensor.data) for message in scores)
+    cost = made.train.cost(made.evaluate, len(over), "psi", len(PASSIVE))
+    assert cost
+    assert moved == {"active": cost.active_bytes, "passive": cost.passive_bytes}
+    assert cost.steps == 6
 
 
 def test_nothing_shared_costs_nothing_and_no_union_is_trained_on() -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.sessions import TWO
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.encryption import Encryptor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.engines.inline import Inline
 from vfl_node.errors import ProtocolError, StateError, VflError
+from vfl_node.job import Parties
 from vfl_node.progress import Silent
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.glm import decryption
@@ -50,17 +52,16 @@ class Holder:
 
     def serve(self, sender: Callable[[Channel], Any], role: str = "passive") -> list[Any]:
         """What became of the holder and of ``sender`` in a new attempt."""
-        name, other = ("clinic", "lab") if role == "active" else ("lab", "clinic")
+        name = "clinic" if role == "active" else "lab"
         ours, theirs = memory_channels("hub", name)
         serving = coordinate(
             ours,
             self.train,
-            role,
+            Parties(active="clinic", passive=("lab",), coordinator="hub"),
             self.private,
             workers=Inline(),
             log=self.log,
             pins=self.pins,
-            other=other,
             progress=Silent(),
         )
         return run_together((serving, ours), (sender(theirs), theirs))
@@ -326,7 +327,7 @@ def test_the_active_party_knows_the_plan_and_takes_no_other(hub: Any, logistic: 
 
     def plan(announced: tuple[MaskedTensor, ...]) -> Any:
         ours, theirs = memory_channels("clinic", "lab")
-        service = DecryptionService(ours, hub, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins())
+        service = DecryptionService(ours, hub, train, TWO, Inline(), MemoryDecryptionLog(), MemoryPins())
 
         async def send() -> None:
             await theirs.send(pb.DecryptionPlan(tensors=[pb.MaskedTensor(**vars(of)) for of in announced]))
@@ -376,7 +377,7 @@ def decrypted(train: Any, private: Any, *answers: tuple[int, str, list[int]], te
     ours, theirs = memory_channels("lab", "hub")
 
     async def holder() -> None:
-        await DecryptionService(theirs, private, train, "passive", Inline(), MemoryDecryptionLog(), MemoryPins()).send_key()
+        await DecryptionService(theirs, private, train, TWO, Inline(), MemoryDecryptionLog(), MemoryPins()).send_key()
         await theirs.receive(pb.DecryptionPlan)
         for step, name, values in answers:
             await theirs.send(pb.Decrypted(step=step, tensor=name))

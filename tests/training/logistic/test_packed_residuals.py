@@ -13,6 +13,7 @@ import gmpy2
 import numpy as np
 import pytest
 
+from benchmarks.sessions import TWO
 from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import packing
 from vfl_node.crypto.paillier.encryption import Encryptor
@@ -59,7 +60,7 @@ def read(private: Any, train: Any, residuals: list[int]) -> tuple[list[int], Any
     rows = Encryptor(public, Randomness(b"a" * 32), workers).encrypt(residuals, "residuals")
 
     async def holder() -> None:
-        service = DecryptionService(clinic, private, train, "passive", workers, log, MemoryPins())
+        service = DecryptionService(clinic, private, train, TWO, workers, log, MemoryPins())
         await service.take_plan([tensor])
         await service.answer()
 

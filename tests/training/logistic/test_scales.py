@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from vfl_node.training.glm.blind import DITHER
 from vfl_node.training.glm.masked_tensors import shapes
 from vfl_node.training.glm.masks import Mask
 from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, Scales, loss_fraction, packed
+from vfl_node.training.linear.config import LinearRegression
 from vfl_node.training.logistic.config import Logistic
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
 
@@ -76,6 +78,37 @@ def test_products_under_encryption_fit_too(genuine: int) -> None:
     labels = Scales.of(job(flow="coordinator", loss="taylor", labels="passive"))
     four = round(2**WEIGHT / genuine) * (most + 2 ** (SCORE + 1)) + (most << WEIGHT) // genuine + noise
     assert four * genuine * MOST < 2**labels.gradient
+
+
+@pytest.mark.parametrize("parties", range(1, 9))
+@pytest.mark.parametrize("rows", [2, 1000, 2**32 - 1])
+def test_the_widest_scores_of_several_passive_parties_fit(parties: int, rows: int) -> None:
+    """All scores and targets at the end of their range, all columns at their largest, noise and rounding in each row."""
+    most, joint = 2**SCORE_RANGE, (parties + 1) * 2**SCORE_RANGE
+    taylor, squares = job(flow="coordinator", loss="taylor"), LinearRegression(algorithm="linear", flow="coordinator")
+    for train, curvature, slope, loss in (
+        (taylor, 0.25, 0.5, math.log(2) + joint / 2 + joint**2 / 8),
+        (squares, 1.0, most, (joint + most) ** 2 / 2),
+    ):
+        scales = Scales.of(train, parties)
+        factor, fixed = round(curvature / rows * 2**WEIGHT) + 1, int((curvature * most + slope) * 2 ** (SCORE + WEIGHT))
+        one = factor * parties * ((most << SCORE) + 1) + fixed // rows + 2**DITHER
+        assert one * rows * MOST < 2**scales.gradient
+        rounding = rows * 2.0 ** -(WEIGHT + 1) * joint**2 / 2  # of a factor's last bit, in every row
+        assert (loss + rounding + 1) * 2 ** loss_fraction(train) < 2**scales.loss
+        assert max(scales.groups) * scales.slot <= train.key_bits - SPARE_BITS
+
+
+@pytest.mark.parametrize("parties", [1, 3, 8])
+@pytest.mark.parametrize(
+    "train", [job(flow="coordinator-clear", loss="taylor"), job(flow="coordinator-clear")], ids=["taylor", "exact"]
+)
+def test_residuals_in_clear_of_several_fit_too(parties: int, train: Logistic) -> None:
+    scales = Scales.of(train, parties)
+    most = 1.0 if train.loss == "exact" else 2.0 ** (scales.residual - scales.fraction)
+    if train.loss == "taylor":
+        assert (parties + 1) * 2**SCORE_RANGE / 4 + 0.5 < most
+    assert sum(encode(np.full(1000, most / 1000), scales.fraction)) * MOST + 2**32 * MOST < 2**scales.gradient
 
 
 def test_an_overflow_is_told_with_its_numbers() -> None:

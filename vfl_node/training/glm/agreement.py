@@ -1,7 +1,7 @@
 """Before the first iteration: numbers of columns are exchanged, and a job whose gradients would reveal too much is refused.
 
 A party's gradient is a linear image of values that it must not know: the residuals, which show
-labels and dummies, or the other party's scores. It reveals them
+labels and dummies, or the other parties' scores. It reveals them
 
 - if an iteration has no more rows than columns, and even with somewhat more rows, because the values are integers of few
   bits: the equations can be solved for all of them;
@@ -15,7 +15,7 @@ See docs/privacy.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
@@ -50,23 +50,25 @@ async def exchange_widths(session: Session, side: Side, public: PublicKey) -> di
     """Party → how many columns its side has, for the parties whose gradients this one must check.
 
     Raises:
-        ProtocolError: the other party was given another key (``E_KEY``).
+        ProtocolError: another party was given another key (``E_KEY``).
 
-    Leaks: the number of the passive party's columns; if it has the labels, also the number of the active party's columns.
+    Leaks: to the active party the number of each passive party's columns; to a passive party with the labels the number of
+    the active party's columns.
     """
-    widths, channel = {session.name: side.width}, session.peer
+    widths = {session.name: side.width}
     both = GeneralisedLinear.of(session.job).labels == "passive"
-    if both or session.role == "passive":
-        await channel.send(training_pb2.Features(columns=side.width, key=public.fingerprint()))
-    if both or session.role == "active":
-        theirs = await channel.receive(training_pb2.Features)
-        if theirs.key != public.fingerprint():
-            raise ProtocolError(
-                f"{channel.peer} encrypts under another key than this party was given",
-                code="E_KEY",
-                hint="the coordinator must give both parties the same key",
-            )
-        widths[channel.peer] = theirs.columns
+    for name, channel in session.data_peers.items():
+        if both or session.role == "passive":
+            await channel.send(training_pb2.Features(columns=side.width, key=public.fingerprint()))
+        if both or session.role == "active":
+            theirs = await channel.receive(training_pb2.Features)
+            if theirs.key != public.fingerprint():
+                raise ProtocolError(
+                    f"{name} encrypts under another key than this party was given",
+                    code="E_KEY",
+                    hint="the coordinator must give all data parties the same key",
+                )
+            widths[name] = theirs.columns
     return widths
 
 
@@ -113,10 +115,11 @@ def check(
                 "gradients tell it more about labels and dummies than they need to."
             )
     if session.role == "active":
-        passive = session.peer.peer
-        _check_genuine(data, train, side, widths[passive], training, positions)
+        theirs = {party: widths[party] for party in parties.passive}
+        _check_genuine(data, train, side, theirs, training, positions)
         if data.alignment.hides_intersection:
-            _check_cover(side, training, passive, widths[passive])
+            for party, width in theirs.items():
+                _check_cover(side, training, party, width)
     return tuple(warnings)
 
 
@@ -124,11 +127,14 @@ def _check_genuine(
     data: TrainingData,
     train: GeneralisedLinear,
     side: Side,
-    width: int,
+    theirs: Mapping[str, int],
     training: Positions,
     positions: Callable[[int], Positions],
 ) -> None:
-    """Refuse iterations with so few of this party's rows that a gradient would reveal which they are, or the other's values."""
+    """Refuse iterations with so few of this party's rows that a gradient would reveal which they are, or the others' values.
+
+    ``theirs``: passive party → number of its columns.
+    """
     if not side.owned[training].any():
         raise PolicyError(
             "no record is shared, so there is nothing to train on",
@@ -139,14 +145,14 @@ def _check_genuine(
         )
     steps = range(train.iterations if train.batch_size else 1)
     fewest = min(int(np.count_nonzero(side.owned[positions(step)])) for step in steps)
-    seen = [] if data.alignment.every_row_is_shared else [width]
+    seen = [] if data.alignment.every_row_is_shared else [*theirs.values()]
     if train.flow == "coordinator":
         seen.append(side.width)
     needed = max(1, *(LEAST * width for width in seen)) if seen else 1
     if fewest < needed:
         raise PolicyError(
             f"an iteration has {fewest} rows that are this party's, and needs {needed}, {LEAST} for each column of the "
-            "party that sees a gradient over them: fewer would reveal which they are, or what the other party's values are",
+            "party that sees a gradient over them: fewer would reveal which they are, or what another party's values are",
             code="E_BATCH",
             hint="train on all rows at once (train.batch_size: null), on more records, or on fewer columns",
             for_peer="its owner does not go on",

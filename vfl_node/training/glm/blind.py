@@ -9,8 +9,11 @@
     Enc(G_s + ρ), packed ──► coordinator                 Enc(G_w + ρ), packed ──► coordinator
     G_s = opened − ρ_s                                   G_w = opened − ρ_w
                                                          if the loss is needed (tolerance > 0), likewise
-                                                         Σ_I log2 − ½y z + ⅛z², z = u_s + u_w, of Enc(u²) and Enc(u)
+                                                         Σ_I log2 − ½y z + ⅛z², z = u_s + u_w (blind_loss.py)
                                   ◄── over? ──────────
+
+With several passive parties the active one multiplies their Enc(u_i), which gives Enc(Σ_j u_j,i), and sends all of them the
+same Enc(d_i), as each of them knows from the job. Of scores of a passive party nobody else sees more than ciphertexts.
 
 y ∈ {−1, 1}. The sigmoid cannot be evaluated under encryption, hence the second-order
 polynomial at 0: ℓ ≈ log2 − ½y·z + ⅛z², ∂ℓ/∂z ≈ ¼z − ½y. The squares of linear regression are
@@ -21,7 +24,7 @@ Source: arXiv 2004.07427 section 4.1, worked out after Hardy et al. 2017 and Yan
 Deviations: u² is sent row by row, because a total would contain those of dummies; everything that the
 coordinator decrypts is masked.
 
-Leaks: to the active party ciphertexts, and its own gradient and the loss; to the passive
+Leaks: to the active party ciphertexts, and its own gradient and the loss; to a passive
 party ciphertexts and its own gradient; to the coordinator masked values.
 """
 
@@ -32,16 +35,16 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.fixed_point import encode
 from vfl_node.crypto.paillier import ciphertexts as homomorphic
-from vfl_node.crypto.paillier import matrix
 from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.training.glm.blind_loss import PRODUCTS, SQUARES, GenuineRows, sent_for_loss
 from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.glm.flow import IterationContext, Outcome
 from vfl_node.training.glm.plain import LOSSES, Polynomial
 from vfl_node.training.glm.scales import SCORE, WEIGHT, loss_fraction, packed
 from vfl_node.training.glm.side import Floats, in_range
 
-SCORES, SQUARES, RESIDUALS = "scores", "squares", "residuals"
+SCORES, RESIDUALS = "scores", "residuals"
 
 DITHER = 40
 """Bits of noise in a residual that is formed under encryption, out of 80 fractional ones."""
@@ -53,6 +56,7 @@ class ActiveBlind:
     def __init__(self, context: IterationContext) -> None:
         self._context = context
         self._polynomial = polynomial_of(context)
+        self._for_loss = sent_for_loss(context.train, context.passive_parties)
         one = np.frombuffer((1).to_bytes(context.public.width, "big"), np.uint8)
         self._zero = context.encryptor.blind(one[None, :], "nothing")  # an Enc(0) as large as any ciphertext
 
@@ -64,22 +68,35 @@ class ActiveBlind:
         ours, targets = in_range(context.side.scores(positions)), context.targets[positions]
         groups = len(context.scales.groups)
         context.prepare(step, lambda ahead: _labels(context, ahead, RESIDUALS))
-        theirs = np.split(
-            await receive_encrypted(context.channel, step, SCORES, groups * len(positions), context.public), groups
-        )  # a column for each group
-        squares = None
-        if context.train.tolerance > 0:
-            squares = await receive_encrypted(context.channel, step, SQUARES, len(positions), context.public)
+        theirs = np.split(await self._receive_scores(step, groups * len(positions)), groups)  # a column for each group
+        squares = []
+        if self._for_loss == SQUARES:
+            squares.append(await receive_encrypted(context.channel, step, SQUARES, len(positions), context.public))
         residuals = self._residuals(step, theirs, self._polynomial.derivative(ours, targets) / count, genuine, count)
-        await send_encrypted(context.channel, step, RESIDUALS, np.concatenate(residuals))
+        for channel in context.channels:
+            await send_encrypted(channel, step, RESIDUALS, np.concatenate(residuals))
         gradient = await context.own_gradient(step, positions, residuals, context.scales.fraction)
         loss = None
-        if squares is not None:
-            loss = await self._open_loss(step, theirs[0], squares, ours[:, 0], targets[:, 0], genuine, count)
+        if self._for_loss:
+            rows = GenuineRows(context, self._polynomial, ours[:, 0], targets[:, 0], genuine)
+            loss = await self._open_loss(step, rows, theirs[0], squares, gradient)
         context.side.update(gradient)
         last = step + 1 == context.train.iterations or context.converged(loss)
-        await send_end(context.channel, step, last=last)
+        for channel in context.channels:
+            await send_end(channel, step, last=last)
         return Outcome(last, loss)
+
+    async def _receive_scores(self, step: int, count: int) -> Ciphertexts:
+        """Enc(Σ_j u_j) over all passive parties; no more than two columns are in memory at once."""
+        summed = None
+        for channel in self._context.channels:
+            theirs = await receive_encrypted(channel, step, SCORES, count, self._context.public)
+            summed = theirs if summed is None else self._add(summed, theirs)
+        assert summed is not None  # a job has a passive party
+        return summed
+
+    def _add(self, first: Ciphertexts, second: Ciphertexts) -> Ciphertexts:
+        return homomorphic.add(self._context.public, first, second, self._context.workers)
 
     def _residuals(
         self, step: int, theirs: list[Ciphertexts], own: Floats, genuine: NDArray[np.bool_], count: int
@@ -96,32 +113,22 @@ class ActiveBlind:
             product = homomorphic.scale(context.public, column, [factor] * len(column), WEIGHT + 1, context.workers)
             product[~genuine] = self._zero
             fresh = context.encryptor.encrypt(values[group], labels[group])
-            residuals.append(homomorphic.add(context.public, product, fresh, context.workers))
+            residuals.append(self._add(product, fresh))
         return residuals
 
     async def _open_loss(
-        self,
-        step: int,
-        theirs: Ciphertexts,
-        squares: Ciphertexts,
-        ours: Floats,
-        targets: Floats,
-        genuine: NDArray[np.bool_],
-        count: int,
+        self, step: int, rows: GenuineRows, theirs: Ciphertexts, squares: list[Ciphertexts], gradient: Floats
     ) -> float:
-        """The mean loss over the genuine rows; dummies take the same work, in a column that is discarded."""
+        """The mean loss over the genuine rows, before the update."""
         context = self._context
         assert context.opening is not None
-        polynomial = self._polynomial
-        linear = encode(polynomial.derivative(ours, targets) / count, WEIGHT)
-        quadratic = [round(polynomial.curvature / 2 / count * 2**WEIGHT)] * len(linear)
-        coefficients = np.array([*linear, *quadratic], dtype=np.int64)
-        real = np.concatenate([genuine, genuine])
-        both = np.stack([coefficients * real, coefficients * ~real], axis=1)  # (2B, 2): genuine, decoy
-        sums = matrix.multiply(context.public, both, np.concatenate([theirs, squares]), context.workers)
-        constant = sum(encode(polynomial.value(ours, targets) * genuine / count, SCORE + WEIGHT))
-        encrypted = homomorphic.add_plain(context.public, sums[:1], [constant], context.workers)
-        return polynomial.reported * await context.opening.loss(step, encrypted) / 2.0 ** loss_fraction(context.train)
+        if squares:
+            encrypted = rows.by_squares(theirs, *squares)
+        else:
+            products = [await receive_encrypted(of, step, PRODUCTS, 1, context.public) for of in context.channels]
+            encrypted = rows.by_products(theirs, products, context.side.product(gradient))
+        opened = await context.opening.loss(step, encrypted)
+        return self._polynomial.reported * opened / 2.0 ** loss_fraction(context.train)
 
 
 class PassiveBlind:
@@ -129,6 +136,7 @@ class PassiveBlind:
 
     def __init__(self, context: IterationContext) -> None:
         self._context = context
+        self._for_loss = sent_for_loss(context.train, context.passive_parties)
 
     async def iterate(self, step: int) -> Outcome:
         """As :meth:`Flow.iterate`."""
@@ -140,16 +148,24 @@ class PassiveBlind:
         labels = _labels(context, step, SCORES)
         columns = [context.encryptor.encrypt(of, label) for of, label in zip(values, labels, strict=True)]
         await send_encrypted(context.channel, step, SCORES, np.concatenate(columns))
-        if context.train.tolerance > 0:
+        if self._for_loss == SQUARES:
             squares = encode(scores[:, 0] ** 2, SCORE)
             await send_encrypted(context.channel, step, SQUARES, context.encryptor.encrypt(squares, f"{step}/{SQUARES}"))
         received = await receive_encrypted(context.channel, step, RESIDUALS, groups * len(positions), context.public)
         gradient = await context.own_gradient(step, positions, np.split(received, groups), context.scales.fraction)
+        if self._for_loss == PRODUCTS:
+            await self._send_product(step, context.side.product(gradient))
         context.side.update(gradient)
         return Outcome(await receive_end(context.channel, step))
 
+    async def _send_product(self, step: int, product: float) -> None:
+        context = self._context
+        noise = context.lasting.derive(f"dither/{step}")  # the same when the iteration is repeated
+        values = dithered(encode(np.array([product / 2]), SCORE + WEIGHT), np.array([True]), noise)
+        await send_encrypted(context.channel, step, PRODUCTS, context.encryptor.encrypt(values, f"{step}/{PRODUCTS}"))
+
     def _labels(self, step: int) -> list[str]:
-        squares = [f"{step}/{SQUARES}"] if self._context.train.tolerance > 0 else []
+        squares = [f"{step}/{SQUARES}"] if self._for_loss == SQUARES else []
         return _labels(self._context, step, SCORES) + squares
 
 

@@ -12,6 +12,9 @@
     θ_s ← θ_s − η(G + λθ_s)                            θ_w ← θ_w − η(g_w + λθ_w)
                                 ◄── over? ──────────   whether the loss still changes
 
+With several passive parties h_i = σ(Σ_j u_j,i + θ_w·x_i + b), and all of them get the same Enc(d_i): each knows from the job
+that the others have the residuals of the same rows.
+
 The division by |I| comes before encryption, so the passive party never needs |I|. With class weights w_i (``class_weight``)
 d_i = w_i·(h_i − y_i) / Σ_I w: the magnitudes still sum to at most 1, which fixed point relies on. The sigmoid
 is evaluated in clear by the label holder, so no polynomial is needed (a job may still use the Taylor loss, to compare).
@@ -19,9 +22,8 @@ is evaluated in clear by the label holder, so no polynomial is needed (a job may
 Source: arXiv 2004.07427, Algorithm 2 (genuine with dummy), from Yang et al. 2019
 (arXiv 1911.09824). Deviations: additive masks by default, pre-scaled residuals, private start.
 
-Leaks: to the active party u of every shared row in every iteration (a linear image of the
-passive party's columns); to the passive party ciphertexts and its own gradient in clear; to
-the key's holder masked values.
+Leaks: to the active party u of every shared row in every iteration, of each passive party (a linear image of
+its columns); to a passive party ciphertexts and its own gradient in clear; to the key's holder masked values.
 """
 
 from __future__ import annotations
@@ -58,10 +60,11 @@ class ActiveClear:
         genuine, _ = context.genuine(positions)
         assert context.targets is not None
         context.prepare(step, self._labels)
-        theirs = await receive_scores(context.channel, step, len(positions), context.train.outputs)
+        theirs = [await receive_scores(channel, step, len(positions), context.train.outputs) for channel in context.channels]
         if self._loss.polynomial:  # check every row: a check of the genuine ones alone would reveal which they are
-            in_range(theirs)
-        scores, targets = theirs + context.side.scores(positions), context.targets[positions]
+            for scores in theirs:
+                in_range(scores)
+        scores, targets = np.sum(theirs, axis=0) + context.side.scores(positions), context.targets[positions]
         shares = context.shares(positions)
         residuals = self._loss.residual(scores, targets) * shares[:, None]  # a dummy's is 0
         await self._send(step, residuals)
@@ -74,7 +77,8 @@ class ActiveClear:
             await context.service.answer()
         context.side.update(gradient)
         last = step + 1 == context.train.iterations or context.converged(loss)
-        await send_end(context.channel, step, last=last)
+        for channel in context.channels:
+            await send_end(channel, step, last=last)
         return Outcome(last, loss, scores)
 
     async def _send(self, step: int, residuals: Floats) -> None:
@@ -86,7 +90,8 @@ class ActiveClear:
         rows = [encode(row, context.scales.fraction) for row in residuals]
         values = packed(rows, context.scales.groups, context.scales.slot)
         columns = [context.encryptor.encrypt(of, label) for of, label in zip(values, self._labels(step), strict=True)]
-        await send_encrypted(context.channel, step, RESIDUALS, np.concatenate(columns))
+        for channel in context.channels:
+            await send_encrypted(channel, step, RESIDUALS, np.concatenate(columns))
 
     def _labels(self, step: int) -> list[str]:
         return [f"{step}/{RESIDUALS}/{group}" for group in range(len(self._context.scales.groups))]

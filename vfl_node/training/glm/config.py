@@ -33,6 +33,7 @@ class GeneralisedLinear(TrainerConfig):
     joined: ClassVar[str] = "vfl_node.training.glm.joined:predict"
     title: ClassVar[str]
 
+    max_passive_parties: ClassVar[int] = 8
     on_device: ClassVar[bool] = False
     coordinated_by: ClassVar[str] = "flow: coordinator or coordinator-clear"
     unit: ClassVar[str] = "iteration"
@@ -100,13 +101,16 @@ class GeneralisedLinear(TrainerConfig):
         return self.flow != "two-party"
 
     def check(self, job: Job) -> None:
-        """As the base: no union, one repeat, and no rows held out where labels are at the passive party."""
+        """As the base: no union, one repeat, no rows held out where labels are at the passive party, a flow for all parties."""
         spec = job.align.spec
+        several = len(job.parties.passive) > 1
         if "passive" in spec.synthetic_rows_at:
             raise ValueError(
                 f"{self.title} does not train on {spec.shared_rows}: for rows that only the active party owns the "
-                "passive one has no score u_s to contribute. Say align.protocol: apsi, or psi"
+                f"passive one has no score u_s to contribute. Say align.protocol: {'' if several else 'apsi, or '}psi"
             )
+        if several:
+            self._check_several()
         if job.evaluate.repeats > 1:
             raise ValueError(
                 f"evaluate.repeats must be 1 with {self.algorithm}: every repeat would show the passive party gradients over "
@@ -125,6 +129,19 @@ class GeneralisedLinear(TrainerConfig):
         if job.evaluate.share_with_passive and self.labels == "passive":
             raise ValueError("evaluate.share_with_passive has nothing to share with labels: passive")
 
+    def _check_several(self) -> None:
+        """Refuse what is for one passive party alone. Raises ValueError."""
+        if self.flow == "two-party":
+            raise ValueError(
+                "flow: two-party is for one passive party, whose gradients the active one decrypts; with several there must be "
+                "a third party with the key: say flow: coordinator-clear, or coordinator, and name it as parties.coordinator"
+            )
+        if self.labels == "passive":
+            raise ValueError(
+                "labels: passive is for one passive party: of several the job would not say which has the labels, and the "
+                "others have no conversation with it. Make the party with the labels parties.active, and say labels: active"
+            )
+
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Iterations, however many rows there are."""
         return self.iterations
@@ -135,7 +152,7 @@ class GeneralisedLinear(TrainerConfig):
             return None
         from vfl_node.training.glm import costs  # numbers and gmpy2, which a job alone does not need
 
-        return costs.cost(self, evaluate, rows)
+        return costs.cost(self, evaluate, rows, passive_parties)
 
     def check_table(self, role: DataRole, table: Table) -> None:
         """As the base: numbers must suit ``scaling`` (``E_OVERFLOW``), and the passive party needs a column that varies."""

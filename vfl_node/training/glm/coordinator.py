@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from vfl_node.crypto.paillier import keys
 from vfl_node.crypto.paillier.keys import PrivateKey
 from vfl_node.engines.contract import Engine
-from vfl_node.job import Job
+from vfl_node.job import Job, Parties
 from vfl_node.progress import Advanced, PhaseBegan, Progress
 from vfl_node.session.pins import Pins
 from vfl_node.session.session import Session
@@ -31,13 +31,12 @@ from vfl_node.transport.channel import Channel
 async def coordinate(
     channel: Channel,
     train: GeneralisedLinear,
-    role: str,
+    parties: Parties,
     private: PrivateKey,
     *,
     workers: Engine,
     log: DecryptionLog,
     pins: Pins,
-    other: str,
     progress: Progress,
 ) -> None:
     """Serve one data party until it has no more to decrypt.
@@ -45,12 +44,11 @@ async def coordinate(
     Args:
         channel: the conversation with it; phase ``decrypt`` is opened and ended here.
         train: the job's section.
-        role: that party's.
+        parties: the job's.
         private: the key, the same in every attempt of the job.
         workers: the engine that decrypts.
         log: what was decrypted for that party so far.
-        pins: where its plan is pinned.
-        other: the other data party.
+        pins: where plans are pinned, the same in all conversations of the job.
         progress: told of each answer.
 
     Raises:
@@ -58,7 +56,7 @@ async def coordinate(
         StateError: another plan than in an earlier attempt (``E_REPLAY``).
     """
     async with channel.phase("decrypt"):
-        service = DecryptionService(channel, private, train, role, workers, log, pins, other)
+        service = DecryptionService(channel, private, train, parties, workers, log, pins)
         await service.send_key()
         await service.take_plan()
         while await service.answer():
@@ -66,7 +64,7 @@ async def coordinate(
 
 
 class Decryptions:
-    """Both data parties' conversations in one job, each on a thread of its own, and one key for both.
+    """All data parties' conversations in one job, each on a thread of its own, and one key for all.
 
     Args:
         session: the coordinator's.
@@ -77,7 +75,8 @@ class Decryptions:
         self._logs = {name: FileDecryptionLog(session.folder / f"decryptions-{name}") for name in session.job.parties.data}
         self._one = threading.Lock()
         self._private: keys.PrivateKey | None = None
-        each = [tensor for role in ("active", "passive") for tensor in tensors_of(self._train, role)]
+        parties = session.job.parties
+        each = [tensor for name in parties.data for tensor in tensors_of(self._train, str(role_in(parties, name)))]
         session.progress.emit(PhaseBegan("decrypt", self._train.iterations * len(each), "requests"))
 
     async def serve(self, channel: Channel) -> None:
@@ -86,12 +85,11 @@ class Decryptions:
         await coordinate(
             channel,
             self._train,
-            str(role_in(session.job.parties, channel.peer)),
+            session.job.parties,
             self._key(),
             workers=session.processes,
             log=self._logs[channel.peer],
             pins=session.pins,
-            other=session.job.parties.peer_of(channel.peer),
             progress=session.progress,
         )
 

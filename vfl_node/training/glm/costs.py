@@ -19,8 +19,8 @@ ROUND_TRIPS = 2
 """Of an iteration: scores for residuals, and a masked gradient for its decryption."""
 
 
-def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int) -> TrainingCost:
-    """What training over ``m`` shared rows takes: what the two data parties send each other for every row.
+def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int, passive_parties: int = 1) -> TrainingCost:
+    """What training over ``m`` shared rows takes: what the data parties send each other for every row.
 
     Not counted are the masked gradients, about one ciphertext for every 24 columns and output of a key of 3072 bits, nor a
     coordinator's conversations, in which there is nothing else. With ``tolerance`` training may end before the last
@@ -30,6 +30,7 @@ def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int) -> TrainingCost:
         train: the job's section.
         evaluate: the job's section.
         m: length of the shared order.
+        passive_parties: how many there are; each has a conversation of its own with the active party.
 
     Raises:
         UsageError: values that do not fit the key (``E_OVERFLOW``).
@@ -37,22 +38,24 @@ def cost(train: GeneralisedLinear, evaluate: Evaluate, m: int) -> TrainingCost:
     held_out = math.ceil(m * evaluate.test_fraction)
     trained, tested = m - held_out, held_out or m
     rows = min(train.batch_size or trained, trained)
-    active, passive = _bytes_a_row(train)
+    active, passive = _bytes_a_row(train, passive_parties)
+    ciphertext = 2 * train.key_bits // 8
+    products = ciphertext if passive_parties > 1 and train.flow == "coordinator" and train.tolerance > 0 else 0
     measuring = tested * SCORE_BYTES * train.outputs if train.labels == "active" else 0
     return TrainingCost(
         rows=rows,
         batches=1 if rows else 0,
         steps=ROUND_TRIPS * train.iterations,
-        active_bytes=train.iterations * rows * active,
-        passive_bytes=train.iterations * rows * passive + measuring,
+        active_bytes=passive_parties * train.iterations * rows * active,
+        passive_bytes=passive_parties * (train.iterations * (rows * passive + products) + measuring),
     )
 
 
-def _bytes_a_row(train: GeneralisedLinear) -> tuple[int, int]:
-    """What the active and the passive party send for a row in an iteration (see the flows' modules)."""
+def _bytes_a_row(train: GeneralisedLinear, passive_parties: int) -> tuple[int, int]:
+    """What the active party sends to each passive one, and each to it, for a row in an iteration (see the flows' modules)."""
     ciphertext = 2 * train.key_bits // 8
-    groups = len(Scales.of(train).groups) * ciphertext
-    squares = ciphertext if train.tolerance > 0 else 0  # for the loss
+    groups = len(Scales.of(train, passive_parties).groups) * ciphertext
+    squares = ciphertext if train.tolerance > 0 and passive_parties == 1 else 0  # for the loss
     if train.flow != "coordinator":
         return groups, SCORE_BYTES * train.outputs
     if train.labels == "active":

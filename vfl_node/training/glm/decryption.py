@@ -1,7 +1,7 @@
 """The holder of the key decrypts for the data parties by fixed rules.
 
-In the coordinator flows the coordinator decrypts for both data parties, in the two-party flow the active party for the
-passive one::
+In the coordinator flows the coordinator decrypts for all data parties, for each in a conversation of its own, in the
+two-party flow the active party for the passive one::
 
     party                                       key's holder
                         ◄── n, proof ────────
@@ -24,8 +24,8 @@ Everything that is sent to the service is masked (:mod:`vfl_node.training.glm.ma
 A decrypted value outside the range of masked values is not returned, and ends the job. The values of an honest sender are
 always within this range. A sender that packed something else learns one bit from the refusal, and loses the job.
 
-The passive party tells the active one how many columns it has. So the active party can state to the coordinator what the
-passive party's plan must be. If the two statements differ, the job ends. The active party's own plan cannot be checked.
+Each passive party tells the active one how many columns it has. So the active party can state to the coordinator what the
+passive parties' plans must be. If two statements differ, the job ends. The active party's own plan cannot be checked.
 
 What cannot be detected: a sender may have other values decrypted than the planned ones, such as residuals in place of
 gradient entries, and several of them in one slot, because a slot is 65 bits wider than an entry and the sender may leave out
@@ -42,19 +42,24 @@ import numpy as np
 
 from vfl_node import failpoints
 from vfl_node.crypto.fixed_point import slot_bits
-from vfl_node.crypto.paillier import ciphertexts as homomorphic
 from vfl_node.crypto.paillier import keys, packing
 from vfl_node.crypto.paillier.decryption import decrypt
 from vfl_node.crypto.paillier.keys import Ciphertexts, PrivateKey, PublicKey
 from vfl_node.engines.contract import Engine
 from vfl_node.errors import ProtocolError, StateError
+from vfl_node.job import Parties
 from vfl_node.session.pins import Pins
+from vfl_node.settings import role_in
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.decryption_log import DecryptionLog
+from vfl_node.training.glm.exchange import check_ciphertexts
 from vfl_node.training.glm.masked_tensors import GRADIENT, LOSS, MaskedTensor, tensors_of
 from vfl_node.training.glm.scales import Scales
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import decryption_pb2 as pb
+
+NOTHING_STATED: Mapping[str, Sequence[MaskedTensor]] = {}
+"""What a party says of the others' plans that does not know how many columns they have."""
 
 REPEATED = 100
 """How many answers a sender may get a second time, after restarts."""
@@ -67,11 +72,10 @@ class DecryptionService:
         channel: the conversation with the sender.
         private: the key.
         train: the job's section.
-        role: the sender's role.
+        parties: the job's.
         workers: the engine that decrypts.
         log: what was decrypted for the sender so far.
-        pins: where its plan is pinned.
-        other: the other data party's name, at a coordinator.
+        pins: where plans are pinned.
 
     Attributes:
         count: what was decrypted for the sender, in all attempts.
@@ -82,15 +86,15 @@ class DecryptionService:
         channel: Channel,
         private: PrivateKey,
         train: GeneralisedLinear,
-        role: str,
+        parties: Parties,
         workers: Engine,
         log: DecryptionLog,
         pins: Pins,
-        other: str = "",
     ) -> None:
         self._channel, self._private, self._workers = channel, private, workers
-        self._train, self._allowed = train, tensors_of(train, role)
-        self._log, self._pins, self._other = log, pins, other
+        self._train, self._allowed = train, tensors_of(train, str(role_in(parties, channel.peer)))
+        self._log, self._pins, self._others = log, pins, parties.others(channel.peer)
+        self._scales = Scales.of(train, len(parties.passive))
         self.count = log.read()
         self._plan: Mapping[str, MaskedTensor] = {}
         self._next = self._before = 0
@@ -108,8 +112,9 @@ class DecryptionService:
             expected: the whole plan, if this party knows how many columns the sender has, as the active party does.
 
         Raises:
-            ProtocolError: tensors the job does not give this sender, or an iteration out of place (``E_DECRYPTION``).
-            StateError: another plan than in an earlier attempt (``E_REPLAY``).
+            ProtocolError: tensors the job does not give this sender, an iteration out of place, or a statement about a party
+                that is no other one with data (``E_DECRYPTION``).
+            StateError: another plan than in an earlier attempt, or than another party has stated (``E_REPLAY``).
         """
         plan = await self._channel.receive(pb.DecryptionPlan)
         tensors = _read(plan.tensors)
@@ -117,7 +122,7 @@ class DecryptionService:
             raise self._refused("plans to have other tensors decrypted than the job gives it")
         if expected is not None and tensors != tuple(expected):
             raise self._refused("plans other shapes than those of a gradient of its columns")
-        scales = Scales.of(self._train)
+        scales = self._scales
         shapes = {GRADIENT: (scales.groups[0], scales.slot, len(scales.groups)), LOSS: (1, slot_bits(scales.loss), 1)}
         for tensor in tensors:
             slots, bits, groups = shapes[tensor.name]
@@ -125,8 +130,8 @@ class DecryptionService:
             if not fits or (tensor.slots, tensor.slot_bits) != (slots, bits):
                 raise self._refused("plans tensors of another shape than the job's")
         self._pin(self._channel.peer, tensors)
-        if plan.theirs:
-            self._pin(self._other, _read(plan.theirs))
+        for party, stated in self._stated(plan.theirs).items():
+            self._pin(party, stated)
         if tensors and self.count.step < 0 < plan.first_step:
             raise StateError(
                 f"{self._channel.peer} goes on from iteration {plan.first_step}, and nothing is stored here of those before",
@@ -168,7 +173,7 @@ class DecryptionService:
         tensor, public, outputs = self._plan[due], self._private.public, self._train.outputs
         per = packing.slots(public.bits, tensor.unit_bits)
         packed = await self._channel.receive_rows(width=public.width, count=-(-tensor.units // per))
-        homomorphic.check(public, packed)
+        check_ciphertexts(self._channel, public, packed)
         count, values = self.count, tensor.values(outputs)
         count.step, count.requests, count.repeated = step, count.requests + 1, count.repeated + again
         count.values, count.bits = count.values + values, count.bits + values * tensor.returned_bits
@@ -186,15 +191,23 @@ class DecryptionService:
         await self._channel.send_rows(rows.reshape(-1, size), count=len(masked), width=size)
         return True
 
+    def _stated(self, theirs: Sequence[pb.MaskedTensor]) -> dict[str, tuple[MaskedTensor, ...]]:
+        """Other data party → what its plan must be, as the sender says; an only other party is not named."""
+        named = {"" if len(self._others) == 1 else party: party for party in self._others}
+        if any(tensor.party not in named for tensor in theirs):
+            raise self._refused("states the plan of a party that is none of the others with data")
+        stated = {party: _read(tensor for tensor in theirs if tensor.party == name) for name, party in named.items()}
+        return {party: tensors for party, tensors in stated.items() if tensors}
+
     def _pin(self, sender: str, tensors: tuple[MaskedTensor, ...]) -> None:
-        """Check that the plan of ``sender`` is the same in both data parties' statements and in all attempts."""
+        """Check that the plan of ``sender`` is the same in the statements of all data parties and in all attempts."""
         try:
             self._pins.check(f"decryption plan of {sender}", hashlib.sha256(repr(tensors).encode()).digest())
         except StateError as error:
             if error.code != "E_REPLAY":
                 raise
             raise StateError(
-                f"{self._channel.peer} states another decryption plan of {sender} than was stated before, by either party",
+                f"{self._channel.peer} states another decryption plan of {sender} than was stated before by any party",
                 code="E_REPLAY",
                 hint="the widths of a job's columns do not change; submit a new job",
             ) from None
@@ -239,10 +252,14 @@ class Decryptor:
         keys.verify(self.public, message.proof, self._channel.job_id.encode())
         return self.public
 
-    async def plan(self, tensors: Sequence[MaskedTensor], first_step: int, theirs: Sequence[MaskedTensor] = ()) -> None:
-        """State what will be asked for in each iteration from ``first_step`` on, and what the other party's plan must be."""
+    async def plan(
+        self, tensors: Sequence[MaskedTensor], first_step: int, theirs: Mapping[str, Sequence[MaskedTensor]] = NOTHING_STATED
+    ) -> None:
+        """State what will be asked for in each iteration from ``first_step`` on, and what other parties' plans must be."""
         self._tensors = {tensor.name: tensor for tensor in tensors}
-        ours, others = ([pb.MaskedTensor(**vars(tensor)) for tensor in of] for of in (tensors, theirs))
+        ours = [pb.MaskedTensor(**vars(tensor)) for tensor in tensors]
+        named = {party if len(theirs) > 1 else "": plan for party, plan in theirs.items()}
+        others = [pb.MaskedTensor(**vars(tensor), party=party) for party, plan in named.items() for tensor in plan]
         failpoints.reach("plan")
         await self._channel.send(pb.DecryptionPlan(tensors=ours, first_step=first_step, theirs=others))
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from vfl_node.job import Evaluate, Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.training.class_weight import BALANCED
+from vfl_node.training.glm.blind_loss import PRODUCTS, SQUARES, sent_for_loss
 from vfl_node.training.glm.config import GeneralisedLinear
 from vfl_node.training.glm.scales import Scales
 
@@ -36,70 +37,70 @@ def learns(
     parties: Parties, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
 ) -> dict[str, tuple[Disclosure, ...]]:
     """Party → what it learnt, as far as a party with these ``numbers`` can know."""
-    active, passive = parties.pair.values()
-    disclosures = {
-        active: _active(active, passive, train, numbers),
-        passive: _passive(active, passive, train, evaluate, numbers),
-    }
+    disclosures = {parties.active: _active(parties, train, numbers)}
+    disclosures |= {passive: _passive(parties, passive, train, evaluate, numbers) for passive in parties.passive}
     if parties.coordinator:
-        disclosures[parties.coordinator] = _coordinator(active, passive, train, numbers)
+        disclosures[parties.coordinator] = _coordinator(parties, train, numbers)
     return disclosures
 
 
-def _active(active: str, passive: str, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
+def _active(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
     disclosures = [_rounds(numbers)]
-    if train.flow != "coordinator":
-        width = numbers.features.get(passive)
-        enough = f"{width} of them" if width else "as many of them as there are columns"
-        disclosures.append(
-            Disclosure(
-                "scores",
-                _times(numbers),
-                f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
-                f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and "
-                "columns of 0 and 1 without any (see docs/privacy.md)",
-            )
-        )
-    elif train.labels == "active":
-        squares = " and their squares" if train.tolerance > 0 else ""
-        disclosures.append(
-            Disclosure("encrypted scores", _times(numbers), f"from {passive} its scores{squares} under the coordinator's key")
-        )
-    if train.flow == "two-party":
-        disclosures.append(_masked(passive, train, numbers))
-    if train.labels == "passive":
-        disclosures.append(
-            Disclosure(
-                "residuals",
-                _times(numbers),
-                f"from {passive} the residuals of the shared rows under the coordinator's key",
-            )
-        )
-    else:
-        disclosures.append(
-            Disclosure("held-out scores", numbers.held_out, f"from {passive} its score of each row measured on, once, in clear")
-        )
+    for passive in parties.passive:
+        disclosures += _of_passive(passive, parties, train, numbers)
     if train.flow == "coordinator":
         labels = "targets" if train.task == "regression" else "labels"
         what = labels if train.labels == "passive" else "scores"
         disclosures.append(
             Disclosure(
                 "gradient",
-                _entries(active, train, numbers),
-                f"its own gradient in each iteration, in clear: sums over its records in which {passive}'s {what} stand",
+                _entries(parties.active, train, numbers),
+                "its own gradient in each iteration, in clear: sums over its records in which "
+                f"{' and '.join(parties.passive)}'s {what} stand",
             )
         )
     if train.labels == "active" and (train.flow != "coordinator" or train.tolerance > 0):
         disclosures.append(Disclosure("loss", numbers.rounds, "the loss of each iteration, over its own records"))
-    if width := numbers.features.get(passive):
-        disclosures.append(Disclosure("features", width, f"how many columns {passive} has"))
+    for passive in parties.passive:
+        if width := numbers.features.get(passive):
+            disclosures.append(Disclosure("features", width, f"how many columns {passive} has"))
     return tuple(disclosures)
 
 
+def _of_passive(passive: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Iterator[Disclosure]:
+    """What the active party gets from one passive party."""
+    if train.flow != "coordinator":
+        width = numbers.features.get(passive)
+        enough = f"{width} of them" if width else "as many of them as there are columns"
+        yield Disclosure(
+            "scores",
+            _times(numbers),
+            f"from {passive} its linear score of each shared row in each of {numbers.rounds} iterations, in clear: from "
+            f"{enough} all of {passive}'s columns follow but for a linear map, which as many known rows give, and "
+            "columns of 0 and 1 without any (see docs/privacy.md)",
+        )
+    elif train.labels == "active":
+        beside = {
+            None: "",
+            SQUARES: " and their squares",
+            PRODUCTS: ", and one number an iteration, its weights times its gradient,",
+        }[sent_for_loss(train, len(parties.passive))]
+        text = f"from {passive} its scores{beside} under the coordinator's key"
+        yield Disclosure("encrypted scores", _times(numbers), text)
+    if train.flow == "two-party":
+        yield _masked(passive, parties, train, numbers)
+    if train.labels == "passive":
+        text = f"from {passive} the residuals of the shared rows under the coordinator's key"
+        yield Disclosure("residuals", _times(numbers), text)
+    else:
+        text = f"from {passive} its score of each row measured on, once, in clear"
+        yield Disclosure("held-out scores", numbers.held_out, text)
+
+
 def _passive(
-    active: str, passive: str, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
+    parties: Parties, passive: str, train: GeneralisedLinear, evaluate: Evaluate, numbers: Numbers
 ) -> tuple[Disclosure, ...]:
-    disclosures = [_rounds(numbers)]
+    disclosures, active = [_rounds(numbers)], parties.active
     if train.labels == "active":
         key = "its key" if train.flow == "two-party" else "the coordinator's key"
         disclosures.append(
@@ -121,8 +122,8 @@ def _passive(
         Disclosure(
             "gradient",
             _entries(passive, train, numbers),
-            f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals. Which rows are dummies "
-            f"shows in it a little{warned}; how many are genuine, roughly{_weighted(train)}",
+            f"its own gradient in each iteration, in clear: a linear image of {active}'s residuals{_joint(parties, passive)}. "
+            f"Which rows are dummies shows in it a little{warned}; how many are genuine, roughly{_weighted(train)}",
         )
     )
     if train.labels == "passive" and train.tolerance > 0:
@@ -136,6 +137,12 @@ def _passive(
     return tuple(disclosures)
 
 
+def _joint(parties: Parties, passive: str) -> str:
+    """What residuals tell a passive party of the other ones."""
+    others = [party for party in parties.passive if party != passive]
+    return f", in which {' and '.join(others)}'s scores stand, too" if others else ""
+
+
 def _weighted(train: GeneralisedLinear) -> str:
     """What class weights tell."""
     if train.weights is None:
@@ -144,29 +151,23 @@ def _weighted(train: GeneralisedLinear) -> str:
     return f". Residuals are weighted by class{how} (train.class_weight)"
 
 
-def _coordinator(active: str, passive: str, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
-    disclosures = [_rounds(numbers), _masked(passive, train, numbers)]
+def _coordinator(parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> tuple[Disclosure, ...]:
+    disclosures = [_rounds(numbers), *(_masked(passive, parties, train, numbers) for passive in parties.passive)]
     if train.flow == "coordinator":
-        disclosures.append(_masked(active, train, numbers))
+        disclosures.append(_masked(parties.active, parties, train, numbers))
         if train.tolerance > 0:
-            disclosures.append(
-                Disclosure("masked loss", numbers.rounds, f"from {_labelled(active, passive, train)} the loss, masked: noise")
-            )
+            labelled = parties.active if train.labels == "active" else parties.pair["passive"]
+            disclosures.append(Disclosure("masked loss", numbers.rounds, f"from {labelled} the loss, masked: noise"))
     return tuple(disclosures)
 
 
-def _labelled(active: str, passive: str, train: GeneralisedLinear) -> str:
-    """The party with the labels."""
-    return active if train.labels == "active" else passive
-
-
-def _masked(sender: str, train: GeneralisedLinear, numbers: Numbers) -> Disclosure:
+def _masked(sender: str, parties: Parties, train: GeneralisedLinear, numbers: Numbers) -> Disclosure:
     how = (
         "masked by noise 64 bits wider than they are"
         if train.mask == "additive"
         else "each times a secret factor: an entry that is 0 shows, and factoring a product leaves few values for another"
     )
-    entries, bits = _entries(sender, train, numbers), Scales.of(train).returned_bits
+    entries, bits = _entries(sender, train, numbers), Scales.of(train, len(parties.passive)).returned_bits
     total = numbers.returned_bits.get(sender, bits * (entries or 0))
     amount = f"{bits} bits an entry" + (f", {total} in all" if total else "")
     return Disclosure(

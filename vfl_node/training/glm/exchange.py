@@ -1,6 +1,9 @@
-"""What the two data parties send each other in an iteration, checked on receipt."""
+"""What two data parties send each other in an iteration, checked on receipt."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -28,7 +31,8 @@ async def receive_scores(channel: Channel, step: int, rows: int, outputs: int) -
     """
     message = await channel.receive(training_pb2.Scores)
     _check(channel, message.step, step)
-    return codec.decode(message.tensor, dtype=torch.float64, shape=(rows, outputs)).numpy()
+    with _named(channel):
+        return codec.decode(message.tensor, dtype=torch.float64, shape=(rows, outputs)).numpy()
 
 
 async def send_encrypted(channel: Channel, step: int, tensor: str, ciphertexts: Ciphertexts) -> None:
@@ -50,8 +54,14 @@ async def receive_encrypted(channel: Channel, step: int, tensor: str, count: int
     if message.tensor != tensor:
         raise ProtocolError(f"{channel.peer} sent other ciphertexts than the {tensor} that were due", code="E_ORDER")
     ciphertexts = await channel.receive_rows(width=public.width, count=count)
-    homomorphic.check(public, ciphertexts)
+    check_ciphertexts(channel, public, ciphertexts)
     return ciphertexts
+
+
+def check_ciphertexts(channel: Channel, public: PublicKey, ciphertexts: Ciphertexts) -> None:
+    """Refuse rows from the peer that are not ciphertexts. Raises ProtocolError (``E_CIPHERTEXT``), which names the peer."""
+    with _named(channel):
+        homomorphic.check(public, ciphertexts)
 
 
 async def send_end(channel: Channel, step: int, *, last: bool) -> None:
@@ -64,6 +74,15 @@ async def receive_end(channel: Channel, step: int) -> bool:
     message = await channel.receive(training_pb2.IterationEnd)
     _check(channel, message.step, step)
     return message.last
+
+
+@contextmanager
+def _named(channel: Channel) -> Iterator[None]:
+    """Name the peer in errors about what it sent."""
+    try:
+        yield
+    except ProtocolError as error:
+        raise ProtocolError(f"from {channel.peer}: {error.message}", code=error.code, hint=error.hint) from None
 
 
 def _check(channel: Channel, step: int, expected: int) -> None:

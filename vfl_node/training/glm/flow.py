@@ -29,7 +29,7 @@ class Outcome:
     Attributes:
         last: whether it was the last.
         loss: mean over the genuine rows before the step; None where it is not known.
-        scores: float64[B, K] of both parties together, before the step; None where they are not known.
+        scores: float64[B, K] of all parties together, before the step; None where they are not known.
     """
 
     last: bool
@@ -42,7 +42,9 @@ class IterationContext:
     """What a party has at hand in one attempt.
 
     Attributes:
-        channel: the conversation with the other data party.
+        channels: the conversations with other data parties: the passive party's with the active one, the active one's with
+            each passive party, in the order of the job.
+        passive_parties: how many there are.
         side: its linear model.
         train: the job's section.
         scales: widths of the job's tensors.
@@ -59,7 +61,8 @@ class IterationContext:
         prepared: the last iteration for which encryption noise is being prepared.
     """
 
-    channel: Channel
+    channels: tuple[Channel, ...]
+    passive_parties: int
     side: Side
     train: GeneralisedLinear
     scales: Scales
@@ -74,6 +77,12 @@ class IterationContext:
     losses: list[float | None]
     row_weights: Floats | None = None
     prepared: int = -1
+
+    @property
+    def channel(self) -> Channel:
+        """The only conversation: of a passive party, or of the active one in a flow for two."""
+        (channel,) = self.channels
+        return channel
 
     def prepare(self, step: int, labels: Callable[[int], Iterable[str]]) -> None:
         """Start to compute the noise of iterations ``step`` and ``step`` + 1, while this party waits for the other."""
@@ -120,4 +129,4 @@ class Flow(Protocol):
     """One party's part in an iteration."""
 
     async def iterate(self, step: int) -> Outcome:
-        """Take iteration ``step`` together with the other party."""
+        """Take iteration ``step`` together with the other parties."""

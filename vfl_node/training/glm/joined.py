@@ -1,6 +1,8 @@
-"""Predictions with both halves of a regression in one place, for a trial whose tables have one owner; nothing is sent."""
+"""Predictions with all halves of a regression in one place, for a trial whose tables have one owner; nothing is sent."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,12 +14,12 @@ from vfl_node.training.serving import KeptHalf
 from vfl_node.training.targets import TargetScale
 
 
-def predict(active: KeptHalf, passive: KeptHalf, positions: NDArray[np.int64]) -> NDArray[np.float64]:
-    """What the model says of the rows at shared ``positions``, which both own: float64[k], or float64[k, K].
+def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> NDArray[np.float64]:
+    """What the model says of the rows at shared ``positions``, which all own: float64[k], or float64[k, K].
 
     They are probabilities; in a regression numbers in the target's unit.
     """
-    halves = active, passive
+    halves = active, *passives
     values = [_columns(half, positions) for half in halves]
     weights = [half.model.weights["weight"].numpy().T for half in halves]
     scores = plain.logits(values, weights, active.model.weights["bias"].numpy())

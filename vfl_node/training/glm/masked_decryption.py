@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import numpy as np
@@ -59,8 +59,10 @@ class MaskedDecryption:
             "multiplicative": randomness.derive("factors"),
         }
 
-    async def plan(self, tensors: Sequence[MaskedTensor], first_step: int, theirs: Sequence[MaskedTensor] = ()) -> None:
-        """Announce ``tensors``, and what the other party's plan must be."""
+    async def plan(
+        self, tensors: Sequence[MaskedTensor], first_step: int, theirs: Mapping[str, Sequence[MaskedTensor]]
+    ) -> None:
+        """Announce ``tensors``, and what other parties' plans must be, of those that this party knows."""
         await self._decryptor.plan(tensors, first_step, theirs)
 
     async def gradient(self, step: int, sums: Sequence[Ciphertexts]) -> list[list[int]]:

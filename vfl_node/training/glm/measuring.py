@@ -1,4 +1,4 @@
-"""How good the model is, as the active party sees it: with the other party's scores, and alone."""
+"""How good the model is, as the active party sees it: with the other parties' scores, and alone."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def measure(
         own: its side, trained.
         training: shared positions trained on.
         testing: shared positions measured on.
-        theirs: the other party's scores of them, float64[B, K].
+        theirs: the other parties' scores of them, summed up, float64[B, K].
     """
     assert data.table.labels is not None
     table_rows, genuine = data.alignment.rows, own.side.owned[testing]

@@ -71,12 +71,16 @@ class Polynomial:
     Attributes:
         constant: y → its part without z.
         slope: y → minus its derivative at z = 0.
+        constant_most: the largest constant; targets that are numbers lie within ±2⁸.
+        slope_most: the largest magnitude of a slope, likewise.
         shift: by how many bits the second derivative is below 1.
         reported: the loss that is reported, as a multiple of ℓ.
     """
 
     constant: Callable[[Floats], Floats]
     slope: Callable[[Floats], Floats]
+    constant_most: float
+    slope_most: float
     shift: int
     reported: float = 1.0
 
@@ -93,6 +97,14 @@ class Polynomial:
         """d of each row."""
         return self.curvature * z - self.slope(y)
 
+    def value_most(self, scores: float) -> float:
+        """The largest ℓ of a row whose z lies within ±``scores``."""
+        return self.constant_most + self.slope_most * scores + self.curvature / 2 * scores**2
+
+    def derivative_most(self, scores: float) -> float:
+        """The largest |d| of a row whose z lies within ±``scores``."""
+        return self.curvature * scores + self.slope_most
+
 
 @dataclass(frozen=True)
 class Loss:
@@ -101,17 +113,13 @@ class Loss:
     Attributes:
         residual: z[n, K], y[n, K] → d[n, K], of each row alone (not divided by n).
         loss: z[n, K], y[n, K] → mean over rows of the sum over outputs.
-        polynomial: the same as a polynomial of z; None where it is none.
-        residual_bits: the mean of |d| over an iteration's rows is at most 2 to this power, with scores within ±2⁸.
-        loss_bits: the same of ℓ; 0 where it is no polynomial.
-        numbers: whether y are scaled targets, within ±2⁸ too, and not classes.
+        polynomial: the same as a polynomial of z; None where it is none. Then |d| is at most 1.
+        numbers: whether y are scaled targets, within ±2⁸, and not classes.
     """
 
     residual: Callable[[Floats, Floats], Floats]
     loss: Callable[[Floats, Floats], float]
     polynomial: Polynomial | None = None
-    residual_bits: int = 0
-    loss_bits: int = 0
     numbers: bool = False
 
     def targets(self, labels: NDArray[Any], outputs: int) -> Floats:
@@ -124,16 +132,12 @@ LOSSES: dict[str, Loss] = {
     "taylor": Loss(
         taylor_residual,
         taylor_loss,
-        Polynomial(lambda y: np.full_like(y, math.log(2)), lambda y: y - 0.5, shift=2),
-        residual_bits=8,
-        loss_bits=16,
+        Polynomial(lambda y: np.full_like(y, math.log(2)), lambda y: y - 0.5, math.log(2), 0.5, shift=2),
     ),
     "squares": Loss(
         squares_residual,
         squares_loss,
-        Polynomial(lambda y: y**2 / 2, lambda y: y, shift=0, reported=2.0),
-        residual_bits=10,
-        loss_bits=19,
+        Polynomial(lambda y: y**2 / 2, lambda y: y, 2.0**15, 2.0**8, shift=0, reported=2.0),
         numbers=True,
     ),
 }

@@ -69,29 +69,46 @@ class Scales:
         return masks.returned_bits(self.gradient)
 
     @classmethod
-    def of(cls, train: GeneralisedLinear) -> Scales:
+    def of(cls, train: GeneralisedLinear, passive_parties: int = 1) -> Scales:
         """The widths of a job, for any number of rows below :data:`ROWS`.
 
         By the exact loss the magnitudes of an iteration's residuals add up to at most 1 (each is below 1, divided by
-        their number), by the Taylor loss to 2⁸ and by squares to 2¹⁰, which is checked where they are formed; rounding adds
-        half a last bit a row. Formed under encryption, from scores within ±2⁸ of both parties (and targets likewise), each is
-        below 129/|I| by the Taylor loss, or four times that where the passive party has the labels, and below 768/|I| by
-        squares; rounding and noise stay below 2⁴⁰ of 2⁸⁰ a row. A loss is below 33,026, by squares below 768²/2 = 294,912.
+        their number). By a polynomial they add up to at most the largest of one row, since scores lie within ±2⁸ at each of
+        the k + 1 data parties, and targets likewise: 64·(k + 1) + ½ by the Taylor loss, or four times that where the passive
+        party has the labels, and 256·(k + 2) by squares. The next power of two bounds them; in the clear flows it is checked
+        where residuals are formed. Rounding adds half a last bit a row in clear; under encryption rounding and noise stay
+        below 2⁴³ of 2⁸⁰ a row, so below 1 in all. For k = 1 a loss is below 33,026, by squares below 768²/2 = 294,912.
+
+        Args:
+            train: the job's section.
+            passive_parties: k.
 
         Raises:
             UsageError: a masked value has more bits than a plaintext of this key (``E_OVERFLOW``, with the numbers).
         """
-        blind, descended = train.flow == "coordinator", LOSSES[train.objective]
+        blind, polynomial = train.flow == "coordinator", LOSSES[train.objective].polynomial
+        scores = widest_score(passive_parties)
         fraction = SCORE + WEIGHT if blind else RESIDUAL
-        shift = descended.polynomial.shift if descended.polynomial and train.labels == "passive" else 0
-        residual = fraction + descended.residual_bits + shift
+        shift = polynomial.shift if polynomial and train.labels == "passive" else 0
+        residual = fraction + shift + (bits_of(polynomial.derivative_most(scores)) if polynomial else 0)
         gradient = RangeBound(factor=MOST, total=(1 << residual) + (-1 if blind else ROWS))
-        loss = RangeBound(factor=1, total=(1 << (loss_fraction(train) + descended.loss_bits)) - 1)
+        widest = bits_of(polynomial.value_most(scores)) if polynomial else 0
+        loss = RangeBound(factor=1, total=(1 << (loss_fraction(train) + widest)) - 1)
         fit = slots(train.key_bits, gradient.slot_bits(train.key_bits))
         if blind:
             loss.slot_bits(train.key_bits)
         full, rest = divmod(train.outputs, fit)
         return cls(fraction, residual, gradient.bits, loss.bits if blind else 0, (*[fit] * full, *([rest] if rest else [])))
+
+
+def widest_score(passive_parties: int) -> float:
+    """The joint score of a row lies between minus and plus this number."""
+    return (passive_parties + 1) * 2.0**SCORE_RANGE
+
+
+def bits_of(most: float) -> int:
+    """Bits of a number of at most ``most``, with 1 to spare for rounding."""
+    return int(most + 1).bit_length()
 
 
 def loss_fraction(train: GeneralisedLinear) -> int:

@@ -12,7 +12,7 @@ FLOWS: dict[Flow, str] = {
     "two-party": "{active} has the key: it decrypts {passive}'s gradients, which {passive} masks, and sees {passive}'s scores.",
     "coordinator": "{coordinator} has the key: it decrypts gradients, which each party masks. Scores of rows trained on travel "
     "encrypted.",
-    "coordinator-clear": "{coordinator} has the key: it decrypts {passive}'s gradients, which {passive} masks. {active} sees "
+    "coordinator-clear": "{coordinator} has the key: it decrypts {passive}'s gradients, which {masking}. {active} sees "
     "{passive}'s scores.",
 }
 """Flow → who sees what while it trains."""
@@ -33,6 +33,8 @@ class GlmSection(TrainerSection):
 
     def words(self, of: ReportedTraining) -> TrainingWords:
         """Who has the key, and how much was decrypted for whom."""
+        passive = [name for name in self.features if name != of.active]
+        masking = "each of them masks" if len(passive) > 1 else f"{of.passive} masks"
         dropped = [Term("Columns left out", tuple((Code(name),) for name in self.dropped))] if self.dropped else []
         return TrainingWords(
             figures=(
@@ -44,7 +46,9 @@ class GlmSection(TrainerSection):
             ),
             panel=Panel(
                 "Under encryption",
-                FLOWS[self.flow].format(active=of.active, passive=of.passive, coordinator=of.coordinator),
+                FLOWS[self.flow].format(
+                    active=of.active, passive=" and ".join(passive), coordinator=of.coordinator, masking=masking
+                ),
                 (
                     Term("Shared rows", ((self.rows,),)),
                     Term("Columns, encoded", tuple((f"{name}\u00a0", columns) for name, columns in self.features.items())),

@@ -35,8 +35,7 @@ from vfl_node.crypto.paillier.keys import Ciphertexts
 from vfl_node.training.glm.blind import dithered, polynomial_of
 from vfl_node.training.glm.exchange import receive_encrypted, receive_end, send_encrypted, send_end
 from vfl_node.training.glm.flow import IterationContext, Outcome
-from vfl_node.training.glm.plain import LOSSES
-from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, loss_fraction
+from vfl_node.training.glm.scales import SCORE, SCORE_RANGE, WEIGHT, bits_of, loss_fraction, widest_score
 from vfl_node.training.glm.side import Floats, in_range
 
 WEIGHTS, SCORES, SQUARES, RESIDUALS = "weights", "weighted scores", "weighted squares", "residuals"
@@ -113,7 +112,7 @@ class PassiveWithLabels:
         constant = encode(polynomial.value(ours, targets), 2 * SCORE)
         linear = encode(polynomial.derivative(ours, targets), SCORE)
         quadratic = [1 << (SCORE - polynomial.shift - 1)] * len(ours)
-        bits = 2 * SCORE + LOSSES[context.train.objective].loss_bits  # of a constant: wider than 64
+        bits = 2 * SCORE + bits_of(polynomial.value_most(widest_score(1)))  # of a constant: wider than 64
         alone = homomorphic.scale(context.public, weights, constant, bits, context.workers)
         products = np.array([*linear, *quadratic], dtype=np.int64)[:, None]
         paired = matrix.multiply(context.public, products, np.concatenate([theirs, squares]), context.workers)

@@ -15,9 +15,9 @@ class GlmTrainer(Trainer):
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """As :func:`~vfl_node.training.glm.regression.regress`."""
-        log = FileDecryptionLog(session.folder / f"decryptions-{session.peer.peer}")
-        return await regress(session, data, checkpoints, log, resume_from=resume)
+        logs = {name: FileDecryptionLog(session.folder / f"decryptions-{name}") for name in session.others}
+        return await regress(session, data, checkpoints, logs, resume_from=resume)
 
     def coordination(self, session: Session) -> Coordination:
-        """The coordinator decrypts for both data parties."""
+        """The coordinator decrypts for all data parties."""
         return Decryptions(session)

@@ -2,59 +2,63 @@
 
 from __future__ import annotations
 
-from vfl_node.job import Predict
+from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.training.serving import Predicted, Served
 
 
-def learnt(predict: Predict, *, active: str, passive: str, exchanged: Served | Predicted) -> dict[str, tuple[Disclosure, ...]]:
-    """Party → what it learnt.
+def learnt(job: Job, exchanged: Served | Predicted) -> dict[str, tuple[Disclosure, ...]]:
+    """Data party → what it learnt.
 
     Args:
-        predict: the job's section.
-        active: name of the party.
-        passive: likewise.
+        job: that predicts.
         exchanged: of known records, or of new ones.
     """
-    of_both = isinstance(exchanged, Predicted)
+    active, passive, asker = job.parties.active, job.parties.passive, str(job.asker)
+    of_all, several = isinstance(exchanged, Predicted), len(passive) > 1
     if isinstance(exchanged, Predicted):
-        rows, which = exchanged.shared, "each record that both have"
-        asked: tuple[Disclosure, ...] = ()
-    elif exchanged.unnamed:
+        rows, which = exchanged.shared, f"each record that {'all' if several else 'both'} have"
+    else:
         rows = exchanged.rows * exchanged.batches
-        which = "rows that are not named, made-up ones and the wanted one's batch among them"
-        asked = (
-            Disclosure(
-                "requests",
-                exchanged.batches,
-                f"how many batches of {exchanged.rows} rows {passive} asked for; a known record may be recognised as one of "
-                f"its batch by whoever compares with training",
-            ),
+        which = (
+            "rows that are not named, made-up ones and the wanted one's batch among them"
+            if exchanged.unnamed
+            else "each row of the batches asked for"
+        )
+    entries: dict[str, tuple[Disclosure, ...]] = dict.fromkeys(job.parties.data, ())
+    entries[active] = tuple(
+        Disclosure(
+            "embeddings",
+            rows,
+            f"from {name} an embedding of {which}: values of {name}'s columns can be inferred from them in part"
+            + ("" if of_all else ", and for shared rows which are not its own, as in training")
+            + " (see docs/privacy.md)",
+        )
+        for name in passive
+    )
+    if isinstance(exchanged, Served):
+        requests = _requests(asker, exchanged)
+        entries = {name: of if name == asker else (*of, requests) for name, of in entries.items()}
+    if asker != active:
+        others = "".join(f", and of the columns of {name}" for name in passive if name != asker)
+        probabilities = Disclosure(
+            "predictions",
+            rows,
+            f"from {active} the model's probability, or number in the target's unit, for {which}"
+            f"{'' if of_all else ', its own or not'}: from enough of them a copy of the model can be trained, and something of "
+            f"{active}'s labels and columns{others} inferred (see docs/privacy.md)",
+        )
+        entries[asker] = (probabilities,)
+    return entries
+
+
+def _requests(asker: str, served: Served) -> Disclosure:
+    """What a party learns that is asked."""
+    if served.unnamed:
+        text = (
+            f"how many batches of {served.rows} rows {asker} asked for; a known record may be recognised as one of "
+            f"its batch by whoever compares with training"
         )
     else:
-        rows, which = exchanged.rows * exchanged.batches, "each row of the batches asked for"
-        asker = active if predict.to == "active" else passive
-        asked = (
-            Disclosure(
-                "requests",
-                exchanged.batches,
-                f"which of the agreed batches of {exchanged.rows} rows {asker} asked for, and when",
-            ),
-        )
-    embeddings = Disclosure(
-        "embeddings",
-        rows,
-        f"from {passive} an embedding of {which}: values of {passive}'s columns can be inferred from them in part"
-        + ("" if of_both else ", and for shared rows which are not its own, as in training")
-        + " (see docs/privacy.md)",
-    )
-    if predict.to == "active":
-        return {active: (embeddings,), passive: asked}
-    probabilities = Disclosure(
-        "predictions",
-        rows,
-        f"from {active} the model's probability, or number in the target's unit, for {which}"
-        f"{'' if of_both else ', its own or not'}: from enough of them a copy of the model can be trained, and something of "
-        f"{active}'s labels and columns inferred (see docs/privacy.md)",
-    )
-    return {active: (embeddings, *asked), passive: (probabilities,)}
+        text = f"which of the agreed batches of {served.rows} rows {asker} asked for, and when"
+    return Disclosure("requests", served.batches, text)

@@ -1,4 +1,4 @@
-"""Batches of predictions on the wire: embeddings one way and, if the passive party asks, probabilities the other way.
+"""Batches of predictions on the wire: embeddings to the active party and, if a passive party asks, probabilities back to it.
 
 Source: Song et al. 2021 (FLORIST), Appendix D.
 
@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 
 from vfl_node.errors import ProtocolError
-from vfl_node.job import Predict
+from vfl_node.session.session import Session
+from vfl_node.training.split.half import check_step
+from vfl_node.training.split.serving.asking import Asking
 from vfl_node.training.split.serving.shown import DisclosureGuard, OutgoingBatch, names_of
 from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer, Unnamed
 from vfl_node.transport import codec
@@ -57,13 +59,12 @@ class Exchange:
     """One party's end of the exchange, in which every batch has the next step.
 
     Attributes:
-        asks: whether this party asks for predictions.
+        asking: whom this party asks, and who asks it.
     """
 
-    def __init__(self, channel: Channel, predict: Predict, side: Embedder | Scorer, guard: DisclosureGuard) -> None:
-        self._channel, self._side, self._guard = channel, side, guard
-        self._to_passive = predict.to == "passive"
-        self.asks = isinstance(side, Embedder) == self._to_passive
+    def __init__(self, session: Session, side: Embedder | Scorer, guard: DisclosureGuard) -> None:
+        self.asking = Asking.of(session)
+        self._channels, self._side, self._guard = tuple(session.data_peers.values()), side, guard
         self._numbers = side.served_model.train.task == "regression"
         self._classes = () if side.served_model.train.classes == 2 else (side.served_model.train.classes,)
         self._step = 0
@@ -72,59 +73,70 @@ class Exchange:
         """Exchange ``batches``; returns the probabilities of each at the asker, nothing at the other party.
 
         Raises:
-            PolicyError: as :meth:`DisclosureGuard.admit`; then nothing of ``batches`` was sent.
-            ProtocolError: the peer sends another shape or step.
+            PolicyError: as :meth:`DisclosureGuard.admit`; then this party sent nothing of ``batches``.
+            ProtocolError: a peer sends another shape or step.
         """
         first, self._step = self._step, self._step + len(batches)
-        side = self._side
-        if isinstance(side, Embedder):
-            embeddings = [_embedding(side, batch) for batch in batches]
-            self._guard.admit([batch.outgoing(side, h, h) for batch, h in zip(batches, embeddings, strict=True)])
-            for step, embedding in enumerate(embeddings, start=first):
-                await self._channel.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
-            answered = range(first, self._step) if self._to_passive else ()
-            return [await self._received(step, batch) for step, batch in zip(answered, batches, strict=False)]
-        embeddings = [await self._embedding(side, step, batch) for step, batch in enumerate(batches, start=first)]
-        scores = [self._scored(side, batch, embedding) for batch, embedding in zip(batches, embeddings, strict=True)]
-        if not self._to_passive:
+        if isinstance(self._side, Scorer):
+            return await self._score(self._side, batches, first)
+        return await self._embed(self._side, batches, first)
+
+    async def _embed(self, side: Embedder, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
+        (active,) = self._channels
+        embeddings = [_embedding(side, batch) for batch in batches]
+        self._guard.admit([batch.outgoing(side, h, h) for batch, h in zip(batches, embeddings, strict=True)])
+        for step, embedding in enumerate(embeddings, start=first):
+            await active.send(training_pb2.Embedding(step=step, tensor=codec.encode(embedding)))
+        if self.asking.asker:
+            return []
+        return [await self._received(active, step, batch) for step, batch in enumerate(batches, start=first)]
+
+    async def _score(self, side: Scorer, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
+        received = [
+            [await self._embedding(channel, side, step, batch) for step, batch in enumerate(batches, start=first)]
+            for channel in self._channels
+        ]  # of every passive party that of every batch, [B, d]
+        embeddings = list(zip(*received, strict=True))
+        scores = [self._scored(side, batch, each) for batch, each in zip(batches, embeddings, strict=True)]
+        asker = self.asking.asker
+        if asker is None:
             return scores
         self._guard.admit(
-            [batch.outgoing(side, torch.from_numpy(p), h) for batch, p, h in zip(batches, scores, embeddings, strict=True)]
+            [
+                batch.outgoing(side, torch.from_numpy(p), torch.cat(each, dim=1))
+                for batch, p, each in zip(batches, scores, embeddings, strict=True)
+            ]
         )
         for step, probabilities in enumerate(scores, start=first):
-            await self._channel.send(prediction_pb2.Probabilities(step=step, values=probabilities.astype(_EXACT).tobytes()))
+            await asker.send(prediction_pb2.Probabilities(step=step, values=probabilities.astype(_EXACT).tobytes()))
         return []
 
     def joined(self, parts: Sequence[Probabilities]) -> Probabilities:
         """The probabilities of all batches in one array, float64[n] or float64[n, K]."""
         return np.concatenate([np.empty((0, *self._classes)), *parts])
 
-    async def _embedding(self, side: Scorer, step: int, batch: PredictionBatch) -> Tensor:
-        message = await self._channel.receive(training_pb2.Embedding)
-        self._check(message.step, step)
+    async def _embedding(self, channel: Channel, side: Scorer, step: int, batch: PredictionBatch) -> Tensor:
+        message = await channel.receive(training_pb2.Embedding)
+        check_step(channel, message.step, step)
         return codec.decode(message.tensor, dtype=torch.float32, shape=(self._rows(batch), side.cut_width))
 
-    def _scored(self, side: Scorer, batch: PredictionBatch, embedding: Tensor) -> Probabilities:
+    def _scored(self, side: Scorer, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
         if batch.positions is None:
-            return side.probability_unnamed(embedding)
-        return (side.probability if self._to_passive else side.expected)(batch.positions, embedding)
+            return side.probability_unnamed(embeddings)
+        return (side.probability if self.asking.asker else side.expected)(batch.positions, embeddings)
 
-    async def _received(self, step: int, batch: PredictionBatch) -> Probabilities:
-        message = await self._channel.receive(prediction_pb2.Probabilities)
-        self._check(message.step, step)
+    async def _received(self, active: Channel, step: int, batch: PredictionBatch) -> Probabilities:
+        message = await active.receive(prediction_pb2.Probabilities)
+        check_step(active, message.step, step)
         shape = (self._rows(batch), *self._classes)
         if len(message.values) != _EXACT.itemsize * math.prod(shape):
-            raise ProtocolError(f"{self._channel.peer} sent {len(message.values)} bytes of probabilities", code="E_SHAPE")
+            raise ProtocolError(f"{active.peer} sent {len(message.values)} bytes of probabilities", code="E_SHAPE")
         values = np.frombuffer(message.values, dtype=_EXACT).astype(np.float64).reshape(shape)
         if self._numbers and not np.isfinite(values).all():
-            raise ProtocolError(f"{self._channel.peer} sent predictions that are not finite", code="E_NAN")
+            raise ProtocolError(f"{active.peer} sent predictions that are not finite", code="E_NAN")
         if not self._numbers and not ((values >= 0) & (values <= 1)).all():
-            raise ProtocolError(f"{self._channel.peer} sent probabilities that are not within 0 and 1", code="E_NAN")
+            raise ProtocolError(f"{active.peer} sent probabilities that are not within 0 and 1", code="E_NAN")
         return values
-
-    def _check(self, step: int, expected: int) -> None:
-        if step != expected:
-            raise ProtocolError(f"{self._channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
 
     def _rows(self, batch: PredictionBatch) -> int:
         return self._side.served_model.serve.batch_size if batch.positions is None else len(batch.positions)

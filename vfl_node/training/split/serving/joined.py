@@ -1,7 +1,8 @@
-"""Predictions with both halves of a split network in one place, for a trial whose tables have one owner; nothing is sent."""
+"""Predictions with all halves of a split network in one place, for a trial whose tables have one owner; nothing is sent."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,17 +17,22 @@ from vfl_node.training.split.serving.served_model import ServedModel
 from vfl_node.training.split.serving.sides import Embedder, Scorer
 
 
-def predict(active: KeptHalf, passive: KeptHalf, positions: NDArray[np.int64]) -> NDArray[np.float64]:
+def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[np.int64]) -> NDArray[np.float64]:
     """What the active party would expect of the labels at shared ``positions`` that it owns, float64[k] or float64[k, K].
 
-    As in the evaluation: where the active party does not know whether the passive party's columns are real, the expectation.
+    As in the evaluation: where the active party does not know whether a passive party's columns are real, the expectation.
     Embeddings are defended as those that are sent.
+
+    Args:
+        active: its half.
+        passives: that of each passive party, in the job's order.
+        positions: int64[k].
     """
     cpu = torch.device("cpu")
     scorer = Scorer(_served(active), active.alignment, active.table, cpu)
-    embedder = Embedder(_served(passive), passive.alignment, passive.table, cpu, passive.defences)
+    embedders = [Embedder(_served(half), half.alignment, half.table, cpu, half.defences) for half in passives]
     parts = cut(positions, ROWS_AT_ONCE) or [positions]
-    return np.concatenate([scorer.expected(part, embedder.shared(part)) for part in parts])
+    return np.concatenate([scorer.expected(part, [embedder.shared(part) for embedder in embedders]) for part in parts])
 
 
 def _served(half: KeptHalf) -> ServedModel:

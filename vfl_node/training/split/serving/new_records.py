@@ -9,23 +9,20 @@ import numpy as np
 
 from vfl_node import failpoints
 from vfl_node.errors import UsageError
-from vfl_node.job import Predict
-from vfl_node.progress import Advanced, PhaseBegan, Progress, Silent
+from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.session.session import Session
 from vfl_node.settings import Protection
 from vfl_node.training.schedule import cut
 from vfl_node.training.serving import Predicted, ShownRows, check_allowed
 from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
 from vfl_node.training.split.serving.shown import DisclosureGuard
 from vfl_node.training.split.serving.sides import Embedder, Probabilities, Scorer
-from vfl_node.transport.channel import Channel
 
 
-async def predict_once(
-    channel: Channel, predict: Predict, side: Embedder | Scorer, progress: Progress | None = None, *, shown: ShownRows
-) -> Predicted | None:
-    """Predict all rows of a new intersection, in its order. Returns the predictions at the asker, None at the other party.
+async def predict_once(session: Session, side: Embedder | Scorer, *, shown: ShownRows) -> Predicted | None:
+    """Predict all rows of a new intersection, in its order. Returns the predictions at the asker, None at another party.
 
-    Both parties must own every row. Synthetic rows would be drawn anew in each alignment, while the model and the real rows
+    All parties must own every row. Synthetic rows would be drawn anew in each alignment, while the model and the real rows
     stay the same. So a peer that compared two jobs over the same ids, or one job with known rows, could tell which rows are
     real.
 
@@ -35,13 +32,13 @@ async def predict_once(
         UsageError: a party does not own some of the rows, or might not (``E_PREDICT``).
         VflError: as :func:`~vfl_node.training.split.serving.service.serve`.
 
-    Cost: 4·d bytes a shared row, and 8 more to a passive asker (8·K with K > 2 classes).
+    Cost: 4·d bytes a shared row and passive party, and 8 more to a passive asker (8·K with K > 2 classes).
     """
-    check_allowed(predict, side.served_model.serve)
-    progress = progress or Silent()
-    view, exchange = side.alignment, Exchange(channel, predict, side, DisclosureGuard(side, shown, Protection()))
+    check_allowed(session.job, side.served_model.serve)
+    progress = session.progress
+    view, exchange = side.alignment, Exchange(session, side, DisclosureGuard(side, shown, Protection()))
     if view.has_synthetic_rows:
-        reason = "new records are predicted where both parties have every one: align them by psi"
+        reason = "new records are predicted where all parties have every one: align them by psi"
         raise UsageError(reason, code="E_PREDICT", for_peer=reason)
     batches = [
         PredictionBatch(positions, number, new=True)
@@ -49,13 +46,13 @@ async def predict_once(
     ]
     probabilities: list[Probabilities] = []
     progress.emit(PhaseBegan("predict", len(batches), "batches"))
-    async with channel.phase("predict"):
+    async with session.phase("predict"):
         for first in range(0, len(batches), AT_ONCE):
             part = batches[first : first + AT_ONCE]
             failpoints.reach("predict")
             probabilities += await exchange.run(part)
             progress.emit(Advanced(len(part)))
-    if not exchange.asks:
+    if exchange.asking.asker:
         return None
     own = np.flatnonzero(view.owned)
     own = own[np.argsort(view.rows[own])]

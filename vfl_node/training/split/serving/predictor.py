@@ -8,7 +8,7 @@ from typing import ClassVar
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.declared import Kind
 from vfl_node.data.tables import Table
-from vfl_node.job import Predict
+from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
 from vfl_node.session.session import Session
 from vfl_node.training.serving import Predicted, RequestQueue, Served, ServiceTally, ShownRows, StoredModel
@@ -20,7 +20,7 @@ from vfl_node.training.split.serving.sides import Embedder, Scorer
 
 
 class SplitPredictor:
-    """Both halves of a split network (:mod:`vfl_node.training.split.serving`), as a `Predictor`."""
+    """The halves of a split network (:mod:`vfl_node.training.split.serving`), as a `Predictor`."""
 
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings"})
 
@@ -44,34 +44,17 @@ class SplitPredictor:
         tally: ServiceTally,
     ) -> Served:
         """As :func:`~vfl_node.training.split.serving.service.serve`."""
-        return await serve(
-            session.peer,
-            _predict(session),
-            _side(session, model, alignment, table),
-            requests,
-            session.progress,
-            shown=shown,
-            tally=tally,
-            protection=session.protection,
-        )
+        return await serve(session, _side(session, model, alignment, table), requests, shown=shown, tally=tally)
 
     async def predict_once(
         self, session: Session, model: StoredModel, alignment: Alignment, table: Table, *, shown: ShownRows
     ) -> Predicted | None:
         """As :func:`~vfl_node.training.split.serving.new_records.predict_once`."""
-        side = _side(session, model, alignment, table)
-        return await predict_once(session.peer, _predict(session), side, session.progress, shown=shown)
+        return await predict_once(session, _side(session, model, alignment, table), shown=shown)
 
-    def learnt(
-        self, predict: Predict, *, active: str, passive: str, exchanged: Served | Predicted
-    ) -> Mapping[str, tuple[Disclosure, ...]]:
+    def learnt(self, job: Job, exchanged: Served | Predicted) -> Mapping[str, tuple[Disclosure, ...]]:
         """As :func:`~vfl_node.training.split.serving.disclosures.learnt`."""
-        return learnt(predict, active=active, passive=passive, exchanged=exchanged)
-
-
-def _predict(session: Session) -> Predict:
-    assert session.job.predict is not None
-    return session.job.predict
+        return learnt(job, exchanged)
 
 
 def _side(session: Session, model: StoredModel, alignment: Alignment, table: Table) -> Embedder | Scorer:

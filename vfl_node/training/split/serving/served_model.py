@@ -40,6 +40,7 @@ class ServedModel:
         encoder: JSON of the encoder of the party's columns.
         serving: JSON, as :attr:`~vfl_node.training.trainer.Servable.state`; holds a secret.
         models: name → ``module:Class`` of an architecture, from this node's settings.
+        passive_parties: how many sent embeddings in training.
     """
 
     train: Train
@@ -48,12 +49,15 @@ class ServedModel:
     encoder: str = field(repr=False)
     serving: str = field(repr=False)
     models: Mapping[str, str] = field(default_factory=dict)
+    passive_parties: int = 1
 
     @classmethod
     def of(cls, model: StoredModel) -> ServedModel:
         """The same, of what a node has stored."""
-        assert model.job.serve is not None
-        return cls(Train.of(model.job), model.job.serve, model.weights, model.encoder, model.state, model.models)
+        job = model.job
+        assert job.serve is not None
+        passive = len(job.parties.passive)
+        return cls(Train.of(job), job.serve, model.weights, model.encoder, model.state, model.models, passive)
 
     @cached_property
     def architecture(self) -> Architecture:
@@ -74,7 +78,7 @@ class ServedModel:
 
     @property
     def batches(self) -> bytes:
-        """32 bytes that both parties know: the seed by which the shared rows are cut into batches."""
+        """32 bytes that all parties know: the seed by which the shared rows are cut into batches."""
         return bytes.fromhex(self._serving.batches)
 
     @property

@@ -1,8 +1,9 @@
 """A service: predictions of known rows, request by request, until the asker's owner ends it.
 
-The asker sends an ``Ask`` for at most :data:`~vfl_node.training.split.serving.exchange.AT_ONCE` batches and, if it is the
-passive party, an embedding for each. It receives all answers before it goes on, so the parties never send at the same time.
-Sizes and number of the messages depend on the number of batches alone.
+The asker sends an ``Ask`` for at most :data:`~vfl_node.training.split.serving.exchange.AT_ONCE` batches to every party that it
+asks (:mod:`~vfl_node.training.split.serving.asking`) and, if it is a passive party, an embedding for each. The active party
+passes the ``Ask`` of a passive party on to the other passive parties. The asker receives all answers before it goes on, so two
+parties never send to each other at the same time. Sizes and number of the messages depend on the number of batches alone.
 
 Source: Song et al. 2021 (FLORIST), Appendix D.
 
@@ -13,15 +14,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 
 import numpy as np
 
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.errors import DataError, PolicyError, ProtocolError
-from vfl_node.job import Predict
-from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited, Progress, Silent
-from vfl_node.settings import Protection
+from vfl_node.progress import Advanced, PhaseBegan, PredictionsAudited
+from vfl_node.session.session import Session
 from vfl_node.training.serving import Request, RequestQueue, Served, ServiceTally, ShownRows, check_allowed
 from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch
 from vfl_node.training.split.serving.shown import DisclosureGuard
@@ -31,69 +32,66 @@ from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 
 
 async def serve(
-    channel: Channel,
-    predict: Predict,
+    session: Session,
     side: Embedder | Scorer,
     requests: RequestQueue | None,
-    progress: Progress | None = None,
     *,
     shown: ShownRows,
     tally: ServiceTally | None = None,
-    protection: Protection | None = None,
 ) -> Served:
     """Predict rows of the training's alignment, request by request, until the asker's owner ends it.
 
     Args:
-        channel: the conversation; phase ``predict`` is opened and ended here.
-        predict: the job's section.
+        session: this party's; phase ``predict`` of its conversations is opened and ended here. ``session.protection`` says
+            which attacks this party runs on what it sends, and how successful they may be before the service ends.
         side: this party's half.
-        requests: at the party that asks; None at the other.
-        progress: told of every batch.
-        shown: which rows of the model the peer was told about.
+        requests: at the party that asks; None at another one.
+        shown: which rows of the model others were told about.
         tally: stores what is exchanged, and has what earlier attempts exchanged.
-        protection: which attacks this party runs on what it sends, and how successful they may be before the service ends; by
-            default all run, and none ends it.
 
     Raises:
-        PolicyError: the training does not let this party ask (``E_PREDICT``), or the peer would be told about more rows
+        PolicyError: the training does not let the asker ask (``E_PREDICT``), or a peer would be told about more rows
             than this party's owner allows (``E_BUDGET``), or too much (``E_LEAK``).
-        ProtocolError: the peer has other batches, or asks for what it may not have (``E_PREDICT``),
+        ProtocolError: a peer has other batches, or asks for what it may not have (``E_PREDICT``),
             or sends another shape or step (``E_SHAPE``, ``E_NAN``, ``E_ORDER``).
 
-    Cost: 4·d·B bytes a batch, and 8·B more to a passive asker (8·K·B with K > 2 classes).
+    Cost: 4·d·B bytes a batch and passive party, and 8·B more to a passive asker (8·K·B with K > 2 classes).
     """
-    check_allowed(predict, side.served_model.serve)
-    guard = DisclosureGuard(side, shown, protection or Protection())
-    service = _Service(channel, predict, side, guard, progress or Silent(), tally)
-    async with channel.phase("predict"):
-        await (service.answer() if requests is None else service.ask(requests))
+    check_allowed(session.job, side.served_model.serve)
+    service = _Service(session, side, DisclosureGuard(side, shown, session.protection), tally)
+    async with session.phase("predict"):
+        await service.run(requests)
     return service.served
 
 
 class _Service:
     """One attempt of a service at one party."""
 
-    def __init__(
-        self,
-        channel: Channel,
-        predict: Predict,
-        side: Embedder | Scorer,
-        guard: DisclosureGuard,
-        progress: Progress,
-        tally: ServiceTally | None,
-    ) -> None:
-        self._channel, self._side, self._progress, self._tally = channel, side, progress, tally
-        self._guard, self._exchange = guard, Exchange(channel, predict, side, guard)
+    def __init__(self, session: Session, side: Embedder | Scorer, guard: DisclosureGuard, tally: ServiceTally | None) -> None:
+        self._side, self._progress, self._tally = side, session.progress, tally
+        self._guard, self._exchange = guard, Exchange(session, side, guard)
+        self._asked, self._asker = self._exchange.asking.asked, self._exchange.asking.asker
         self.served = (tally.read() if tally else None) or Served(side.served_model.serve.batch_size)
-        progress.emit(PhaseBegan("predict", 0, "batches"))
+        self._progress.emit(PhaseBegan("predict", 0, "batches"))
 
-    async def ask(self, requests: RequestQueue) -> None:
-        """Ask for the rows of all ``requests``, then say that there are no more."""
-        terms = await self._channel.receive(prediction_pb2.PredictionTerms)
-        if terms.batches != self._side.batches.fingerprint:
-            raise _refused(self._channel, "cuts the shared rows into other batches")
-        self.served.unnamed = terms.unnamed and isinstance(self._side, Embedder)
-        async for request in _arriving(self._channel, requests):
+    async def run(self, requests: RequestQueue | None) -> None:
+        """Ask for the rows of all ``requests``, or answer the asker; then say that there are no more."""
+        for channel in self._asked:
+            terms = await channel.receive(prediction_pb2.PredictionTerms)
+            if terms.batches != self._side.batches.fingerprint:
+                raise _refused(channel, "cuts the shared rows into other batches")
+            self.served.unnamed = terms.unnamed and isinstance(self._side, Embedder)
+        if self._asker:
+            await self._answer(self._asker)
+        else:
+            assert requests is not None
+            await self._ask(requests)
+        for channel in self._asked:
+            await channel.send(prediction_pb2.PredictionAsk(done=True))
+
+    async def _ask(self, requests: RequestQueue) -> None:
+        """Ask for the rows of all ``requests``."""
+        async for request in _arriving(self._asked, requests):
             try:
                 requested = self._requested(request)
             except (DataError, PolicyError) as error:
@@ -102,23 +100,18 @@ class _Service:
             answers: list[Probabilities] = []
             for first in range(0, len(requested.batches), AT_ONCE):
                 part = requested.batches[first : first + AT_ONCE]
-                self._count(batches=len(part))
-                await self._channel.send(_ask_for(part))
                 answers += await self._exchanged(part)
             self._count(requests=1)
             request.answer(self._exchange.joined(answers)[requested.places])
-        await self._channel.send(prediction_pb2.PredictionAsk(done=True))
 
-    async def answer(self) -> None:
-        """Answer until the peer has no more to ask."""
+    async def _answer(self, asker: Channel) -> None:
+        """Answer until ``asker`` has no more to ask."""
         side = self._side
         self.served.unnamed = isinstance(side, Scorer) and side.unnamed
         terms = prediction_pb2.PredictionTerms(batches=side.batches.fingerprint, unnamed=self.served.unnamed)
-        await self._channel.send(terms)
-        while not (ask := await self._channel.receive(prediction_pb2.PredictionAsk)).done:
-            asked = self._asked(ask)
-            self._count(batches=len(asked))
-            await self._exchanged(asked)
+        await asker.send(terms)
+        while not (ask := await asker.receive(prediction_pb2.PredictionAsk)).done:
+            await self._exchanged(self._batches(asker, ask))
 
     def _count(self, *, batches: int = 0, requests: int = 0) -> None:
         self.served.batches += batches
@@ -127,6 +120,9 @@ class _Service:
             self._tally.write(self.served)
 
     async def _exchanged(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
+        self._count(batches=len(batches))
+        for channel in self._asked:
+            await channel.send(_ask_for(batches))
         failpoints.reach("predict")
         try:
             answers = await self._exchange.run(batches)
@@ -170,8 +166,8 @@ class _Service:
             self._guard.check(np.concatenate([batch.positions for batch in requested.batches if batch.positions is not None]))
         return requested
 
-    def _asked(self, ask: prediction_pb2.PredictionAsk) -> list[PredictionBatch]:
-        """The batches that the peer asks for.
+    def _batches(self, asker: Channel, ask: prediction_pb2.PredictionAsk) -> list[PredictionBatch]:
+        """The batches that ``asker`` asks for.
 
         Raises:
             ProtocolError: too many batches, in the wrong order or that do not exist, or rows that are not named although they
@@ -183,9 +179,9 @@ class _Service:
             or (ask.unnamed > 0) != self.served.unnamed
             or (numbers and ask.unnamed)
         ):
-            raise _refused(self._channel, f"asks for {len(numbers)} batches and {ask.unnamed} of rows that are not named")
+            raise _refused(asker, f"asks for {len(numbers)} batches and {ask.unnamed} of rows that are not named")
         if numbers != sorted(set(numbers)) or any(number >= len(self._side.batches) for number in numbers):
-            raise _refused(self._channel, f"asks for batches out of order, or beyond the {len(self._side.batches)} there are")
+            raise _refused(asker, f"asks for batches out of order, or beyond the {len(self._side.batches)} there are")
         return [self._named(number) for number in numbers] or [PredictionBatch(None, 0)] * ask.unnamed
 
     def _named(self, number: int) -> PredictionBatch:
@@ -205,9 +201,9 @@ class _RequestedBatches:
     places: Positions
 
 
-async def _arriving(channel: Channel, requests: RequestQueue) -> AsyncIterator[Request]:
-    """Requests as they arrive, until the owner ends the service."""
-    while True:
+async def _arriving(asked: Sequence[Channel], requests: RequestQueue) -> AsyncIterator[Request]:
+    """Requests as they arrive, until the owner ends the service or one of those ``asked`` is gone."""
+    for channel in cycle(asked):
         closed = requests.closed  # read first: a request may arrive in between
         request = requests.take()
         if request is not None:

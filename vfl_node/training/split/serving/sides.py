@@ -1,4 +1,4 @@
-"""The two halves of a trained network; each party predicts with its own."""
+"""The halves of a trained network; each party predicts with its own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 class ServingSide:
-    """What both parties have: the shared rows, their own columns, and the batches in which rows are hidden.
+    """What every party has: the shared rows, their own columns, and the batches in which rows are hidden.
 
     Args:
         served_model: the party's part of the trained model.
@@ -95,7 +95,7 @@ class ServingSide:
 
 
 class Embedder(ServingSide):
-    """The passive party's half: a bottom network. Its embeddings may be sent as they are: the defences are applied.
+    """A passive party's half: a bottom network. Its embeddings may be sent as they are: the defences are applied.
 
     Args: as :class:`ServingSide`, and
         defences: from this party's settings. A row has the same noise whenever it is asked for.
@@ -246,48 +246,54 @@ class Scorer(ServingSide):
     """The active party's half: its own bottom network, if it has columns, the top network, and the calibration of logits.
 
     Attributes:
-        unnamed: whether it has no columns of its own, and so need not know to which row an embedding belongs.
+        unnamed: whether only one party has columns, a passive one, so nobody need know to which row an embedding belongs.
     """
 
     def __init__(self, served_model: ServedModel, alignment: Alignment, table: Table, device: torch.device) -> None:
         super().__init__(served_model, alignment, table, device)
         train = served_model.train
-        self.unnamed = self.inputs.schema.empty
-        joint = build_classifier(self.architecture, train, self.inputs.schema, [self.cut_width])
+        self.unnamed = self.inputs.schema.empty and served_model.passive_parties == 1
+        received = [self.cut_width] * served_model.passive_parties
+        joint = build_classifier(self.architecture, train, self.inputs.schema, received)
         self._model = _loaded(joint, "", served_model, device)
         calibration, self._task = served_model.scoring
         self._calibration = Calibration.from_json(calibration, self._task.calibration)
-        shifted = train.missing.calibration != "none" and not self.unnamed
+        shifted = train.missing.calibration != "none" and not self.inputs.schema.empty
         self._local: Classifier | None = None
         if shifted:
             self._local = _loaded(
                 build_classifier(self.architecture, train, self.inputs.schema, []), "local", served_model, device
             )
 
-    def expected(self, positions: Positions, embedding: Tensor) -> Probabilities:
-        """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions`` and their ``embedding``.
+    def expected(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
+        """Predictions for this party, float64[B] or float64[B, K], of the rows at ``positions``.
 
         They are probabilities; in a regression numbers in the target's unit.
 
-        Unless all rows are shared, this party does not know whether the peer's columns of a row are real. The share of rows in
+        Unless all rows are shared, this party does not know whether a peer's columns of a row are real. The share of rows in
         which they are is taken from training.
+
+        Args:
+            positions: int64[B].
+            embeddings: of these rows, float32[B, d] of each passive party, in the job's order.
         """
-        logits, base_rate = self._logits(positions, embedding), self._rates(positions)
+        logits, base_rate = self._logits(positions, embeddings), self._rates(positions)
         predicted = self._calibration.probability if self.alignment.every_row_is_shared else self._calibration.expectation
         return self._task.prediction(predicted(logits, base_rate))
 
-    def probability(self, positions: Positions, embedding: Tensor) -> Probabilities:
-        """As :meth:`expected`, for the passive party, which knows in which rows its columns are real."""
-        logits, base_rate = self._logits(positions, embedding), self._rates(positions)
+    def probability(self, positions: Positions, embeddings: Sequence[Tensor]) -> Probabilities:
+        """As :meth:`expected`, for a passive party, which knows in which rows its columns are real."""
+        logits, base_rate = self._logits(positions, embeddings), self._rates(positions)
         return self._task.prediction(self._calibration.probability(logits, base_rate))
 
-    def probability_unnamed(self, embedding: Tensor) -> Probabilities:
-        """As :meth:`probability`, for rows that are not named; possible only if this party has no columns."""
-        return self.probability(np.zeros(len(embedding), dtype=np.int64), embedding)
+    def probability_unnamed(self, embeddings: Sequence[Tensor]) -> Probabilities:
+        """As :meth:`probability`, for rows that are not named; possible only if this party is :attr:`unnamed`."""
+        (embedding,) = embeddings
+        return self.probability(np.zeros(len(embedding), dtype=np.int64), embeddings)
 
-    def _logits(self, positions: Positions, embedding: Tensor) -> Tensor:
+    def _logits(self, positions: Positions, embeddings: Sequence[Tensor]) -> Tensor:
         with torch.no_grad():
-            return self._model(self.inputs.at(positions), [embedding.to(self.device)])
+            return self._model(self.inputs.at(positions), [embedding.to(self.device) for embedding in embeddings])
 
     def _rates(self, positions: Positions) -> Tensor:
         """q of each row, float32[B]."""

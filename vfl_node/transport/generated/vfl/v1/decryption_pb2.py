@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17vfl/v1/decryption.proto\x12\x06vfl.v1\"\'\n\x0bPaillierKey\x12\t\n\x01n\x18\x01 \x01(\x0c\x12\r\n\x05proof\x18\x02 \x01(\x0c\"q\n\x0e\x44\x65\x63ryptionPlan\x12%\n\x07tensors\x18\x01 \x03(\x0b\x32\x14.vfl.v1.MaskedTensor\x12\x12\n\nfirst_step\x18\x02 \x01(\x04\x12$\n\x06theirs\x18\x03 \x03(\x0b\x32\x14.vfl.v1.MaskedTensor\"M\n\x0cMaskedTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05units\x18\x02 \x01(\r\x12\r\n\x05slots\x18\x03 \x01(\r\x12\x11\n\tslot_bits\x18\x04 \x01(\r\"?\n\x11\x44\x65\x63ryptionRequest\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06tensor\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\")\n\tDecrypted\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06tensor\x18\x02 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17vfl/v1/decryption.proto\x12\x06vfl.v1\"\'\n\x0bPaillierKey\x12\t\n\x01n\x18\x01 \x01(\x0c\x12\r\n\x05proof\x18\x02 \x01(\x0c\"q\n\x0e\x44\x65\x63ryptionPlan\x12%\n\x07tensors\x18\x01 \x03(\x0b\x32\x14.vfl.v1.MaskedTensor\x12\x12\n\nfirst_step\x18\x02 \x01(\x04\x12$\n\x06theirs\x18\x03 \x03(\x0b\x32\x14.vfl.v1.MaskedTensor\"\\\n\x0cMaskedTensor\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05units\x18\x02 \x01(\r\x12\r\n\x05slots\x18\x03 \x01(\r\x12\x11\n\tslot_bits\x18\x04 \x01(\r\x12\r\n\x05party\x18\x05 \x01(\t\"?\n\x11\x44\x65\x63ryptionRequest\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06tensor\x18\x02 \x01(\t\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\")\n\tDecrypted\x12\x0c\n\x04step\x18\x01 \x01(\x04\x12\x0e\n\x06tensor\x18\x02 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,9 +36,9 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DECRYPTIONPLAN']._serialized_start=76
   _globals['_DECRYPTIONPLAN']._serialized_end=189
   _globals['_MASKEDTENSOR']._serialized_start=191
-  _globals['_MASKEDTENSOR']._serialized_end=268
-  _globals['_DECRYPTIONREQUEST']._serialized_start=270
-  _globals['_DECRYPTIONREQUEST']._serialized_end=333
-  _globals['_DECRYPTED']._serialized_start=335
-  _globals['_DECRYPTED']._serialized_end=376
+  _globals['_MASKEDTENSOR']._serialized_end=283
+  _globals['_DECRYPTIONREQUEST']._serialized_start=285
+  _globals['_DECRYPTIONREQUEST']._serialized_end=348
+  _globals['_DECRYPTED']._serialized_start=350
+  _globals['_DECRYPTED']._serialized_end=391
 # @@protoc_insertion_point(module_scope)

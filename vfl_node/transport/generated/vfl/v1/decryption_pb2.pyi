@@ -25,16 +25,18 @@ class DecryptionPlan(_message.Message):
     def __init__(self, tensors: _Optional[_Iterable[_Union[MaskedTensor, _Mapping]]] = ..., first_step: _Optional[int] = ..., theirs: _Optional[_Iterable[_Union[MaskedTensor, _Mapping]]] = ...) -> None: ...
 
 class MaskedTensor(_message.Message):
-    __slots__ = ("name", "units", "slots", "slot_bits")
+    __slots__ = ("name", "units", "slots", "slot_bits", "party")
     NAME_FIELD_NUMBER: _ClassVar[int]
     UNITS_FIELD_NUMBER: _ClassVar[int]
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     SLOT_BITS_FIELD_NUMBER: _ClassVar[int]
+    PARTY_FIELD_NUMBER: _ClassVar[int]
     name: str
     units: int
     slots: int
     slot_bits: int
-    def __init__(self, name: _Optional[str] = ..., units: _Optional[int] = ..., slots: _Optional[int] = ..., slot_bits: _Optional[int] = ...) -> None: ...
+    party: str
+    def __init__(self, name: _Optional[str] = ..., units: _Optional[int] = ..., slots: _Optional[int] = ..., slot_bits: _Optional[int] = ..., party: _Optional[str] = ...) -> None: ...
 
 class DecryptionRequest(_message.Message):
     __slots__ = ("step", "tensor", "done")
