@@ -126,7 +126,10 @@ def test_the_same_attempt_again_is_the_same_byte_by_byte(kept, protocol, lose):
 
 
 @EVERY_LIST
-@pytest.mark.parametrize("lose", [(), ("folders",), ("pins",)], ids=["nothing", "folders", "pins"])
+@pytest.mark.parametrize(
+    "lose",
+    [pytest.param((), id="nothing"), *(pytest.param((of,), id=of, marks=pytest.mark.slow) for of in ("folders", "pins"))],
+)
 def test_another_list_in_a_later_attempt(kept, sender, receiver, item, lose):
     """Refused by its pin, by the SHA-256 of what is held of it, or by both; nothing answers it."""
     run_several("psu", IDS, **kept)
