@@ -73,7 +73,7 @@ class Pair:
                 parties=PARTIES,
                 protection=Protection(membership=audited),
             )
-            data = TrainingData(view(rows, mine, both), table)
+            data = TrainingData(view(rows, mine, both, channel.peer), table)
             self.halves.append(half_of(own, data, Randomness(bytes(32)), Randomness(bytes(32)), 0, every, None))
         self._steps = self._schedule(Schedule(bytes(32), rows, 0), every)
 

@@ -74,11 +74,11 @@ def table(rows: int, *, labels: bool, seed: int = 0) -> Table:
     return Table(ids, {} if labels else numeric | text, rng.integers(0, 2, rows).astype(np.float32) if labels else None)
 
 
-def view(rows: int, owned: NDArray[np.bool_], both: int) -> Alignment:
-    """A party's view of ``rows`` shared rows, the i-th of which is its i-th if it owns it."""
+def view(rows: int, owned: NDArray[np.bool_], both: int, peer: str) -> Alignment:
+    """A party's view of ``rows`` rows that it shares with ``peer``, the i-th of which is its i-th if it owns it."""
     own = np.where(owned, np.arange(rows), NOT_MINE)
-    peer = PeerFacts(rows, intersection=both, missing=int(owned.sum()) - both)
-    return Alignment("psu", "curve25519", own, rows, {"peer": peer})
+    facts = PeerFacts(rows, intersection=both, missing=int(owned.sum()) - both)
+    return Alignment("psu", "curve25519", own, rows, {peer: facts})
 
 
 PARTIES = Parties(active="active", passive=("passive",))
@@ -93,7 +93,7 @@ def split(rows: int, epochs: int, share: float, *, audited: bool = True) -> list
     ends = Ends()
 
     def run(party: str, channel: Channel, owned: NDArray[np.bool_]) -> Coroutine[Any, Any, Trained]:
-        data = TrainingData(view(rows, owned, both), table(rows, labels=party == "active"))
+        data = TrainingData(view(rows, owned, both, channel.peer), table(rows, labels=party == "active"))
         shown, secret = (ends, b"a" * 32) if party == "active" else (Silent(), b"p" * 32)
         own = session(
             party,

@@ -91,7 +91,8 @@ def federation(owned: tuple[int, int], shared: int, columns: int) -> list[tuple[
     rng = np.random.default_rng(0)
     values, found = rng.normal(size=(shared, columns)), []
     labels = (values[:, 0] + rng.normal(size=shared) > 0).astype(np.float32)
-    for count, order in zip(owned, (np.arange(shared), np.arange(shared)[::-1]), strict=True):
+    orders = np.arange(shared), np.arange(shared)[::-1]
+    for count, order, other in zip(owned, orders, ("lab", "clinic"), strict=True):
         mine = np.sort(order[:count])
         rows = np.full(shared, NOT_MINE)
         rows[mine] = np.arange(count)
@@ -99,7 +100,7 @@ def federation(owned: tuple[int, int], shared: int, columns: int) -> list[tuple[
         table = Table(ids, {f"c{c}": NumericColumn(values[mine, c]) for c in range(columns)}, labels[mine])
         both = sum(owned) - shared
         peer = PeerFacts(sum(owned) - count, intersection=both, missing=count - both)
-        found.append((table, Alignment("psu", "curve25519", rows, count, {"peer": peer})))
+        found.append((table, Alignment("psu", "curve25519", rows, count, {other: peer})))
     return found
 
 

@@ -221,7 +221,8 @@ def test_labels_are_calibrated_by_the_share_of_synthetic_ones(several_parties: M
         """By how much the mean probability is below the rate of positives, on held-out rows."""
         missing = {"calibration": calibration, "calibrate": "labels" if calibration != "none" else "both"}
         train = several_runs().train.model_copy(update={"missing": missing_of(missing)(**missing), "epochs": 6})
-        curve = np.array(several_runs(train=train)(parties)["clinic"].calibration_curve)
+        unaudited = dict.fromkeys(parties.names, Protection(membership=False))
+        curve = np.array(several_runs(train=train, protections=unaudited)(parties)["clinic"].calibration_curve)
         confidence, frequency, rows = curve.T
         return float((rows * (frequency - confidence)).sum() / rows.sum())
 
