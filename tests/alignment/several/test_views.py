@@ -250,6 +250,33 @@ def test_a_shuffle_or_the_sorting_of_round_2_hides_the_overlap_from_the_active_p
         assert guessed == shared
 
 
+@pytest.mark.parametrize("by", range(1, N))
+def test_a_hop_of_round_2_hides_which_records_its_party_has(by):
+    """All others together know whose each element of the shared order is before the hop, and whose pseudonym after it."""
+    ids = parts(SIZE)
+    shared, last, name = set(ids[0]) & set(ids[by]), N - 1, NAMES[by]
+
+    def without(run, rows, parties):
+        """The shared order without the second and third scalars of some parties."""
+        for party in parties:
+            rows = run.power(rows, *(run.group.inverse(run.scalar(NAMES[party], number)) for number in (2, 3)))
+        return rows
+
+    def attack(run, after):
+        theirs = as_set(run.under_all(by))
+        is_theirs = [bytes(row) in theirs for row in without(run, run.lists[order_name(by - 1)], range(by))]
+        own = run.power(run.lists[list_name(3, 0, last)], run.scalar(NAMES[0], 1), run.scalar(NAMES[0], 3))
+        place = {bytes(row): i for i, row in enumerate(after)}
+        mine = zip(run.order(NAMES[0], 3), without(run, own, range(by + 1, N)), strict=True)
+        return {ids[0][i] for i, row in mine if is_theirs[place[bytes(row)]]}
+
+    run = run_several("psu", ids)
+    in_order = run.power(run.lists[order_name(by - 1)], run.scalar(name, 2), run.scalar(name, 3))
+    assert as_set(in_order) == as_set(run.lists[order_name(by)])
+    assert attack(run, in_order) == shared
+    assert is_chance(attack(run, run.lists[order_name(by)]), shared, ids[0])
+
+
 @pytest.mark.parametrize("rounds", [1, 3])
 @pytest.mark.parametrize("of", range(N))
 def test_own_lists_leave_in_a_secret_order(rounds, of):
