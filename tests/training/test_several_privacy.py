@@ -52,10 +52,14 @@ def twins(of: Any) -> Any:
     return np.repeat(of[::2], 2, axis=0)
 
 
+def telling(seed: int) -> Any:
+    """Rows of which the synthetic ones have twins, and the others none."""
+    return np.where(SYNTHETIC[:, None], twins(random_rows(seed)), random_rows(seed + 1))
+
+
 def test_the_worst_peer_is_reported() -> None:
     """Synthetic rows have twins in what one peer receives, and none in what the other one does."""
-    leaking = np.where(SYNTHETIC[:, None], twins(random_rows(1)), random_rows(2))
-    for of_each in ((leaking, random_rows(3)), (random_rows(3), leaking)):
+    for of_each in ((telling(1), random_rows(3)), (random_rows(3), telling(1))):
         audit = audit_of(["lab", "insurer"])
         sent(audit, *of_each)
         assert audit.epoch_done()["same_step_twin"] == 1
@@ -66,11 +70,15 @@ def test_the_worst_peer_is_reported() -> None:
     assert audit.epoch_done()["same_step_twin"] == 0.5
 
 
-def test_what_only_all_peers_together_see_is_reported() -> None:
-    """Every row has a twin at each peer; only a synthetic one has the same twin at both."""
-    one = twins(random_rows(1))
+def telling_together() -> tuple[Any, Any]:
+    """Every row has a twin at each of two peers; only a synthetic one has the same twin at both."""
     other = np.where(SYNTHETIC[:, None], twins(random_rows(2)), np.roll(twins(random_rows(2)), 1, axis=0))
     other[[ROWS // 2, -1]] = random_rows(5)[0]  # the roll goes round among the real rows
+    return twins(random_rows(1)), other
+
+
+def test_what_only_all_peers_together_see_is_reported() -> None:
+    one, other = telling_together()
     audit = audit_of(["lab", "insurer"])
     sent(audit, one, other)
     for peer in ("lab", "insurer"):
@@ -78,10 +86,25 @@ def test_what_only_all_peers_together_see_is_reported() -> None:
     together = audit_of(["lab", "insurer"])
     sent(together, one, other)
     assert together.epoch_done()["same_step_twin"] == 1
+
+
+@pytest.mark.parametrize(
+    ("of_each", "who"),
+    [((twins(random_rows(1)), telling(2)), "what insurer receives"), (telling_together(), "what all peers together receive")],
+)
+def test_the_limit_holds_for_each_attacker_and_the_error_names_it(of_each: Any, who: str) -> None:
     limited = audit_of(["lab", "insurer"], limit=0.9)
-    sent(limited, one, other)
-    with pytest.raises(PolicyError, match="max_attack_auc"):
+    sent(limited, *of_each)
+    with pytest.raises(PolicyError, match=f"max_attack_auc allows 0.9. These are attacks on {who}"):
         limited.epoch_done()
+
+
+def test_with_one_peer_the_error_names_none() -> None:
+    limited = audit_of(["lab"], limit=0.9)
+    sent(limited, telling(1))
+    with pytest.raises(PolicyError) as caught:
+        limited.epoch_done()
+    assert caught.value.message.endswith("limits.max_attack_auc allows 0.9")
 
 
 def test_an_audit_of_peers_goes_on_from_a_checkpoint() -> None:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.audit import Audit
@@ -61,13 +62,22 @@ class AuditOfPeers:
         """As :meth:`Audit.epoch_done`: of each attack the AUC of the attacker that tells most by it.
 
         Raises:
-            PolicyError: of one of the attackers.
+            PolicyError: of one of the attackers, which the message names if there are several.
         """
-        values = {attacker: audit.epoch_done() for attacker, audit in self._audits.items()}
+        values = {attacker: self._epoch_done(attacker) for attacker in self._audits}
         worst = _worst(values)
         counts = {name: self._audits[attacker].judged.get(name) for name, attacker in worst.items()}
         self.judged |= {name: rows for name, rows in counts.items() if rows is not None}
         return {name: values[attacker][name] for name, attacker in worst.items()}
+
+    def _epoch_done(self, attacker: str) -> dict[str, float | None]:
+        try:
+            return self._audits[attacker].epoch_done()
+        except PolicyError as error:
+            if len(self._audits) > 1:
+                what = "what all peers together receive" if attacker == TOGETHER else f"what {attacker} receives"
+                error.message += f". These are attacks on {what}"
+            raise
 
     @property
     def averages(self) -> dict[str, float | None]:
