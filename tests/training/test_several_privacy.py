@@ -167,6 +167,28 @@ def test_each_peer_gets_noise_of_its_own(several_parties: Make, several_runs: An
     np.testing.assert_array_equal(gradients(again, "lab"), gradients(noised, "lab"))
 
 
+def test_the_audit_sees_what_each_peer_and_all_together_receive(
+    several_parties: Make, several_runs: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[Audit, list[Any]] = {}
+    see = Audit.see
+
+    def spying(audit: Audit, step: Sent) -> None:
+        seen.setdefault(audit, []).append(step.rows.numpy())
+        see(audit, step)
+
+    monkeypatch.setattr(Audit, "see", spying)
+    runs = several_runs(protections={"clinic": noisy(1.0)})
+    runs(several_parties(2, 200, owned=0.8))
+    lab, insurer = (
+        [decoded(of) for of in runs.recorder.messages(training_pb2.Gradient, receiver=name)] for name in ("lab", "insurer")
+    )
+    together = [np.concatenate(rows, axis=1) for rows in zip(lab, insurer, strict=True)]
+    assert len(seen) == 5  # two of passive parties, which see embeddings
+    for received in (lab, insurer, together):
+        (_,) = (rows for rows in seen.values() if all(map(np.array_equal, rows, received)))
+
+
 def test_peers_together_have_less_noise_than_each(several_parties: Make, several_runs: Any) -> None:
     """Gradients of all peers are images of one error of the row: k of them tell its label as one with 1/√k of the noise."""
     parties = several_parties(4, 600)
