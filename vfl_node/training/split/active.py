@@ -311,7 +311,7 @@ class ActiveHalf:
         labels = self._labels[parts.positions][own]
 
         def measured(columns: Positions, embeddings: Sequence[Tensor]) -> Values:
-            batches = [np.arange(len(columns))]
+            batches = cut(np.arange(len(columns)), self._train.batch_size)
             outputs = [self._output(columns[of], [embedding[of] for embedding in embeddings]) for of in batches]
             scores = np.concatenate([self._calibration.expectation(*output) for output in outputs])
             return self._task.output(scores[own]).metrics(self._evaluate.metrics, labels, self._evaluate.threshold)
