@@ -4,20 +4,29 @@
 # authority: if one party has none, all are created again.
 set -eu
 
-keys=/setup/clinic/keys
-if [ ! -f /setup/lab/keys/node.crt ] || [ ! -f /setup/coordinator/keys/node.crt ] || [ ! -f "$keys/node.crt" ] ||
-  ! cmp -s "$keys/ca.crt" /setup/lab/keys/ca.crt || ! cmp -s "$keys/ca.crt" /setup/coordinator/keys/ca.crt; then
+complete=yes
+for party in clinic lab insurer coordinator; do
+  keys="/setup/$party/keys"
+  [ -f "$keys/node.crt" ] && cmp -s "$keys/ca.crt" /setup/clinic/keys/ca.crt || complete=no
+done
+if [ "$complete" = no ]; then
   vfl-node init clinic --role active /tmp/clinic
   vfl-node init lab --role passive /tmp/lab
+  vfl-node init insurer --role passive /tmp/insurer
   vfl-node init coordinator --role coordinator /tmp/coordinator
-  vfl-node certify /tmp/clinic /tmp/lab /tmp/coordinator --authority /tmp/authority # its key ends with this container
-  for party in clinic lab coordinator; do
+  vfl-node certify /tmp/clinic /tmp/lab /tmp/insurer /tmp/coordinator --authority /tmp/authority # its key ends with this container
+  for party in clinic lab insurer coordinator; do
     cp -p "/tmp/$party/node.key" "/tmp/$party/node.crt" "/tmp/$party/ca.crt" "/setup/$party/keys/"
   done
 fi
 
-if [ ! -f /setup/clinic/data/clinic.csv ] || [ ! -f /setup/lab/data/lab.csv ]; then
+complete=yes
+for party in clinic lab insurer; do
+  [ -f "/setup/$party/data/$party.csv" ] || complete=no
+done
+if [ "$complete" = no ]; then
   python3 /example/make_data.py /tmp/data
-  cp /tmp/data/clinic.csv /setup/clinic/data/
-  cp /tmp/data/lab.csv /setup/lab/data/
+  for party in clinic lab insurer; do
+    cp "/tmp/data/$party.csv" "/setup/$party/data/"
+  done
 fi

@@ -358,3 +358,35 @@ def test_what_needs_a_model_says_so(text: str, said: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(f"name: t\nparties: {{active: a, passive: b}}\nalign: {{protocol: psi}}\n{text}", Job, source="j")
     assert said in caught.value.message
+
+
+THREE = "name: t\nparties: {active: a, passive: [b, c]}\nalign: {protocol: psi}\n"
+
+
+@pytest.mark.parametrize(("to", "asker"), [("active", "a"), ("b", "b"), ("c", "c"), ("a", "a")])
+def test_one_party_asks_for_predictions(to: str, asker: str) -> None:
+    job = parse(THREE + f"predict: {{model: m, to: {to}}}", Job, source="j")
+    assert job.asker == asker
+    assert job.parties.named(job.parties.called(asker)) == (asker,)
+    assert parse(THREE, Job, source="j").asker is None
+
+
+def test_a_role_that_one_party_has_stands_for_it() -> None:
+    job = parse(THREE.replace("[b, c]", "b") + "predict: {model: m, to: passive}", Job, source="j")
+    assert (job.asker, job.parties.called("b")) == ("b", "passive")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("predict: {model: m, to: passive}", "predict.to: one party asks; say which: b or c"),
+        ("predict: {model: m, to: both}", "predict.to: one party asks; say which: active or b or c"),
+        ("predict: {model: m, to: d}", "predict.to: d is none of active, passive and the data parties (a, b, c)"),
+        ("train: {}\nserve: {to: d}", "serve.to: d is none of active, passive, both and the data parties (a, b, c)"),
+        ("train: {}\nserve: {to: nobody!}", "a name: 1 to 63 small letters"),
+    ],
+)
+def test_who_may_ask_is_a_role_or_a_party(text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(THREE + text, Job, source="j")
+    assert said in caught.value.message

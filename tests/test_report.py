@@ -319,6 +319,24 @@ def predicting(rows: str, *, party: str, **changes: Any) -> Report:
     return build(job, party=party, predictions=predictions, **changes)
 
 
+@pytest.mark.parametrize("party", ["clinic", "lab", "insurer"])
+def test_of_three_parties_the_asker_is_named_and_every_party_has_its_entries(party: str) -> None:
+    document = {"name": "trial", "parties": {"active": "clinic", "passive": ["lab", "insurer"]}, "align": {"protocol": "psi"}}
+    job = Job.model_validate(document | {"predict": {"model": "trial-1", "to": "insurer"}})
+    exchanged = Served(rows=256, requests=3 if party == "insurer" else 0, batches=7, told=1000)
+    predictions = reported(predictor_of(a_job().train), job, party, exchanged, Protection())
+    nothing = {"alignment": None, "align_seconds": None, "traffic": {"predict": Traffic(1, 2, 3, 4)}}
+    report = build(job, party=party, predictions=predictions, **nothing)
+    assert report.predictions is not None
+    assert (report.predictions.to, report.predictions.requests) == ("insurer", 3 if party == "insurer" else None)
+    whats = {name: [entry.what for entry in entries] for name, entries in report.learnt.items()}
+    assert whats == {"clinic": ["embeddings", "embeddings", "requests"], "lab": ["requests"], "insurer": ["predictions"]}
+    text = " ".join(page_module.render(report).split())
+    assert "records that these parties have aligned before" in text
+    assert f"{'Other parties were' if party == 'clinic' else 'clinic was'} told about 1,000 different rows" in text
+    assert "the two" not in text
+
+
 UNTOLD_AUDIT = replace(UNTOLD, epochs=AUDITED.epochs, audit=AUDITED.audit)
 
 EMPTY = Alignment("psu", "curve25519", np.full(4, NOT_MINE), 0, {"lab": PeerFacts(4, 0, 0)}, 4)

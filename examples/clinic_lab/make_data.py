@@ -1,8 +1,9 @@
-"""Cut scikit-learn's breast-cancer table into a clinic's and a laboratory's file.
+"""Cut scikit-learn's breast-cancer table into a clinic's and a laboratory's file, and make up an insurer's.
 
-The clinic holds the diagnosis and four measures, the laboratory the other 26. Each
-holds a random 90 % of the 569 patients, so that some are known to both, some to one
-only, and a few to neither. The result is the same on every machine.
+The clinic holds the diagnosis and four measures, the laboratory the other 26. The
+insurer's four columns are drawn: they are not in the table. Each holds a random 90 %
+of the 569 patients, so that some are known to all, some to one only, and a few to
+none. The result is the same on every machine.
 
 Usage: python make_data.py FOLDER
 """
@@ -19,10 +20,12 @@ from vfl_node.crypto.randomness import Randomness
 
 AT_CLINIC = ("mean_texture", "mean_smoothness", "mean_symmetry", "mean_fractal_dimension")
 SHARE = 0.9
+AT_INSURER = ("age", "region", "visits_last_year", "claims_last_year")
+REGIONS = ("north", "east", "south", "west")
 
 
 def main(folder: Path) -> None:
-    """Write ``clinic.csv`` and ``lab.csv`` into ``folder``."""
+    """Write ``clinic.csv``, ``lab.csv`` and ``insurer.csv`` into ``folder``."""
     table = load_breast_cancer()
     columns = [name.replace(" ", "_") for name in table.feature_names]
     at_clinic = [columns.index(name) for name in AT_CLINIC]
@@ -42,6 +45,12 @@ def main(folder: Path) -> None:
         ["id", *(columns[index] for index in at_lab)],
         [[ids[row], *table.data[row, at_lab]] for row in some(len(ids), randomness.derive("lab"))],
     )
+    insured = insurers_cells(malignant.tolist(), randomness.derive("insured"))
+    write(
+        folder / "insurer.csv",
+        ["id", *AT_INSURER],
+        [[ids[row], *insured[row]] for row in some(len(ids), randomness.derive("insurer"))],
+    )
 
 
 def patient_ids(count: int, randomness: Randomness) -> list[str]:
@@ -50,6 +59,17 @@ def patient_ids(count: int, randomness: Randomness) -> list[str]:
     while len(ids) < count:
         ids[f"MRN-{randomness.below(10**8):08d}"] = None
     return list(ids)
+
+
+def insurers_cells(malignant: list[int], randomness: Randomness) -> list[list[object]]:
+    """Made-up values of each patient: the ill are older, visit and claim more; the region says nothing."""
+    drawn = randomness.derive("values").normal((len(malignant), 3)).tolist()
+    rows: list[list[object]] = []
+    for ill, (age, visits, claims) in zip(malignant, drawn, strict=True):
+        region = REGIONS[randomness.below(len(REGIONS))]
+        visited = max(0, round(3 + 3 * ill + 2 * visits))
+        rows.append([max(18, round(46 + 12 * ill + 11 * age)), region, visited, round(500 * 3 ** (ill + claims))])
+    return rows
 
 
 def some(count: int, randomness: Randomness) -> list[int]:

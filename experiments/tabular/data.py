@@ -82,10 +82,15 @@ SOURCES = {
 }
 
 
+def read_parts(shared: Path, name: str) -> tuple[list[Row], list[Row]]:
+    """Names and rows of the active party (the label is its last column), then of the passive one."""
+    source = SOURCES[name]
+    return source.cut([list(_read(shared / file, source.delimiter)) for file in source.files])
+
+
 def write_tables(shared: Path, name: str, folder: Path) -> dict[str, Path]:
     """Write both parties' CSV files into ``folder``. Returns role → file."""
-    source = SOURCES[name]
-    parts = source.cut([list(_read(shared / file, source.delimiter)) for file in source.files])
+    parts = read_parts(shared, name)
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
     for role, ((header, *rows)) in zip(("active", "passive"), parts, strict=True):

@@ -244,7 +244,7 @@ def test_own_networks_by_their_class(trial: Any) -> None:
         ({"passive": {"lba": "a.csv"}, "job": {"parties": {"active": "a", "passive": "lab"}}}, "passive names 'lba'", "lab"),
         ({"job": {"trian": {}}}, "the job: unknown key 'trian'", "did you mean 'train'"),
         ({"job": {"predict": {"model": "x", "to": "active"}}}, "a job that predicts needs the nodes", "vfl-node predict"),
-        ({"settings": {"bank": {}}}, "settings name 'bank', which is no party of this job", "parties: active, passive"),
+        ({"settings": {"bank": {}}}, "settings names 'bank', which is no party of this job", "parties: active, passive"),
         ({"settings": {"active": {"tls": {}}}}, "settings of active: 'tls' cannot be set in a trial", "leave it out"),
         ({"settings": {"active": {"limits": {"min_set_siz": 3}}}}, "settings of active: unknown key", "min_set_size"),
         ({"label_column": "ill"}, "there is no column 'ill' (data.label)", "columns"),

@@ -31,7 +31,10 @@ pytestmark = [pytest.mark.compose, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).parents[2]
 NODES = {"clinic": "lab", "lab": "clinic", "coordinator": "clinic"}
-"""Each node and a peer."""
+"""Each node that is always there, and a peer."""
+
+ALL_NODES = NODES | {"insurer": "clinic"}
+"""The same with the one that a profile starts."""
 
 WITH_DATA = ("clinic", "lab")
 
@@ -50,13 +53,13 @@ class Compose:
 
     def inspect(self, service: str) -> dict[str, Any]:
         """What the engine knows about a service's container."""
-        container = self("ps", "-a", "-q", service).stdout.split()[0]
+        container = self("--profile", "three", "ps", "-a", "-q", service).stdout.split()[0]
         (inspected,) = json.loads(run(["docker", "inspect", container], self.environment).stdout)
         return inspected  # type: ignore[no-any-return]
 
     def inside(self, service: str, *command: str) -> subprocess.CompletedProcess[str]:
         """Run a command in a service's container."""
-        return self("exec", "-T", service, *command, check=False)
+        return self("--profile", "three", "exec", "-T", service, *command, check=False)
 
     def board(self, service: str, path: str) -> Any:
         """JSON from a node's HTTP port, from this machine."""
@@ -130,11 +133,11 @@ def federation(build_environment: dict[str, str], tmp_path_factory: pytest.TempP
     """``docker compose up`` on free ports, its example ended."""
     override = tmp_path_factory.mktemp("compose") / "override.yml"
     on_host = {"build": {"network": "host"}}  # so that a build sees what is served on loopback
-    services = dict.fromkeys(("setup", *NODES, "example", "asymmetric"), on_host)
+    services = dict.fromkeys(("setup", *ALL_NODES, "example", "asymmetric", "three"), on_host)
     override.write_text(json.dumps({"services": services}))
     with socket.create_server(("127.0.0.1", 0)) as free:
         clinic = str(free.getsockname()[1])  # which the link that is printed names
-    ports = {f"{name.upper()}_PORT": "0" for name in NODES} | {"CLINIC_PORT": clinic}
+    ports = {f"{name.upper()}_PORT": "0" for name in ALL_NODES} | {"CLINIC_PORT": clinic}
     compose = Compose({**build_environment, **ports}, override)
     try:
         compose("build")
@@ -142,8 +145,8 @@ def federation(build_environment: dict[str, str], tmp_path_factory: pytest.TempP
         compose.wait("example", "exited")
         yield compose
     finally:
-        print(compose("logs", "--no-color", check=False).stdout[-20_000:])
-        compose("down", "-v", "--remove-orphans", check=False)
+        print(compose("--profile", "three", "logs", "--no-color", check=False).stdout[-20_000:])
+        compose("--profile", "three", "down", "-v", "--remove-orphans", check=False)
 
 
 def test_example_ran_to_its_end(federation: Compose) -> None:
@@ -186,11 +189,32 @@ def test_the_coordinator_idles_unless_a_job_names_it(federation: Compose) -> Non
     assert {name: peer["online"] for name, peer in peers.items()} == dict.fromkeys(WITH_DATA, True)
 
 
+def test_a_party_whose_profile_is_not_active_disturbs_nobody(federation: Compose) -> None:
+    assert federation("--profile", "three", "ps", "-a", "-q", "insurer").stdout == ""
+    logs = federation("logs", "--no-color", *NODES).stdout
+    assert "insurer" not in logs
+    assert "peer connected" in logs  # it would be here
+
+
 def test_next_job_runs(federation: Compose) -> None:
     federation("run", "--rm", "example")
     for node in WITH_DATA:
         assert [job["state"] for job in federation.board(node, "/api/jobs")["jobs"]] == ["done", "done"]
         federation.wait(node, "healthy")
+
+
+def test_a_job_with_three_data_parties_runs(federation: Compose) -> None:
+    federation("--profile", "three", "run", "--rm", "three")
+    parties = (*WITH_DATA, "insurer")
+    for node in parties:
+        job = federation.board(node, "/api/jobs")["jobs"][0]
+        assert (job["name"], job["state"]) == ("clinic-lab-insurer", "done")
+        report = federation.board(node, f"/jobs/{job['id']}/report.json")
+        assert (report["party"], report["alignment"]["union"]) == (node, 568)
+        contributions = report["training"]["split"]["contributions"]
+        assert (contributions is None) == (node != "clinic")
+        if contributions:
+            assert contributions.keys() == set(parties)
 
 
 def test_a_job_with_the_coordinator_runs(federation: Compose) -> None:
@@ -203,7 +227,15 @@ def test_a_job_with_the_coordinator_runs(federation: Compose) -> None:
         assert (report["alignment"] is None) == (node == "coordinator")
 
 
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize(("node", "other"), [("lab", "insurer"), ("insurer", "lab"), ("insurer", "coordinator")])
+def test_passive_parties_cannot_reach_each_other(federation: Compose, node: str, other: str) -> None:
+    networks = federation.inspect(other)["NetworkSettings"]["Networks"].values()
+    for address in (other, *(network["IPAddress"] for network in networks)):
+        assert not any(reaches(federation, node, address, port) for port in (7443, 8080)), address
+    assert reaches(federation, node, "clinic", 7443)  # which shows that the question is asked
+
+
+@pytest.mark.parametrize("node", ALL_NODES)
 def test_node_has_no_rights_beyond_its_own(federation: Compose, node: str) -> None:
     assert federation.inside(node, "id", "-u").stdout.strip() == "10001"
     status = dict(line.split(":\t", 1) for line in federation.inside(node, "cat", "/proc/self/status").stdout.splitlines())
@@ -215,12 +247,12 @@ def test_node_has_no_rights_beyond_its_own(federation: Compose, node: str) -> No
     assert federation.inside(node, "sh", "-c", "stat -c %a /keys/node.key").stdout.strip() == "600"
 
 
-@pytest.mark.parametrize("node", NODES)
+@pytest.mark.parametrize("node", ALL_NODES)
 def test_boards_are_for_this_machine_only(federation: Compose, node: str) -> None:
     published = federation.inspect(node)["NetworkSettings"]["Ports"]
     assert {binding["HostIp"] for bindings in published.values() for binding in bindings or []} == {"127.0.0.1"}
     assert [port for port, bindings in published.items() if bindings] == ["8080/tcp"]
-    assert not reaches(federation, node, NODES[node], 8080)
+    assert not reaches(federation, node, ALL_NODES[node], 8080)
 
 
 def test_one_end_of_each_pair_has_an_inbound_port(federation: Compose) -> None:
@@ -247,9 +279,9 @@ def test_image_holds_no_more_than_it_needs(federation: Compose) -> None:
 
 
 def test_stop_is_clean_and_a_restart_knows_the_jobs(federation: Compose) -> None:
-    federation("stop", *NODES)
-    assert {node: federation.inspect(node)["State"]["ExitCode"] for node in NODES} == dict.fromkeys(NODES, 0)
-    federation("start", *NODES)
-    for node in NODES:
+    federation("--profile", "three", "stop", *ALL_NODES)
+    assert {node: federation.inspect(node)["State"]["ExitCode"] for node in ALL_NODES} == dict.fromkeys(ALL_NODES, 0)
+    federation("--profile", "three", "start", *ALL_NODES)
+    for node in ALL_NODES:
         federation.wait(node, "healthy")
-        assert len(federation.board(node, "/api/jobs")["jobs"]) == (3 if node in WITH_DATA else 1)
+        assert len(federation.board(node, "/api/jobs")["jobs"]) == (4 if node in WITH_DATA else 1)

@@ -17,7 +17,13 @@ from cryptography import x509
 from vfl_node.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
-ROLES = {"clinic": "active", "lab": "passive", "coordinator": "coordinator"}
+ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "coordinator": "coordinator"}
+NETWORKS = {
+    "clinic": {"federation", "insurer-clinic"},
+    "lab": {"federation"},
+    "insurer": {"insurer-clinic"},
+    "coordinator": {"federation"},
+}
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 
 
@@ -43,16 +49,16 @@ def test_every_board_is_published_on_loopback_and_on_a_network_of_its_own(name: 
     (port,) = service["ports"]
     assert port.startswith("127.0.0.1:${")
     assert port.endswith(":8080")
-    assert service["networks"].keys() == {"federation", f"{name}-board"}
+    assert service["networks"].keys() == {*NETWORKS[name], f"{name}-board"}
     assert load_settings(ROOT / "deploy" / f"{name}.yaml").http == "board:8080"
-    assert COMPOSE["networks"]["federation"] == {"internal": True}
+    assert all(COMPOSE["networks"][network] == {"internal": True} for network in NETWORKS[name])
 
 
-def test_each_two_parties_know_each_other_and_one_of_them_listens() -> None:
+def test_each_two_parties_with_a_connection_know_each_other_and_one_of_them_listens() -> None:
     parties = {name: load_settings(ROOT / "deploy" / f"{name}.yaml") for name in ROLES}
     for name, settings in parties.items():
-        assert settings.peers.keys() == ROLES.keys() - {name}
-        for peer, of in settings.peers.items():
+        assert settings.connected.keys() == {peer for peer in ROLES.keys() - {name} if NETWORKS[name] & NETWORKS[peer]}
+        for peer, of in settings.connected.items():
             dialled_back = parties[peer].peers[name].address
             assert (of.address is None) != (dialled_back is None)
             listening = parties[peer if of.address else name].listen
@@ -61,16 +67,26 @@ def test_each_two_parties_know_each_other_and_one_of_them_listens() -> None:
                 assert of.address == f"{peer}:{listening.rpartition(':')[2]}"
 
 
-def test_the_coordinators_example_is_run_on_request_only() -> None:
+def test_passive_parties_know_each_other_but_have_no_connection() -> None:
+    for name, other in (("lab", "insurer"), ("insurer", "lab")):
+        settings = load_settings(ROOT / "deploy" / f"{name}.yaml")
+        assert settings.peers[other].relayed
+        assert settings.accept_jobs_from == ("clinic",)
+    assert not NETWORKS["lab"] & NETWORKS["insurer"]
+
+
+def test_the_examples_with_a_third_party_are_run_on_request_only() -> None:
     services = COMPOSE["services"]
-    assert {name for name, service in services.items() if "profiles" in service} == {"asymmetric"}
+    profiles = {name: service["profiles"] for name, service in services.items() if "profiles" in service}
+    assert profiles == {"asymmetric": ["asymmetric"], "three": ["three"], "insurer": ["three"]}
+    assert services["three"]["command"][:2] == ["submit", "/example/three.yaml"]
+    assert services["three"]["depends_on"] == {name: {"condition": "service_healthy"} for name in ("clinic", "lab", "insurer")}
     asymmetric = services["asymmetric"]
-    assert asymmetric["profiles"] == ["asymmetric"]
     assert asymmetric["command"][:2] == ["submit", "/example/asymmetric.yaml"]
     published = f"http://{services['clinic']['ports'][0].removesuffix(':8080')}"
-    for name in ("example", "asymmetric"):  # the link that is printed is the one of this machine
+    for name in ("example", "asymmetric", "three"):  # the link that is printed is the one of this machine
         assert services[name]["command"][-2:] == ["--board", published]
-    assert asymmetric["depends_on"] == {name: {"condition": "service_healthy"} for name in ROLES}
+    assert asymmetric["depends_on"] == {name: {"condition": "service_healthy"} for name in ("clinic", "lab", "coordinator")}
     assert services["example"]["depends_on"].keys() == {"clinic", "lab"}
 
 
@@ -112,6 +128,7 @@ def good(files: dict[str, bytes]) -> None:
         *(f"{name}/keys/{file}" for name in ROLES for file in ("ca.crt", "node.crt", "node.key")),
         "clinic/data/clinic.csv",
         "lab/data/lab.csv",
+        "insurer/data/insurer.csv",
     }
     (authority,) = {files[f"{name}/keys/ca.crt"] for name in ROLES}
     for name in ROLES:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.node.several import make_several
 from vfl_node import metrics
 from vfl_node.cli.shared import check_writable
 from vfl_node.errors import StateError, UsageError
@@ -179,6 +180,20 @@ def test_held_out_rows_are_predicted_as_they_were_measured(trial: Any, tmp_path:
     assert metrics.nll(labels, said) == pytest.approx(report["metrics"]["nll"], abs=1e-5)
     trained = [row for row in found if row["rows"] == "trained"]
     assert all(0 <= float(row["probability"]) <= 1 for row in trained)
+
+
+@pytest.mark.parametrize(("protocol", "count"), [("psu", 120), ("psi", 100)])
+def test_held_out_rows_of_three_parties_are_predicted_as_they_were_measured(tmp_path: Path, protocol: str, count: int) -> None:
+    several, out = make_several(tmp_path), tmp_path / "p.csv"
+    job = several.job(f"align: {{protocol: {protocol}}}\n" + SPLIT, ("lab", "insurer"))
+    simulate(job, {name: several.files[name] for name in job.parties.data}, tmp_path / "out", predictions=out)
+    found, report = rows_of(out), json.loads((tmp_path / "out" / "report.json").read_text())
+    assert len(found) == count
+    held_out = [row for row in found if row["rows"] == "held_out"]
+    assert len(held_out) == report["metrics"]["rows"]
+    labels, said = (np.array([float(row[name]) for row in held_out]) for name in ("label", "probability"))
+    assert metrics.auc(labels, said) == pytest.approx(report["metrics"]["auc"], abs=1e-6)
+    assert metrics.nll(labels, said) == pytest.approx(report["metrics"]["nll"], abs=1e-5)
 
 
 def test_rows_that_chose_the_epoch_are_named_and_targets_are_spelled_as_the_table_has_them(trial: Any, tmp_path: Path) -> None:

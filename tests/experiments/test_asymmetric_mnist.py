@@ -21,7 +21,7 @@ from vfl_node.job import Job
 from vfl_node.models import storage
 
 ROOT = Path(__file__).parents[2]
-WEAK, STRONG = 60, 240
+WEAK, STRONG = 40, 160
 XIS = ("0", "0.5", "1")
 TINY = ("--xi", *XIS, "--iterations", "3", "--threads", "1")
 
@@ -87,7 +87,7 @@ def weights(out: Path, xi: str) -> np.ndarray:
 
 def check_curves(out: Path) -> None:
     found = results(out)
-    assert [result["size"] for result in found] == [WEAK, 2 * WEAK, STRONG]  # 60^½ · 240^½ = 120
+    assert [result["size"] for result in found] == [WEAK, 2 * WEAK, STRONG]  # 40^½ · 160^½ = 80
     assert all(result["genuine"] == WEAK for result in found)
     for result in found:
         assert len(result["losses"]) == len(result["aucs"]) == 3
@@ -145,7 +145,7 @@ def test_curves_of_all_sizes_coincide(finished: tuple[Path, str]) -> None:
     out, said = finished
     check_curves(out)
     assert said.startswith("largest difference between two ξ")
-    assert "| 0.5 | 120 | 0.500 |" in said
+    assert "| 0.5 | 80 | 0.500 |" in said
     assert (out / "curves.svg").read_text(encoding="utf-8").count("<polyline") == 3 * (2 + 1)  # two panels and the key
 
 

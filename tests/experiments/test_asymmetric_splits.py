@@ -100,7 +100,7 @@ def test_flows_over_four_classes_equal_plaintext(tmp_path: Path) -> None:
     source = tmp_path / "source"
     small, large = source / "fate_small", source / "epsilon_5k"
     split_table(small / "breast_hetero_guest.csv.gz", small / "breast_hetero_host.csv.gz", 50, 2, 3, 2)
-    split_table(small / "vehicle_scale_hetero_guest.csv.gz", small / "vehicle_scale_hetero_host.csv.gz", 150, 4, 5, 4)
+    split_table(small / "vehicle_scale_hetero_guest.csv.gz", small / "vehicle_scale_hetero_host.csv.gz", 100, 4, 5, 4)
     split_table(large / "epsilon_5k_hetero_guest.csv.gz", large / "epsilon_5k_hetero_host.rebuilt.csv.gz", 60, 3, 5, 2)
     lines = fate(source, tmp_path, "vehicle")
     check_lines(lines, FLOWS)

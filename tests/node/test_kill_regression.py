@@ -60,10 +60,8 @@ MATRIX = [
 ]
 SOME = [
     ("two-party", "clinic", "Decrypted 1"),
-    ("two-party", "clinic", "checkpoint 2"),
     ("two-party", "lab", "DecryptionRequest 1"),
     ("coordinator-clear", "notary", "Decrypted 1"),
-    ("coordinator-clear", "clinic", "IterationEnd 0"),
     ("coordinator-clear", "lab", LAST),
     ("coordinator", "notary", "Decrypted 2"),
     ("coordinator", "clinic", "DecryptionRequest 1"),

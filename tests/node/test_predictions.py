@@ -789,6 +789,34 @@ def test_a_job_of_predictions_must_fit_what_was_trained(store: Store, job: Calla
         predictions.check(store, predictions.job_for(store, record.id, "lab", new=False), "lab", "lab")
 
 
+@pytest.mark.parametrize(
+    ("asker", "own", "offered_by", "allowed"),
+    [
+        ("lab", "lab", "lab", True),
+        ("lab", "clinic", "lab", True),
+        ("lab", "insurer", "clinic", True),  # passive parties do not talk to each other: the active one passes the job on
+        ("lab", "insurer", "lab", False),
+        ("lab", "clinic", "insurer", False),
+        ("lab", "clinic", "clinic", False),
+        ("clinic", "insurer", "clinic", True),
+        ("clinic", "clinic", "lab", False),
+    ],
+)
+def test_a_job_of_predictions_comes_from_its_asker_or_through_the_active_party(
+    store: Store, job: Callable[[str], Job], asker: str, own: str, offered_by: str, allowed: bool
+) -> None:
+    record = store.add(job(JOB.replace("lab", "[lab, insurer]").replace("to: active", "to: both")), submitter="clinic")
+    store.job_folder(record).serve(NOTHING)
+    wanted = predictions.job_for(store, record.id, asker, new=False)
+    assert wanted.asker == asker
+    if allowed:
+        predictions.check(store, wanted, offered_by, own)
+        return
+    with pytest.raises(UsageError, match=f"{offered_by} cannot") as caught:
+        predictions.check(store, wanted, offered_by, own)
+    assert caught.value.code == "E_PREDICT"
+
+
 @pytest.mark.parametrize("new", [False, True])
 @pytest.mark.parametrize(
     ("align", "said"),

@@ -61,7 +61,7 @@ def test_a_relayed_peer_is_shown_without_a_link_and_may_not_connect(stage: Stage
     assert "insurer" not in metrics
 
 
-@pytest.mark.parametrize(("victim", "other"), [("lab", "insurer"), ("insurer", "lab")])
+@pytest.mark.parametrize(("victim", "other"), [("insurer", "lab"), pytest.param("lab", "insurer", marks=pytest.mark.slow)])
 def test_a_lost_party_is_named_at_the_one_that_never_talks_to_it(stage: Stage, victim: str, other: str) -> None:
     job_id = stage.submit()
     stage.in_a_round(job_id)
@@ -73,7 +73,7 @@ def test_a_lost_party_is_named_at_the_one_that_never_talks_to_it(stage: Stage, v
     stage.all_done(job_id)
 
 
-@pytest.mark.parametrize(("absent", "other"), [("lab", "insurer"), ("insurer", "lab")])
+@pytest.mark.parametrize(("absent", "other"), [("insurer", "lab"), pytest.param("lab", "insurer", marks=pytest.mark.slow)])
 def test_a_party_that_was_never_there_is_named_too(stage: Stage, absent: str, other: str) -> None:
     stage.federation.kill(absent, signal.SIGTERM)
     job_id = stage.submit()
@@ -92,7 +92,7 @@ def test_a_party_that_fails_is_named_with_its_reason(stage: Stage, name: str) ->
         assert f"{name} stopped in phase 'act': its data cannot be used for this job" in errors[other]["message"]
 
 
-@pytest.mark.parametrize("submitter", ["clinic", "lab"])
+@pytest.mark.parametrize("submitter", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_party_that_refuses_is_named_with_its_reason(stage: Stage, submitter: str) -> None:
     federation = stage.federation
     federation.kill("insurer", signal.SIGTERM)
@@ -106,6 +106,7 @@ def test_a_party_that_refuses_is_named_with_its_reason(stage: Stage, submitter: 
     federation.start("insurer", accept_jobs_from=["clinic"])
 
 
+@pytest.mark.slow
 def test_a_job_with_a_party_that_the_owner_does_not_list_is_refused(stage: Stage) -> None:
     federation = stage.federation
     peers = {"clinic": {"address": federation.running("clinic")["listen"]}}
@@ -137,7 +138,9 @@ def test_a_small_part_of_the_overlap_stops_all_and_no_text_says_which(
     assert not any("clinic + " in federation.log(name) for name in ROLES)
 
 
-@pytest.mark.parametrize("owner", ROLES)
+@pytest.mark.parametrize(
+    "owner", ["lab", pytest.param("clinic", marks=pytest.mark.slow), pytest.param("insurer", marks=pytest.mark.slow)]
+)
 def test_cancelled_by_any_owner_it_ends_at_all(stage: Stage, owner: str) -> None:
     job_id = stage.submit()
     stage.in_a_round(job_id)
@@ -161,6 +164,31 @@ def test_cancelled_while_one_was_down_it_ends_there_when_it_comes_back(stage: St
     assert "lab's owner cancelled the job" in error["message"] or "lab stopped" in error["message"]
 
 
+@pytest.mark.slow
+def test_a_party_that_stays_away_is_named_by_all_that_give_up(stage: Stage) -> None:
+    federation = stage.federation
+    for name in ("clinic", "insurer"):
+        federation.kill(name, signal.SIGTERM)
+        federation.start(name, peer_wait_s=2)
+    federation.wait_until(lambda: all(map(federation.connected, ROLES)))
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    federation.kill("lab")
+    errors = stage.ends(job_id, clinic="failed", insurer="failed")
+    assert "lab" in errors["clinic"]["message"]
+    assert "it lost lab" in errors["insurer"]["message"]
+    assert all(federation.view(name, job_id)["resumable"] for name in errors)
+    federation.start("lab")
+    federation.wait_until(lambda: all(map(federation.connected, ROLES)))
+    federation.client("clinic").resume(job_id)
+    stage.let_it_end()
+    stage.all_done(job_id)
+    for name in ("clinic", "insurer"):
+        federation.kill(name, signal.SIGTERM)
+        federation.start(name, peer_wait_s=240)
+
+
+@pytest.mark.slow
 def test_a_job_waits_in_a_queue_and_all_go_on(stage: Stage) -> None:
     """One place at each: two jobs, submitted at different parties, end both."""
     federation = stage.federation

@@ -158,7 +158,7 @@ def test_a_partner_sees_one_part_of_a_table_whoever_else_takes_part(tmp_path: Pa
     for partners in (("clinic", "insurer"), ("shop", "clinic"), ("insurer",), ("insurer", "shop"), ("shop",)):
         assert part(*partners) == first
     assert part("bank") != first
-    with pytest.raises(PolicyError, match="two of these partners had different parts of this table") as caught:
+    with pytest.raises(PolicyError, match="the partners of this job had different parts") as caught:
         part("clinic", "bank")
     assert caught.value.code == "E_PROMISE"
     assert len(part("clinic", "bank", table="later") - first) <= 1  # another set: its change counts

@@ -27,7 +27,7 @@ LONG = "train: {bottom: [8], epochs: 100, batch_size: 32}"
 
 LEARNS = """\
 train: {bottom: [8], active_bottom: [4], top: [8], epochs: 12, batch_size: 32, learning_rate: 0.01}
-evaluate: {test_fraction: 0.3, repeats: 4}
+evaluate: {test_fraction: 0.3, repeats: 2}
 """
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vfl_node.alignment.lists.promises import part_seed
 from vfl_node.errors import PolicyError
 from vfl_node.node.partners import Partner
 from vfl_node.session.memory import JointMemory, joint
@@ -67,3 +68,16 @@ def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path)
     assert lab.count_trainings(b"set", "of three", 9) == 1
     with pytest.raises(PolicyError, match="trainings with insurer"):
         both.count_trainings(b"set", "another", 2)
+
+
+def test_a_part_of_a_table_is_the_same_in_jobs_with_one_and_with_several(tmp_path: Path) -> None:
+    lab, insurer = partners(tmp_path)
+    seed = part_seed(lab, b"table")
+    assert part_seed(JointMemory([lab, insurer]), b"table") == seed
+    assert part_seed(insurer, b"table") == seed
+    assert part_seed(insurer, b"a later table") == seed  # so it has almost the same part
+    bank = Partner(tmp_path, "bank")
+    assert part_seed(bank, b"table") != seed
+    with pytest.raises(PolicyError, match="different parts") as caught:
+        part_seed(JointMemory([lab, bank]), b"table")
+    assert caught.value.code == "E_PROMISE"

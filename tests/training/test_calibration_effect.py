@@ -16,8 +16,15 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 
 
-@pytest.mark.parametrize("active_features", [False, True])
-@pytest.mark.parametrize("owned", [(0.5, 1.0), (0.5, 0.7)])
+@pytest.mark.parametrize(
+    ("owned", "active_features"),
+    [
+        ((0.5, 1.0), False),
+        ((0.5, 0.7), True),
+        pytest.param((0.5, 1.0), True, marks=pytest.mark.slow),
+        pytest.param((0.5, 0.7), False, marks=pytest.mark.slow),
+    ],
+)
 def test_majority_labels_raise_ace_and_each_shift_repairs_it(
     synthetic: Callable[..., Any], run: Any, owned: tuple[float, float], active_features: bool
 ) -> None:

@@ -148,7 +148,7 @@ def test_each_half_is_clipped_by_itself(synthetic: Make, run: Any) -> None:
 
 @pytest.mark.parametrize("options", [EVERYTHING, {"layer_norm": True, "dropout": 0.5}])
 def test_a_killed_training_ends_with_the_same_bits(synthetic: Make, run: Any, options: dict[str, Any]) -> None:
-    settings = {"train": run().train.model_copy(update={"batch_size": 4, **options}), "evaluate": Evaluate(repeats=2)}
+    settings = {"train": run().train.model_copy(update={"batch_size": 8, **options}), "evaluate": Evaluate(repeats=2)}
     parties = synthetic(260)
     whole = run(**settings)(parties)
     for name in (NAMES[1], NAMES[4]):

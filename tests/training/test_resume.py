@@ -13,6 +13,7 @@ from vfl_node.comparison import Compare
 from vfl_node.errors import StateError
 from vfl_node.job import Evaluate
 from vfl_node.training.checkpoints import FileCheckpoints, MemoryCheckpoints
+from vfl_node.training.split import journal
 from vfl_node.training.split.missing.section import Missing
 
 NAMES = [f"r{repeat:03d}-e{epoch:06d}" for repeat in range(2) for epoch in range(1, 4)]
@@ -81,10 +82,11 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("optimizer", ["adam", pytest.param("sgd", marks=pytest.mark.slow)])
 def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
-    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], optimizer: str
+    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)  # a checkpoint after each epoch, however short
     settings["train"] = settings["train"].model_copy(update={"optimizer": optimizer})
-    parties = synthetic(260)
+    parties = synthetic(140)
     uninterrupted = run(**settings)
     whole = uninterrupted(parties)
     for at, name in enumerate(NAMES):

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from tests.training.several import SeveralParties, SeveralRuns, several_parties
 
 from benchmarks.sessions import session
 from tests.training.predicting import CPU, Request, Requests, Shown, Tally, predicting, prediction_embedding
+from tests.training.several import SeveralParties, SeveralRuns, several_parties
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -27,21 +27,15 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder, Scorer, ServedModel, joined, learnt, predict_once, serve
 from vfl_node.training.split.tasks import probabilities
+from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import prediction_pb2
 from vfl_node.transport.memory import memory_network, run_together
 from vfl_node.transport.recorder import Entry, Recorder
 
 BATCH = 16
 SERVE = Serve(to="both", batch_size=BATCH)
-TRAIN = Train(
-    bottom=(8, 4),
-    active_bottom=(4,),
-    top=(8,),
-    epochs=2,
-    batch_size=64,
-    learning_rate=1e-2,
-    missing=Missing(features="smoothed"),
-)
+SMOOTHED = Missing(features="smoothed")
+TRAIN = Train(bottom=(8, 4), active_bottom=(4,), top=(8,), epochs=4, batch_size=32, learning_rate=3e-2, missing=SMOOTHED)
 ASKERS = ["active", "lab", "insurer"]
 
 
@@ -208,7 +202,7 @@ def test_each_passive_party_counts(intersection: Halves) -> None:
 def test_the_active_party_gets_of_a_union_what_its_evaluation_measured(union: Halves) -> None:
     parties, active = union.parties, union.parties.parties.active
     view, table, of = parties.views[active], parties.tables[active], union.results[active]
-    own = of.tested[view.owned[of.tested]] if hasattr(of, "tested") else of.held_out[view.owned[of.held_out]]
+    own = of.held_out[view.owned[of.held_out]]
     (scores,) = union.ask("active", union.known("active", view.rows[own]))
     assert table.labels is not None
     assert auc(table.labels[view.rows[own]], scores) == pytest.approx(of.metrics["auc"], abs=1e-6)
@@ -392,7 +386,11 @@ def test_a_wrong_message_names_its_sender(union: Halves, to: str) -> None:
         if sender == "insurer" and message.DESCRIPTOR.name == "PredictionTerms":
             message.batches = bytes(32)
 
-    for tamper, code in ((other_step, "E_ORDER"), (other_batches, "E_PREDICT")):
+    def other_shape(sender: str, receiver: str, message: Any) -> None:
+        if sender == "insurer" and message.DESCRIPTOR.name == "Embedding":
+            message.tensor.CopyFrom(codec.encode(torch.zeros(3, 2)))
+
+    for tamper, code in ((other_step, "E_ORDER"), (other_batches, "E_PREDICT"), (other_shape, "E_SHAPE")):
         (failed,) = errors_of(union.talk(to, Requests(union.known(to, [0])), tamper=tamper)).items()
         assert failed[0] == "clinic"
         assert isinstance(failed[1], ProtocolError)

@@ -115,7 +115,7 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
     most = len(table) if align.at_most is None else min(align.at_most, len(table))
     check_enough(most, limits.min_set_size, party)
     promises.hold_part(memory, table.identity, most)
-    return table if most == len(table) else at_most(table, most, promises.part_key(memory, table.identity))
+    return table if most == len(table) else at_most(table, most, promises.part_seed(memory, table.identity))
 
 
 def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], source: Data, *, all_columns: bool) -> Records:

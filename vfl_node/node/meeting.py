@@ -20,6 +20,7 @@ from vfl_node.node.faults import explain, returns
 from vfl_node.node.peers import Peers
 from vfl_node.node.pulse import threads_cpu_s
 from vfl_node.progress import PeersAwaited, Progress
+from vfl_node.report.words import listed
 from vfl_node.transport.channel import Channel, run
 from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat, Cancel, Notice
 from vfl_node.transport.streams import StreamPipe
@@ -173,7 +174,7 @@ class Meeting:
     def _describe(self, peer: str) -> str:
         """``peer`` in words, and for whom it waits itself: this party may have no link with them."""
         awaits = self._awaited_by.get(peer)
-        return self._peers.describe(peer) + (f", which waits for {' and '.join(awaits)}" if awaits else "")
+        return self._peers.describe(peer) + (f", which waits for {listed(awaits)}" if awaits else "")
 
     def _missing(self) -> list[str]:
         """Parties not met yet."""
@@ -217,7 +218,7 @@ class Meeting:
         """Tell the other parties why this one leaves, and whether it comes back."""
         comes_back = returns(error) or error.code == "E_JOB_ENDED"
         if isinstance(error, PeerLost):
-            lost = " and ".join(self._left() or self._missing()) or "another party"
+            lost = listed(self._left() or self._missing() or ["another party"])
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")
         elif isinstance(error, PeerError) and error.code in (PeerError.default_code, Cancelled.default_code):
             error = PeerError(error.message, code=error.code, for_peer=error.message)  # what a peer said is for all of them

@@ -84,22 +84,28 @@ class Others:
             with suppress(PeerLost):
                 self._ask(name, meeting, time.monotonic() + ANNOUNCE_S)
 
-    def await_links(self, meeting: Meeting, deadline: float) -> None:
+    def await_links(self, meeting: Meeting, deadline: float) -> float:
         """At the active party, wait until all are connected, before it begins any conversation.
 
         Parties that it has met would wait in their conversation for one that is away, and may have no link with it. Those
         that still ask are told for whom this party waits. It waits for links, not for jobs, so in no circle.
 
+        Returns:
+            Until when their conversations may begin: ``deadline``; after a wait at least a moment from now.
+
         Raises:
             PeerLost: one is still away at ``deadline``, monotonic seconds (``E_PEER_ABSENT``).
             PeerError: one does not take part.
         """
-        while self._own == self._parties.active and (absent := self.absent) and time.monotonic() < deadline:
+        last = deadline
+        while self._own == self._parties.active and (absent := self.absent) and time.monotonic() < last:
             self.announce(meeting)
             for name in absent:
-                self._ask(name, meeting, deadline)
+                self._ask(name, meeting, last)
             meeting.check()
             meeting.wait(LOOK_S)
+            deadline = max(last, time.monotonic() + ASK_AGAIN_S)
+        return deadline
 
     def meet(self, meeting: Meeting, deadline: float, *, frame_bytes: int, on_queue: Callable[[], float] | None = None) -> None:
         """Begin a conversation with each of them.

@@ -224,8 +224,8 @@ class Work:
             started, extent = None, self._folder.extent
             try:
                 with self._meeting(self._interruption) as meeting:
-                    self.others.await_links(meeting, self._deadline)
-                    self.others.meet(meeting, self._deadline, frame_bytes=self._frame_bytes, on_queue=self._renew_deadline)
+                    deadline = self.others.await_links(meeting, self._deadline)
+                    self.others.meet(meeting, deadline, frame_bytes=self._frame_bytes, on_queue=self._renew_deadline)
                     started = time.monotonic()
                     self._converse(table, predicting, meeting)
                 return

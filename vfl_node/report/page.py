@@ -20,7 +20,7 @@ from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.privacy.attacks import ATTACKS
 from vfl_node.report import charts, results
 from vfl_node.report.charts import Bar, LineChart, Row
-from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time
+from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, listed
 from vfl_node.trainers import TRAINERS, TrainerConfig
 from vfl_node.training.words import Code, ReportedTraining, TrainingWords
 
@@ -42,7 +42,7 @@ def render(report: Report) -> str:
     train = _train(report)
     peers = names.others(report.party)
     met = [name for name in peers if name in names.met_by(report.party)]
-    peer, partner, unit = " and ".join(peers), " and ".join(met), train.unit if train else ""
+    peer, partner, unit = listed(peers), listed(met), train.unit if train else ""
     readings = results.readings(data, train.classes if train else 2)
     aligned = _reported_alignment(report, train, peer) if report.alignment else None
     return environment.get_template("report.html.j2").render(
@@ -127,6 +127,7 @@ def _environment() -> tuple[Environment, str]:
         "count": human_count,
         "duration": human_seconds,
         "difference": results.written_difference,
+        "listed": listed,
         "interval": results.written_interval,
         "metric": results.written,
         "time": human_time,

@@ -6,7 +6,7 @@ The terminal shows a job within a fraction of a second, so nothing here imports 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 NO_TITLES: Mapping[str, str] = {}
@@ -33,6 +33,12 @@ def attack_figures(
         if auc is not None
     ]
     return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(figures)}" if figures else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence: "lab, insurer and shop"."""
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def human_bytes(count: float) -> str:

@@ -46,28 +46,29 @@ def hold_part(memory: Memory, identity: bytes, records: int) -> None:
         )
 
 
-def part_key(memory: Memory, identity: bytes) -> bytes:
-    """What chooses the part of a set, 32 bytes: the same in every job with a partner, whoever else takes part.
+def part_seed(memory: Memory, identity: bytes) -> bytes:
+    """The secret by which a part of a set is chosen: always the same, also in jobs with further partners. 32 bytes.
 
-    A part that was drawn anew with every other set of parties would show a partner more records than ``align.at_most``. So
-    each partner's memory has the key of the first job with it, and a job with several partners takes that of one of them.
+    Each partner's memory has the seed of the first job with it, so that a set with one record more has almost the same part. A
+    job with several partners takes the seed that one of them has.
 
     Args:
-        memory: of the partner.
+        memory: of the partner, or of all of them.
         identity: of the set.
 
     Raises:
-        PolicyError: two of the partners have met other parts of this set, in jobs apart (``E_PROMISE``).
+        PolicyError: the partners of this job had different parts in earlier jobs (``E_PROMISE``).
     """
-    usual = memory.keep("part-key", memory.secret.derive("down-sampling").bytes(32))
-    memory.keep("part-key", usual)  # with a partner that has none yet
-    key = memory.keep(name := _name("part-key", identity), usual)
-    if memory.keep(name, key) != key:
+    first = memory.keep("part-seed", memory.secret.derive("down-sampling").bytes(32))
+    memory.keep("part-seed", first)  # with partners that have none
+    name = _name("part-seed", identity)
+    seed = memory.keep(name, first)
+    if memory.keep(name, seed) != seed:
         raise _broken(
-            "earlier jobs with two of these partners had different parts of this table",
-            "align with each of them alone, as before",
+            "the partners of this job had different parts of this table in earlier jobs, and would compare them",
+            "align all records of it (no align.at_most), if those jobs allow it, or with fewer partners",
         )
-    return key
+    return seed
 
 
 def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: bool) -> None:

@@ -1,6 +1,6 @@
 """Predictions by the halves of a trained network, which stay where they are.
 
-Known rows (:func:`serve`, which may run for months) are hidden in batches that both parties have agreed on. The
+Known rows (:func:`serve`, which may run for months) are hidden in batches that all parties have agreed on. The
 asker names whole batches and picks its rows from the answer::
 
     to: active      asker                     answers
@@ -9,7 +9,10 @@ asker names whole batches and picks its rows from the answer::
     to: passive     Ask b₁ < b₂ < …, H ────►  p = σ(top(bottom(X_a), H))
                     picks its rows  ◄─── p ─
 
-If the active party has no columns, a passive asker does not name its rows. It sends embeddings of any
+Of several passive parties each one answers the same Ask, H is all their embeddings, and the active party passes on what one of
+them asks (:mod:`~vfl_node.training.split.serving.asking`).
+
+If the active party has no columns, the only passive party does not name the rows for which it asks. It sends embeddings of any
 rows of its own, in full batches: a known row together with its agreed batch, new rows mixed with synthetic ones.
 
 All predictions are computed with the same weights, so they reveal more than a short training about which rows a party owns.

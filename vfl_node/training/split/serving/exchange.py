@@ -17,7 +17,7 @@ from torch import Tensor
 
 from vfl_node.errors import ProtocolError
 from vfl_node.session.session import Session
-from vfl_node.training.split.half import check_step
+from vfl_node.training.split.half import check_step, received
 from vfl_node.training.split.serving.asking import Asking
 from vfl_node.training.split.serving.shown import DisclosureGuard, OutgoingBatch, names_of
 from vfl_node.training.split.serving.sides import Embedder, Positions, Probabilities, Scorer, Unnamed
@@ -70,7 +70,7 @@ class Exchange:
         self._step = 0
 
     async def run(self, batches: Sequence[PredictionBatch]) -> list[Probabilities]:
-        """Exchange ``batches``; returns the probabilities of each at the asker, nothing at the other party.
+        """Exchange ``batches``; returns the probabilities of each at the asker, nothing at another party.
 
         Raises:
             PolicyError: as :meth:`DisclosureGuard.admit`; then this party sent nothing of ``batches``.
@@ -92,21 +92,15 @@ class Exchange:
         return [await self._received(active, step, batch) for step, batch in enumerate(batches, start=first)]
 
     async def _score(self, side: Scorer, batches: Sequence[PredictionBatch], first: int) -> list[Probabilities]:
-        received = [
-            [await self._embedding(channel, side, step, batch) for step, batch in enumerate(batches, start=first)]
-            for channel in self._channels
-        ]  # of every passive party that of every batch, [B, d]
-        embeddings = list(zip(*received, strict=True))
-        scores = [self._scored(side, batch, each) for batch, each in zip(batches, embeddings, strict=True)]
-        asker = self.asking.asker
+        asker, scores, outgoing = self.asking.asker, [], []
+        for step, batch in enumerate(batches, start=first):
+            embeddings = [await self._embedding(channel, side, step, batch) for channel in self._channels]  # (B, d) each
+            scores.append(probabilities := self._scored(side, batch, embeddings))
+            if asker:
+                outgoing.append(batch.outgoing(side, torch.from_numpy(probabilities), torch.cat(embeddings, dim=1)))
         if asker is None:
             return scores
-        self._guard.admit(
-            [
-                batch.outgoing(side, torch.from_numpy(p), torch.cat(each, dim=1))
-                for batch, p, each in zip(batches, scores, embeddings, strict=True)
-            ]
-        )
+        self._guard.admit(outgoing)
         for step, probabilities in enumerate(scores, start=first):
             await asker.send(prediction_pb2.Probabilities(step=step, values=probabilities.astype(_EXACT).tobytes()))
         return []
@@ -118,7 +112,7 @@ class Exchange:
     async def _embedding(self, channel: Channel, side: Scorer, step: int, batch: PredictionBatch) -> Tensor:
         message = await channel.receive(training_pb2.Embedding)
         check_step(channel, message.step, step)
-        return codec.decode(message.tensor, dtype=torch.float32, shape=(self._rows(batch), side.cut_width))
+        return received(channel, message.tensor, (self._rows(batch), side.cut_width))
 
     def _scored(self, side: Scorer, batch: PredictionBatch, embeddings: Sequence[Tensor]) -> Probabilities:
         if batch.positions is None:
