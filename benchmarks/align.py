@@ -27,12 +27,17 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.crypto.groups import GROUPS
 
 
+def usual() -> list[str]:
+    """The protocols that nodes allow by default."""
+    return [name for name, spec in ALIGNMENTS.usable() if spec.allowed_by_default]
+
+
 def in_memory(chosen: argparse.Namespace) -> Iterator[Row]:
     """Repeats come in turn, so that a machine that slows down slows all of them."""
     for _ in range(chosen.repeats):
         for ids in chosen.ids:
             for group in chosen.groups:
-                for protocol in chosen.protocols or ALIGNMENTS:
+                for protocol in chosen.protocols or usual():
                     yield alone(memory.protocol_row, protocol, group, ids, chosen.start_up, chosen.threads)
             if theirs := alone(memory.openmined_row, ids, chosen.start_up):
                 yield theirs
@@ -63,7 +68,9 @@ def main() -> None:
     mode.add_argument("--processes", action="store_true", help="two nodes on loopback")
     mode.add_argument("--wan", metavar="TOOL", help="two nodes in the network namespaces that TOOL makes, and on loopback")
     mode.add_argument("--stages", type=int, metavar="IDS", help="hashing, spilling, searching and ordering alone")
-    parser.add_argument("--protocols", nargs="+", choices=list(ALIGNMENTS), help="default: all; psu between nodes")
+    parser.add_argument(
+        "--protocols", nargs="+", choices=list(ALIGNMENTS), help="default: all that nodes allow by default; psu between nodes"
+    )
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=["curve25519"])
     parser.add_argument("--ids", type=int, nargs="+", default=[100_000], help="identifiers a party")
     parser.add_argument("--start-up", type=int, default=1000, metavar="IDS", help="size of the run that is taken off")
