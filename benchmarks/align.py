@@ -69,7 +69,7 @@ def main() -> None:
     mode.add_argument("--wan", metavar="TOOL", help="two nodes in the network namespaces that TOOL makes, and on loopback")
     mode.add_argument("--stages", type=int, metavar="IDS", help="hashing, spilling, searching and ordering alone")
     parser.add_argument(
-        "--protocols", nargs="+", choices=list(ALIGNMENTS), help="default: all that nodes allow by default; psu between nodes"
+        "--protocols", nargs="+", choices=list(ALIGNMENTS), help="default: what nodes allow by default; psu between nodes"
     )
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=["curve25519"])
     parser.add_argument("--ids", type=int, nargs="+", default=[100_000], help="identifiers a party")
