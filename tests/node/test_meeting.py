@@ -7,6 +7,7 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
+from vfl_node.errors import PeerLost
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.node.meeting import Meeting
 from vfl_node.transport.channel import Channel
@@ -30,3 +31,24 @@ def test_a_conversation_that_has_ended_is_kept_by_nobody() -> None:
     del meeting, pipe
     gc.collect()
     assert [attempt() for attempt in attempts] == [None, None, None]
+
+
+def test_the_party_that_is_away_is_named_through_the_one_that_waits_for_it() -> None:
+    """This party has no link with it. What a party said while its own link was up says nothing once it is away itself."""
+    online = {"clinic"}
+    peers = SimpleNamespace(describe=lambda peer: f"{peer} (there)", online=online.__contains__)
+    stop = Stop()
+    meeting = Meeting("job", ["clinic"], peers, stop, LiveProgress("job", stop))  # type: ignore[arg-type]
+    absent = PeerLost("no conversation with clinic", code="E_PEER_ABSENT", hint="is that node running?")
+    assert meeting.absence("clinic", absent) is absent
+    meeting.hears("clinic", ("insurer", "bank"))
+    named = meeting.absence("clinic", absent)
+    assert (named.code, named.message) == (
+        "E_PEER_ABSENT",
+        "no conversation with clinic (there), which waits for insurer and bank",
+    )
+    assert named.hint.startswith("ask the owner of insurer and bank")
+    online.clear()
+    assert meeting.absence("clinic", absent) is absent
+    meeting.check()
+    assert meeting._progress.snapshot()["note"].endswith("clinic (there)")  # type: ignore[attr-defined]

@@ -198,6 +198,10 @@ def test_the_ledger_names_every_peer_and_what_is_told_of_the_others(several_part
             (indirect,) = (entry for entry in result.disclosures[peer] if entry.what == "other passive parties")
             assert indirect.count == 0
             assert f"depend on the embeddings of {other}" in indirect.text
+            assert f"for which rows {other} made columns up" in indirect.text
+    owning_all = several_runs()(several_parties(2, 160, owned=1))
+    (indirect,) = (entry for entry in owning_all["lab"].disclosures["lab"] if entry.what == "other passive parties")
+    assert "made columns up" not in indirect.text
     alone = several_runs()(several_parties(1, 160, owned=0.8))
     assert not [entry for entry in alone["lab"].disclosures["lab"] if entry.what == "other passive parties"]
 

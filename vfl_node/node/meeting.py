@@ -95,6 +95,14 @@ class Meeting:
         """``peer`` says for which other parties it waits itself."""
         self._awaited_by[peer] = awaits
 
+    def absence(self, peer: str, error: PeerLost) -> PeerLost:
+        """``error``, that there is no conversation with ``peer``; naming those for whom ``peer`` waits, if it does."""
+        awaits = self._awaits(peer)
+        if not awaits:
+            return error
+        hint = f"ask the owner of {listed(awaits)}, then go on: vfl-node resume JOB"
+        return PeerLost(f"no conversation with {self._describe(peer)}", code=error.code, hint=hint)
+
     def check(self) -> None:
         """Raise the owner's wish to stop, or why a party that was met has left; otherwise show who is waited for."""
         self._stop.check()
@@ -173,8 +181,12 @@ class Meeting:
 
     def _describe(self, peer: str) -> str:
         """``peer`` in words, and for whom it waits itself: this party may have no link with them."""
-        awaits = self._awaited_by.get(peer)
+        awaits = self._awaits(peer)
         return self._peers.describe(peer) + (f", which waits for {listed(awaits)}" if awaits else "")
+
+    def _awaits(self, peer: str) -> tuple[str, ...]:
+        """For whom ``peer`` waits, as it has said last; nobody while its own link is down."""
+        return self._awaited_by.get(peer, ()) if self._peers.online(peer) else ()
 
     def _missing(self) -> list[str]:
         """Parties not met yet."""

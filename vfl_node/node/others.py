@@ -133,8 +133,10 @@ class Others:
                 try:
                     pipe = self._peers.conversation(name, self._record.id, waiting=meeting, deadline=until)
                 except PeerLost as error:
-                    if error.code != "E_PEER_ABSENT" or until == deadline:
+                    if error.code != "E_PEER_ABSENT":
                         raise
+                    if until == deadline:
+                        raise meeting.absence(name, error) from None
                 else:
                     pipe.most_bytes = frame_bytes
                     meeting.add(name, pipe)

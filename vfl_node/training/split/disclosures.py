@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from vfl_node.job import Evaluate
@@ -31,6 +31,8 @@ class RowCounts(NamedTuple):
 Stopped = Sequence[tuple[int, int]]
 """(best epoch, last epoch) of each repeat; empty where all epochs are trained."""
 
+NO_OTHERS: Mapping[str, int | None] = {}
+
 
 def active_learns(
     peer: str,
@@ -42,7 +44,7 @@ def active_learns(
     defences: Sequence[DefenceParams] = (),
     *,
     stopped: Stopped = (),
-    others: Sequence[str] = (),
+    others: Mapping[str, int | None] = NO_OTHERS,
 ) -> tuple[Disclosure, ...]:
     """What the active party learns from the passive party ``peer`` by training.
 
@@ -55,7 +57,7 @@ def active_learns(
         training: which training over these records it is, from 1.
         defences: of ``peer``, in its own report; none in another party's, which does not know them.
         stopped: where training stopped.
-        others: the other passive parties.
+        others: the other passive parties, and how many of the shared rows each of them does not own; None if that is hidden.
     """
     embeddings = Disclosure(
         "embeddings",
@@ -93,7 +95,7 @@ def passive_learns(
     defences: Sequence[DefenceParams] = (),
     *,
     stopped: Stopped = (),
-    others: Sequence[str] = (),
+    others: Mapping[str, int | None] = NO_OTHERS,
 ) -> tuple[Disclosure, ...]:
     """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
     epochs = _epochs(train, evaluate, stopped)
@@ -142,20 +144,21 @@ class Learns(Protocol):
         defences: Sequence[DefenceParams] = (),
         *,
         stopped: Stopped = (),
-        others: Sequence[str] = (),
+        others: Mapping[str, int | None] = NO_OTHERS,
     ) -> tuple[Disclosure, ...]:
         """Args as :func:`active_learns`."""
 
 
-def _indirectly(peer: str, others: Sequence[str]) -> Disclosure:
+def _indirectly(peer: str, others: Mapping[str, int | None]) -> Disclosure:
     """What a passive party learns about the ``others``."""
     them = " and ".join(others)
+    rows = f", and so in part for which rows {them} made columns up" if any(lacks != 0 for lacks in others.values()) else ""
     return Disclosure(
         "other passive parties",
         0,
         f"from {them} no message of training: these go to {peer} alone. But the gradients from {peer} depend on the "
         f"embeddings of {them} for the same rows, so they tell something about these: how well the columns of {them} explain "
-        f"the label of a row, for example, and so in part for which rows {them} made columns up (see docs/privacy.md)",
+        f"the label of a row, for example{rows} (see docs/privacy.md)",
     )
 
 

@@ -160,7 +160,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict
             data.number,
             effective(protections, sent_by(session.role)) if sender == session.name else (),
             stopped=journal.stopped,
-            others=[name for name in parties.passive if name not in (sender, receiver)],
+            others={name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
         )
 
     def by(name: str) -> tuple[Disclosure, ...]:
