@@ -40,7 +40,9 @@ class Parties(Frozen):
         if len(set(self.all)) != len(self.all):
             raise ValueError("a party may appear once only")
         if len(self.passive) > 1 and (words := sorted({"active", "passive", "both"} & set(self.passive))):
-            raise ValueError(f"one of several passive parties cannot be called {words[0]!r}: serve.to and predict.to mean a role by it")
+            raise ValueError(
+                f"one of several passive parties cannot be called {words[0]!r}: serve.to and predict.to mean a role by it"
+            )
         return self
 
     @property
