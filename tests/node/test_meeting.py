@@ -68,26 +68,26 @@ def test_another_party_is_told_who_was_lost(monkeypatch: pytest.MonkeyPatch, how
     lab, insurer = StreamPipe("lab"), StreamPipe("insurer")
     told: list[str] = []
     stop = Stop()
-    with (
-        pytest.raises(PeerLost),
-        Meeting("job", ["lab", "insurer"], peers, stop, LiveProgress("job", stop), stall_s=60) as meeting,  # type: ignore[arg-type]
-    ):
-        meeting.add("lab", lab)
-        meeting.add("insurer", insurer)
+    meeting = Meeting("job", ["lab", "insurer"], peers, stop, LiveProgress("job", stop), stall_s=60)  # type: ignore[arg-type]
+    meeting.add("lab", lab)
+    meeting.add("insurer", insurer)
 
-        async def abort(error: VflError, *, resumable: bool) -> None:
-            told.append(error.for_peer)
+    async def abort(error: VflError, *, resumable: bool) -> None:
+        told.append(error.for_peer)
+        for pipe in (lab, insurer):
+            pipe.finish()  # else it is waited for until a transport has sent what was put
 
-        monkeypatch.setattr(meeting.channels["insurer"], "abort", abort)
-        if how == "it was lost":
-            lab.end(PeerLost("the connection with lab was lost"))
-        elif how == "it was silent":
-            lab.cancel(PeerLost("not a word from lab for 15 s"))
-        else:
-            lab.waiting_since = lab.moved = insurer.moved = time.monotonic() - 90
+    monkeypatch.setattr(meeting.channels["insurer"], "abort", abort)
+    if how == "it was lost":
+        lab.end(PeerLost("the connection with lab was lost"))
+    elif how == "it was silent":
+        lab.cancel(PeerLost("not a word from lab for 15 s"))
+    else:
+        lab.waiting_since = lab.moved = insurer.moved = time.monotonic() - 90
 
-        async def work() -> None:
-            await meeting.channels["insurer"].receive(Beat)
+    async def work() -> None:
+        await meeting.channels["insurer"].receive(Beat)
 
+    with pytest.raises(PeerLost), meeting:
         meeting.play([work()], Inline())
     assert told == ["it lost lab"]
