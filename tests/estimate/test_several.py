@@ -260,7 +260,8 @@ def test_the_active_node_has_every_partys_embeddings_and_messages() -> None:
     two = several.model_copy(update={"parties": several.parties.model_copy(update={"passive": ("lab",)})})
     more, less = need(several, "active", shape), need(two, "active", shape)
     assert more.messages == 2 * less.messages
-    assert more.batch - less.batch == 16 * 50 * 2 * 10  # bytes a value, rows, embedding and gradient, width
+    batch = 16 * 50 * 2 * 10  # bytes a value, rows, embedding and gradient, width
+    assert more.batch - less.batch == batch + 2 * 84 * 100  # two audits more: of the other peer, and of both together
     assert more.model > less.model  # the top network reads one embedding more
     assert need(several, "passive", shape) == need(two, "passive", shape)
 

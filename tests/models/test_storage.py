@@ -62,3 +62,12 @@ def test_a_damaged_or_missing_file_is_a_state_error(tmp_path: Path, content: byt
     path.write_bytes(content)
     with pytest.raises(StateError, match="E_STATE_CORRUPT"):
         storage.load(path)
+
+
+def test_parts_come_back_and_an_only_part_needs_no_name() -> None:
+    parts = {"lab": {"0.seen": 1}, "lab-2": {"0.seen": 2, "1.seen": 3}, "shop": {}}
+    stored = storage.in_parts(parts)
+    assert stored == {"lab.0.seen": 1, "lab-2.0.seen": 2, "lab-2.1.seen": 3}
+    assert storage.parted(stored, parts) == parts
+    assert storage.in_parts({"lab": {"0.seen": 1}}) == {"0.seen": 1}
+    assert storage.parted({"0.seen": 1}, ["lab"]) == {"lab": {"0.seen": 1}}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from vfl_node.alignment.lists.promises import part_seed
 from vfl_node.errors import PolicyError
 from vfl_node.node.partners import Partner
 from vfl_node.session.memory import JointMemory, joint
@@ -64,3 +65,14 @@ def test_a_training_has_the_largest_number_that_a_partner_counts(tmp_path: Path)
     assert lab.count_trainings(b"set", "of three", 9) == 1
     with pytest.raises(PolicyError, match="trainings with insurer"):
         both.count_trainings(b"set", "another", 2)
+
+
+def test_a_part_of_a_table_is_the_same_in_jobs_with_one_and_with_several(tmp_path: Path) -> None:
+    lab, insurer = partners(tmp_path)
+    seed = part_seed(lab, b"table")
+    assert part_seed(JointMemory([lab, insurer]), b"table") == seed
+    assert part_seed(insurer, b"table") == seed
+    assert part_seed(insurer, b"another table") != part_seed(lab, b"another table")
+    with pytest.raises(PolicyError, match="different parts") as caught:
+        part_seed(JointMemory([lab, insurer]), b"another table")
+    assert caught.value.code == "E_PROMISE"

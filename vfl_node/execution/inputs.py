@@ -107,7 +107,7 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
     """The records of ``table`` that ``align`` lets take part: the same ones in every job with this partner.
 
     Raises:
-        PolicyError: an earlier job had a part of another size (``E_PROMISE``), or it is too small (``E_TOO_FEW``).
+        PolicyError: an earlier job had another part (``E_PROMISE``), or it is too small (``E_TOO_FEW``).
         DataError: as :func:`vfl_node.data.sampling.at_most`.
 
     Leaks: how many records an earlier job had, if the peer searches for the number that is not refused; it was told then.
@@ -115,7 +115,7 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
     most = len(table) if align.at_most is None else min(align.at_most, len(table))
     check_enough(most, limits.min_set_size, party)
     promises.hold_part(memory, table.identity, most)
-    return at_most(table, most, memory.secret.derive("down-sampling").bytes(32))
+    return table if most == len(table) else at_most(table, most, promises.part_seed(memory, table.identity))
 
 
 def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], source: Data, *, all_columns: bool) -> Records:

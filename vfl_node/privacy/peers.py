@@ -4,8 +4,10 @@ Each peer's attacks are those of a single one (:mod:`vfl_node.privacy.audit`). P
 them side by side, which is more than any one has: gradients of different embeddings are different views of the same error,
 and each has noise of its own where a defence adds some. So all together are one more attacker.
 
-What is reported of an attack is the worst of these attackers. All of them look at the same sample, so that chance does not give
-the largest of several figures more than it gives each.
+What is reported of an attack is the worst of these attackers, and the owner's limit holds for each of them. The largest of
+several figures is larger by chance, too: of independent random rows, 600 for each peer, the strongest attack showed .56 with
+one peer, .59 with two and .61 with eight (means of 20 draws). All attackers look at the same sample, so that gradients that
+are alike give figures that are alike, and the largest is then hardly larger.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from vfl_node.errors import PolicyError
 from vfl_node.models.storage import in_parts, parted
 from vfl_node.privacy.attacks.attack import Positions
 from vfl_node.privacy.audit import Audit
@@ -59,13 +62,22 @@ class AuditOfPeers:
         """As :meth:`Audit.epoch_done`: of each attack the AUC of the attacker that tells most by it.
 
         Raises:
-            PolicyError: of one of the attackers.
+            PolicyError: of one of the attackers, which the message names if there are several.
         """
-        values = {attacker: audit.epoch_done() for attacker, audit in self._audits.items()}
+        values = {attacker: self._epoch_done(attacker) for attacker in self._audits}
         worst = _worst(values)
         counts = {name: self._audits[attacker].judged.get(name) for name, attacker in worst.items()}
         self.judged |= {name: rows for name, rows in counts.items() if rows is not None}
         return {name: values[attacker][name] for name, attacker in worst.items()}
+
+    def _epoch_done(self, attacker: str) -> dict[str, float | None]:
+        try:
+            return self._audits[attacker].epoch_done()
+        except PolicyError as error:
+            if len(self._audits) > 1:
+                what = "what all peers together receive" if attacker == TOGETHER else f"what {attacker} receives"
+                error.message += f". These are attacks on {what}"
+            raise
 
     @property
     def averages(self) -> dict[str, float | None]:
@@ -93,7 +105,7 @@ class AuditOfPeers:
 
 
 def _worst(values: Mapping[str, Mapping[str, float | None]]) -> dict[str, str]:
-    """Attack → the attacker whose AUC, folded, is the largest; the first of all where it is not defined for any."""
+    """Attack → the attacker whose AUC, folded, is the largest; the first one where no AUC is defined."""
 
     def told(attacker: str, name: str) -> float:
         value = values[attacker].get(name)

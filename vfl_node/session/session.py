@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -118,3 +118,8 @@ class Session:
         """The conversation with the coordinator, where the job has one."""
         name = self.job.parties.coordinator
         return self.peers[name] if name is not None and name in self.peers else None
+
+
+def bytes_moved(traffic: Iterable[Traffic]) -> int:
+    """How many bytes several conversations have moved, both ways."""
+    return sum(of.bytes_sent + of.bytes_received for of in traffic)

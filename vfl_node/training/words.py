@@ -126,7 +126,7 @@ class ReportedTraining:
         train: the job's section.
         party: whose report it is.
         role: its role.
-        peer: the other data party.
+        peer: the other data party; of several, their names joined by "and".
         active: name of the active party.
         passive: name of the passive party, or of all of them.
         coordinator: name of the coordinator; None where the job has none.

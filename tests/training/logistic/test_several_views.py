@@ -250,6 +250,17 @@ def test_scores_that_are_no_numbers_are_named(over: Any, logistic: Any, given: A
     assert {party: (error.code, error.message[:10]) for party, error in found.items()} == {"clinic": ("E_NAN", "from shop:")}
 
 
+@pytest.mark.parametrize(("most", "refused"), [(255.0, False), (257.0, True)])
+def test_scores_of_each_party_must_lie_in_their_range(over: Any, logistic: Any, most: float, refused: bool) -> None:
+    """Their sum is within the bounds of residuals in both cases; each party's share of the bound is its own."""
+
+    def wide(scores: training_pb2.Scores) -> None:
+        scores.tensor.data = np.full(len(over), most).tobytes()
+
+    made = attempt_of(over, logistic(**CLEAR, loss="taylor"), tamper=edited(training_pb2.Scores, "shop", wide))
+    assert (errors(made, over).get("clinic") is not None) == refused
+
+
 def test_too_few_rows_for_the_columns_of_one_of_them(shared: Any, logistic: Any) -> None:
     data = among(shared(rows=20, genuine=20, lab=3, protocol="psi"), "lab", "insurer")
     wide, view = data.passive["insurer"]
@@ -258,6 +269,17 @@ def test_too_few_rows_for_the_columns_of_one_of_them(shared: Any, logistic: Any)
     found = errors(attempt_of(data, logistic(**CLEAR)), data)
     assert {party: error.code for party, error in found.items()} == {"clinic": "E_BATCH", "insurer": "E_BATCH"}
     assert "20 shared rows has fewer than 2 for each of insurer's 11 columns" in found["clinic"].message
+
+
+@pytest.mark.parametrize(("rows", "warned"), [(120, False), (119, True)])
+def test_too_few_rows_for_the_columns_of_all_of_them_together(shared: Any, logistic: Any, rows: int, warned: bool) -> None:
+    """Each has enough rows for its own 2 columns; together they have 6, which matters if they compare their gradients."""
+    data = among(shared(rows=rows, genuine=rows, population=2 * rows, lab=6, protocol="psi"), *PASSIVE)
+    clinic, *others = attempt_of(data, logistic(iterations=1, **CLEAR))(data)
+    said = [text for text in clinic.warnings if "columns that lab and insurer and shop have together" in text]
+    assert len(said) == warned
+    assert not any("together" in text for other in others for text in other.warnings)
+    assert not any("for each of lab's" in text for text in clinic.warnings)
 
 
 # restarts
@@ -348,4 +370,5 @@ def test_and_of_what_the_loss_takes(shared: Any, logistic: Any) -> None:
     bits = Scales.of(logistic(**STOPPING), 3)
     assert bits.returned_bits == 110
     assert hub.section.decrypted_bits["lab"] == 6 * 110
+    assert all("110 bits an entry" in entry.text for entry in clinic.disclosures["hub"] if entry.what == "masked gradient")
     assert hub.section.decrypted_bits["clinic"] == 9 * 110 + 3 * (bits.loss + 1)

@@ -46,6 +46,26 @@ def hold_part(memory: Memory, identity: bytes, records: int) -> None:
         )
 
 
+def part_seed(memory: Memory, identity: bytes) -> bytes:
+    """The secret by which a part of a set is chosen: always the same, also in jobs with further partners. 32 bytes.
+
+    Args:
+        memory: of the partner, or of all of them.
+        identity: of the set.
+
+    Raises:
+        PolicyError: the partners of this job had different parts in earlier jobs (``E_PROMISE``).
+    """
+    name = _name("part-seed", identity)
+    seed = memory.recall(name) or memory.secret.derive("down-sampling").bytes(32)
+    if memory.keep(name, seed) != seed:
+        raise _broken(
+            "the partners of this job had different parts of this table in earlier jobs, and would compare them",
+            "align all records of it (no align.at_most), if those jobs allow it, or with fewer partners",
+        )
+    return seed
+
+
 def hold(memory: Memory, identity: bytes, terms: Align, role: Role, *, binding: bool) -> None:
     """Keep to what the first jobs over a set promised a partner, 0 included.
 

@@ -116,6 +116,7 @@ def check(
             )
     if session.role == "active":
         theirs = {party: widths[party] for party in parties.passive}
+        warnings += _few_rows_for_all(theirs, size)
         _check_genuine(data, train, side, theirs, training, positions)
         if data.alignment.hides_intersection:
             for party, width in theirs.items():
@@ -172,6 +173,17 @@ def _check_cover(side: Side, training: Positions, passive: str, columns: int) ->
             hint="add columns that vary from record to record (one of random numbers, drawn once, serves)",
             for_peer="its owner does not go on",
             peer_code="E_STOPPED",
+        )
+
+
+def _few_rows_for_all(theirs: Mapping[str, int], size: int) -> Iterator[str]:
+    """A warning where several passive parties that compare their gradients would learn much; ``theirs``: party → columns."""
+    columns = sum(theirs.values())
+    if len(theirs) > 1 and size < AMPLE * columns:
+        yield (
+            f"An iteration has {size} shared rows, fewer than {AMPLE} for each of the {columns} columns that "
+            f"{' and '.join(theirs)} have together: if they compared their gradients, these would tell them more about labels "
+            "than they need to."
         )
 
 

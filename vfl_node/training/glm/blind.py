@@ -87,7 +87,7 @@ class ActiveBlind:
         return Outcome(last, loss)
 
     async def _receive_scores(self, step: int, count: int) -> Ciphertexts:
-        """Enc(Σ_j u_j) over all passive parties; no more than two columns are in memory at once."""
+        """Enc(Σ_j u_j) over all passive parties; however many they are, no more than three columns are in memory at once."""
         summed = None
         for channel in self._context.channels:
             theirs = await receive_encrypted(channel, step, SCORES, count, self._context.public)

@@ -35,7 +35,7 @@ from vfl_node.crypto.paillier.keys import PrivateKey, PublicKey
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.metrics import compute
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
-from vfl_node.session.session import Session
+from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation, Figures, summarise
@@ -142,9 +142,9 @@ class _Regression:
         session.progress.emit(PhaseBegan("train", train.iterations, "iterations"))
         session.progress.emit(Advanced(place.step))
         while place.step < train.iterations and not place.over:
-            started, moved = session.clock(), _bytes(traffic)
+            started, moved = session.clock(), bytes_moved(traffic)
             outcome = await flow.iterate(place.step)
-            moved = _bytes(traffic) - moved
+            moved = bytes_moved(traffic) - moved
             epoch = Epoch(outcome.loss, self._auc(outcome, context, place.step), session.clock() - started, moved)
             failpoints.reach("updated")
             place.done(epoch, last=outcome.last)
@@ -297,11 +297,6 @@ class _Regression:
             name: shapes(tensors_of(train, "active" if name == parties.active else "passive"), width, scales)
             for name, width in self._widths.items()
         }
-
-
-def _bytes(traffic: Sequence[Traffic]) -> int:
-    """What several conversations have moved, both ways."""
-    return sum(of.bytes_sent + of.bytes_received for of in traffic)
 
 
 def _unit(own: PreparedInputs) -> dict[str, Tensor]:

@@ -21,6 +21,9 @@ FRAME_BYTES = 74
 VALUE_BYTES = 16
 """A value of a layer for a row of a batch, its gradient, and what is under way between two layers."""
 
+AUDIT_BYTES = 84
+"""What the audit of one peer's gradients stores of a row: 73 were measured. That of an only peer is in what a record takes."""
+
 FIGURES_BYTES = 96
 """What the passive party may be told of an epoch; as much again of its validation."""
 
@@ -96,12 +99,13 @@ def parameters(train: Train, role: DataRole, table: TableShape, architecture: Ar
 
 
 def batch_bytes(train: Train, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
-    """Memory of what the networks compute for one batch."""
+    """Memory of what the networks compute for one batch, and of the audits that only a job with several passive parties has."""
     units = sum(_bottom_sizes(train, role)) + (sum(train.top) if role == "active" else 0)
     values = LayerOptions.of(train).values * units + (train.outputs if role == "active" else 0)
     width = table.numeric + train.embedding_size * len(table.cardinalities)
     crossing = 2 * cut_width(train) * (passive_parties if role == "active" else 1)
-    return VALUE_BYTES * train.batch_size * (width + values + crossing)
+    audits = passive_parties if role == "active" and passive_parties > 1 else 0  # one of each peer and one of all, less one
+    return VALUE_BYTES * train.batch_size * (width + values + crossing) + AUDIT_BYTES * table.rows * audits
 
 
 def message_bytes(train: Train, evaluate: Evaluate) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from vfl_node.job import Evaluate
 from vfl_node.ledger import Disclosure
@@ -31,25 +32,13 @@ class RowCounts(NamedTuple):
 Stopped = Sequence[tuple[int, int]]
 """(best epoch, last epoch) of each repeat; empty where all epochs are trained."""
 
-NO_OTHERS: Mapping[str, int | None] = {}
 
+@dataclass(frozen=True)
+class TrainingExchange:
+    """What one party sent another one in training, as far as the party knows whose report it is for.
 
-def active_learns(
-    peer: str,
-    rows: RowCounts,
-    lacks: int | None,
-    train: Train,
-    evaluate: Evaluate,
-    training: int = 1,
-    defences: Sequence[DefenceParams] = (),
-    *,
-    stopped: Stopped = (),
-    others: Mapping[str, int | None] = NO_OTHERS,
-) -> tuple[Disclosure, ...]:
-    """What the active party learns from the passive party ``peer`` by training.
-
-    Args:
-        peer: its name.
+    Attributes:
+        peer: name of the sender.
         rows: of each repeat.
         lacks: how many of the shared rows ``peer`` does not own; None if that is hidden.
         train: the job's section.
@@ -57,54 +46,63 @@ def active_learns(
         training: which training over these records it is, from 1.
         defences: of ``peer``, in its own report; none in another party's, which does not know them.
         stopped: where training stopped.
-        others: the other passive parties, and how many of the shared rows each of them does not own; None if that is hidden.
+        others: each passive party that is neither of the two → how many of the shared rows it does not own, as ``lacks``.
     """
+
+    peer: str
+    rows: RowCounts
+    lacks: int | None
+    train: Train
+    evaluate: Evaluate
+    training: int = 1
+    defences: Sequence[DefenceParams] = ()
+    stopped: Stopped = ()
+    others: Mapping[str, int | None] = field(default_factory=dict)
+
+    @property
+    def epochs(self) -> int:
+        """How many there were in all repeats together."""
+        return sum(last for _, last in self.stopped) if self.stopped else self.evaluate.repeats * self.train.epochs
+
+
+def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
+    """What the active party learns from a passive party by training."""
+    peer, rows, train, evaluate, stopped = exchange.peer, exchange.rows, exchange.train, exchange.evaluate, exchange.stopped
     embeddings = Disclosure(
         "embeddings",
-        evaluate.repeats * rows.held_out + _epochs(train, evaluate, stopped) * (rows.trained + rows.validated),
+        evaluate.repeats * rows.held_out + exchange.epochs * (rows.trained + rows.validated),
         f"from {peer} an embedding of each shared row, anew in each of {_epochs_in_words(train, stopped)} or for evaluation"
         f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
-        f"from them in part (see docs/privacy.md){_defended(defences, 'embeddings')}",
+        f"from them in part (see docs/privacy.md){_defended(exchange.defences, 'embeddings')}",
     )
     counts = matched.active_learns(peer, rows.held_out) if evaluate.matched else ()
     if stopped:
         found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best(stopped)}"
-        counts = (*counts, Disclosure("early stopping", _epochs(train, evaluate, stopped), found))
-    if lacks == 0:
+        counts = (*counts, Disclosure("early stopping", exchange.epochs, found))
+    if exchange.lacks == 0:
         return (embeddings, *counts)
-    also = ", and which of the other shared rows, without knowing whose these are," if others else ""
+    also = ", and which of the other shared rows, without knowing whose these are," if exchange.others else ""
     return (
         embeddings,
         *counts,
         Disclosure(
             "membership",
-            lacks,
+            exchange.lacks,
             f"which of its own records {peer} lacks{also} can be inferred from the embeddings, "
-            f"{train.missing.feature_strategy.learnt()} (see docs/privacy.md){_compared(training)}",
+            f"{train.missing.feature_strategy.learnt()} (see docs/privacy.md){_compared(exchange.training)}",
         ),
     )
 
 
-def passive_learns(
-    peer: str,
-    rows: RowCounts,
-    lacks: int | None,
-    train: Train,
-    evaluate: Evaluate,
-    training: int = 1,
-    defences: Sequence[DefenceParams] = (),
-    *,
-    stopped: Stopped = (),
-    others: Mapping[str, int | None] = NO_OTHERS,
-) -> tuple[Disclosure, ...]:
-    """What the passive party learns from the active party ``peer`` by training; args as :func:`active_learns`."""
-    epochs = _epochs(train, evaluate, stopped)
-    labels = "of every row trained on" if lacks == 0 else "used for each, real or synthetic,"
+def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
+    """What a passive party learns from the active party by training."""
+    peer, train, evaluate, stopped = exchange.peer, exchange.train, exchange.evaluate, exchange.stopped
+    labels = "of every row trained on" if exchange.lacks == 0 else "used for each, real or synthetic,"
     gradients = Disclosure(
         "gradients",
-        epochs * rows.trained,
-        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, defences, train.task)} (see "
-        f"docs/privacy.md){_weighted(train, peer)}{_defended(defences, 'gradients')}",
+        exchange.epochs * exchange.rows.trained,
+        f"from {peer} a gradient for each row of every batch: {_readable(labels, peer, exchange.defences, train.task)} (see "
+        f"docs/privacy.md){_weighted(train, peer)}{_defended(exchange.defences, 'gradients')}",
     )
     figures = Disclosure("figures", 0, f"from {peer} neither loss nor metrics")
     if evaluate.share_with_passive:
@@ -115,56 +113,36 @@ def passive_learns(
         figures = Disclosure("figures", reported * sets * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
     if stopped:
-        told = (
+        decided = (
             f"after each epoch whether the loss of {peer}'s labels in the validation rows was the smallest so far, and so "
             f"{_best(stopped)}; this depends on how many of the shared rows {peer} has a label for, too. How long it waits "
             f"while {peer} trains models of its own tells about when those stop"
         )
-        counts = (*counts, Disclosure("early stopping", epochs, told))
-    if others:
-        counts = (*counts, _indirectly(peer, others))
-    if lacks == 0:
+        counts = (*counts, Disclosure("early stopping", exchange.epochs, decided))
+    if exchange.others:
+        counts = (*counts, _indirectly(exchange))
+    if exchange.lacks == 0:
         return (gradients, figures, *counts)
     strategy = train.missing.label_strategy
-    membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(training, drawn=strategy.redrawn)}"
-    return (gradients, Disclosure("membership", lacks, membership), figures, *counts)
+    membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(exchange.training, drawn=strategy.redrawn)}"
+    return (gradients, Disclosure("membership", exchange.lacks, membership), figures, *counts)
 
 
-class Learns(Protocol):
-    """What :func:`active_learns` and :func:`passive_learns` have in common."""
-
-    def __call__(
-        self,
-        peer: str,
-        rows: RowCounts,
-        lacks: int | None,
-        train: Train,
-        evaluate: Evaluate,
-        training: int = 1,
-        defences: Sequence[DefenceParams] = (),
-        *,
-        stopped: Stopped = (),
-        others: Mapping[str, int | None] = NO_OTHERS,
-    ) -> tuple[Disclosure, ...]:
-        """Args as :func:`active_learns`."""
-
-
-def _indirectly(peer: str, others: Mapping[str, int | None]) -> Disclosure:
-    """What a passive party learns about the ``others``."""
-    them = " and ".join(others)
-    rows = f", and so in part for which rows {them} made columns up" if any(lacks != 0 for lacks in others.values()) else ""
+def _indirectly(exchange: TrainingExchange) -> Disclosure:
+    """What a passive party learns about the other ones."""
+    peer, others = exchange.peer, exchange.others
+    them, lacking = " and ".join(others), " and ".join(name for name, lacks in others.items() if lacks != 0)
+    made_up = f", and so in part for which rows {lacking} made columns up" if lacking else ""
+    figures = ["the figures"] if exchange.evaluate.share_with_passive else []
+    decisions = ["the decisions when to stop"] if exchange.stopped else []
+    depending = " and ".join(["the gradients", *figures, *decisions])
     return Disclosure(
         "other passive parties",
         0,
-        f"from {them} no message of training: these go to {peer} alone. But the gradients from {peer} depend on the "
+        f"from {them} no message of training: these go to {peer} alone. But {depending} from {peer} depend on the "
         f"embeddings of {them} for the same rows, so they tell something about these: how well the columns of {them} explain "
-        f"the label of a row, for example{rows} (see docs/privacy.md)",
+        f"the label of a row, for example{made_up} (see docs/privacy.md)",
     )
-
-
-def _epochs(train: Train, evaluate: Evaluate, stopped: Stopped) -> int:
-    """How many there were in all repeats together."""
-    return sum(last for _, last in stopped) if stopped else evaluate.repeats * train.epochs
 
 
 def _epochs_in_words(train: Train, stopped: Stopped) -> str:

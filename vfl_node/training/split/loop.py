@@ -34,7 +34,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.models import architecture_of, cut_width
 from vfl_node.progress import Advanced, EpochTrained, PhaseBegan
-from vfl_node.session.session import Session
+from vfl_node.session.session import Session, bytes_moved
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.schedule import Schedule, cut
@@ -156,7 +156,7 @@ async def _epoch(
 ) -> None:
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
     section, progress = Train.of(session.job), session.progress
-    started, moved = session.clock(), _bytes(traffic)
+    started, moved = session.clock(), bytes_moved(traffic)
     for index, positions in enumerate(batches):
         half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
         await half.step(journal.exchanges, positions)
@@ -172,12 +172,7 @@ async def _epoch(
         failpoints.reach("validated")
         if await decided(session, journal.stopping, measured.validation_loss):
             journal.best = half.weights()
-    seconds, moved = session.clock() - started, _bytes(traffic) - moved
+    seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
     progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss))
     epoch = Epoch(seconds=seconds, bytes=moved, attacks=attacks, judged=dict(half.audit.judged), **asdict(figures))
     journal.epoch_done(epoch, len(batches))
-
-
-def _bytes(traffic: Sequence[Traffic]) -> int:
-    """Both ways, with all peers together."""
-    return sum(of.bytes_sent + of.bytes_received for of in traffic)

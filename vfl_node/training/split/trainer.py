@@ -22,7 +22,7 @@ from vfl_node.training.evaluation import Evaluation, Figures, Summary, real_shar
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.split import alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.disclosures import Learns, RowCounts, active_learns, passive_learns
+from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, passive_learns
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
@@ -147,26 +147,27 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict
     job, parties, lacks = session.job, session.job.parties, lacking(session, data.alignment)
     if lacks[session.name] and None in lacks.values():  # synthetic rows may be among them
         lacks[session.name] = None
-    rows, protections = RowCounts(*journal.rows, len(journal.validated)), session.protection.defences
+    rows = RowCounts(*journal.rows, len(journal.validated))
 
-    def learnt(learns: Learns, sender: str, receiver: str) -> tuple[Disclosure, ...]:
-        """What ``sender`` tells that party, beside which other passive parties."""
-        return learns(
+    def exchange(sender: str, receiver: str) -> TrainingExchange:
+        """What ``sender`` sent that party."""
+        protections = session.protection.defences if sender == session.name else ()
+        return TrainingExchange(
             sender,
             rows,
             lacks[sender],
             Train.of(job),
             job.evaluate,
             data.number,
-            effective(protections, sent_by(session.role)) if sender == session.name else (),
-            stopped=journal.stopped,
-            others={name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
+            effective(protections, sent_by(session.role)),
+            journal.stopped,
+            {name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
         )
 
     def by(name: str) -> tuple[Disclosure, ...]:
         if name in parties.passive:
-            return learnt(passive_learns, parties.active, name)
-        of_each = (learnt(active_learns, passive, name) for passive in parties.passive)
+            return passive_learns(exchange(parties.active, name))
+        of_each = (active_learns(exchange(passive, name)) for passive in parties.passive)
         return tuple(dict.fromkeys(chain.from_iterable(of_each)))  # what stands in each entry alike stands here once
 
     return {name: by(name) for name in (session.name, *session.others)}

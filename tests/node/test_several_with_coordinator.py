@@ -1,0 +1,81 @@
+"""Real nodes of a job with two passive parties and a coordinator: whatever happens to one of them, all four end the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.node.several import SeveralTrial
+from tests.node.stage import Stage
+
+ROLES = {"clinic": "active", "lab": "passive", "insurer": "passive", "notary": "coordinator"}
+JOB = """\
+name: trial
+parties: {active: clinic, passive: [lab, insurer], coordinator: notary}
+align: {protocol: psi}
+train: {algorithm: logistic, flow: coordinator-clear}
+"""
+PLACES = ("in a round", "with its report", "when one has finished with it")
+SOME = [("insurer", "in a round"), ("notary", "with its report")]
+
+
+@pytest.fixture(scope="module")
+def theatre(federations: Any, forked: Any, several: SeveralTrial, tmp_path_factory: pytest.TempPathFactory) -> Stage:
+    stage = Stage(federations(tmp_path_factory.mktemp("coordinated"), ROLES, several), forked, JOB)
+    stage.federation.start_several()
+    return stage
+
+
+@pytest.fixture
+def stage(theatre: Stage) -> Iterator[Stage]:
+    theatre.ready()
+    yield theatre
+    theatre.cancel_all()
+
+
+@pytest.mark.parametrize("submitter", ["insurer", pytest.param("clinic", marks=pytest.mark.slow)])
+def test_a_job_of_four(stage: Stage, submitter: str) -> None:
+    job_id = stage.submit(submitter)
+    stage.in_a_round(job_id)
+    stage.let_it_end()
+    stage.all_done(job_id)
+
+
+@pytest.mark.parametrize(("victim", "place"), SOME)
+def test_killed(stage: Stage, victim: str, place: str) -> None:
+    in_a_round = place == "in a round"
+    if in_a_round:
+        stage.tell(f"{victim}-death", place)
+        job_id = stage.submit()
+    else:
+        job_id = stage.submit()
+        stage.in_a_round(job_id)
+        stage.tell(f"{victim}-death", place)
+        stage.let_it_end()
+    stage.federation.dies_in(victim, job_id)
+    if in_a_round:
+        for name in ROLES.keys() - {victim}:
+            stage.federation.wait_until(lambda name=name: victim in stage.federation.view(name, job_id)["note"], 20)
+    stage.federation.start(victim)
+    if in_a_round:
+        stage.in_a_round(job_id)
+    stage.let_it_end()
+    stage.all_done(job_id)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("victim", "place"), [(n, place) for n in ROLES for place in PLACES if (n, place) not in SOME])
+def test_killed_anywhere(stage: Stage, victim: str, place: str) -> None:
+    test_killed(stage, victim, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("owner", ROLES)
+def test_cancelled_by_any_owner_it_ends_at_all(stage: Stage, owner: str) -> None:
+    job_id = stage.submit()
+    stage.in_a_round(job_id)
+    stage.federation.client(owner).cancel(job_id)
+    for name in ROLES.keys() - {owner}:
+        assert owner in stage.ends(job_id, **{name: "cancelled"})[name]["message"]
