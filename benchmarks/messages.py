@@ -50,6 +50,7 @@ KINDS = {
     "apsi": "align: {protocol: apsi, obfuscation: {fraction: 0.9}}",
     f"psu, {SEVERAL}": "align: {protocol: psu}",
     f"psi, {SEVERAL}": "align: {protocol: psi}",
+    f"psi-star, {SEVERAL}": "align: {protocol: psi-star}",
     "split": SPLIT + "evaluate: {share_with_passive: true}",
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",

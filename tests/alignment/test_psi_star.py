@@ -16,8 +16,10 @@ from tests.alignment.test_costs import CountingGroup
 from tests.alignment.worlds import NAMES, POSITION_BYTES, RAM, World
 from vfl_node.alignment import stored
 from vfl_node.alignment.alignment import PeerFacts
+from vfl_node.alignment.lists import promises
 from vfl_node.alignment.lists.columns import Column
 from vfl_node.configuration import parse
+from vfl_node.data.identifiers import Identifiers
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError, StateError
 from vfl_node.execution.allowed import check_allowed
 from vfl_node.execution.private import trial_settings
@@ -239,13 +241,26 @@ def test_what_an_earlier_job_hid_from_a_partner_stays_hidden(tmp_path: Path) -> 
     assert not any(world.stored().values())
 
 
+@pytest.mark.parametrize(("name", "other"), [("lab", "insurer"), ("clinic", "insurer")])
+def test_nothing_leaves_if_any_pair_or_the_common_records_break_a_promise(tmp_path: Path, name: str, other: str) -> None:
+    """The lab and the insurer have no conversation, but the common records tell one what the other holds."""
+    world = World(tmp_path, THREE)
+    identity, hiding = Identifiers.of(THREE[name]).digest(), Align(protocol="psu", dummies=2)
+    promises.hold(world.memories[name][other], identity, hiding, "passive", binding=True)
+    error = world.attempt()[name]
+    assert isinstance(error, PolicyError)
+    assert error.code == "E_PROMISE"
+    assert not any(world.sent[name, peer] for peer in world.parties.met_by(name))
+
+
 # ---- off by default
 
 JOB = "name: t\nparties: {active: clinic, passive: [lab, insurer]}\nalign: {protocol: psi-star}"
 
 
 def node(limits: str = "") -> Settings:
-    text = f"{{name: lab, role: passive, insecure_loopback: true, listen: '127.0.0.1:0', peers: {{clinic: {{}}}}{limits}}}"
+    peers = "{clinic: {}, insurer: {relayed: true}}"
+    text = f"{{name: lab, role: passive, insecure_loopback: true, listen: '127.0.0.1:0', peers: {peers}{limits}}}"
     return parse(text, Settings, source="settings")
 
 

@@ -184,3 +184,21 @@ def test_where_the_peer_may_not_know_the_work_does_not_depend_on_what_is_shared(
     assert (doubt is None) == (shared == 60)
     assert looked[-1] == 60
     assert len(looked) == 2 + (shared == 0)
+
+
+def test_with_several_parties_a_union_tells_the_active_one_alone_how_few_all_share() -> None:
+    """It is warned and goes on; no promise binds its id_form, since such a job hides nothing from it."""
+    ids = Identifiers.of(f"text:{number}".encode() for number in range(60))
+    rows, peers = np.arange(60, dtype=np.int64), {"lab": PeerFacts(60), "insurer": PeerFacts(60)}
+    terms = job("protocol: psu").align
+    assert doubt_overlap(terms, Alignment("psu", "curve25519", rows, 60, peers), ids) is None  # as a passive party sees it
+    doubt = doubt_overlap(terms, Alignment("psu", "curve25519", rows, 60, peers, common=0), ids)
+    assert doubt
+    assert doubt.text.startswith("no record is shared with lab and insurer, so few")
+    assert "E_PROMISE" not in doubt.text
+    doubt.check()
+    intersection = Alignment("psi", "curve25519", rows[:0], 60, peers, common=0)
+    known = doubt_overlap(job("protocol: psi").align, intersection, ids)
+    assert known
+    with pytest.raises(PolicyError, match="no record is shared with lab and insurer"):
+        known.check()

@@ -123,6 +123,21 @@ def test_a_job_with_a_party_that_the_owner_does_not_list_is_refused(stage: Stage
     federation.start("insurer", peers=peers | {"lab": {"relayed": True}})
 
 
+@pytest.mark.slow
+def test_a_small_part_of_the_overlap_stops_all_and_no_text_says_which(
+    federations: Any, several: SeveralTrial, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Nodes that align, not on the stage: two parts are empty."""
+    federation = federations(tmp_path_factory.mktemp("overlap"), ROLES, several)
+    federation.start_several(limits={"min_overlap": 7})
+    job_id = federation.client("clinic").submit(several.job(passive=("lab", "insurer")).canonical())["id"]
+    said = {name: federation.end(name, job_id)["error"]["message"] for name in ROLES}
+    text = "a part of the overlap has fewer records than the 7 that the parties demand (limits.min_overlap)"
+    assert said.pop("clinic") == text
+    assert set(said.values()) == {f"clinic stopped in phase 'align': {text} (E_OVERLAP)"}
+    assert not any("clinic + " in federation.log(name) for name in ROLES)
+
+
 @pytest.mark.parametrize(
     "owner", ["lab", pytest.param("clinic", marks=pytest.mark.slow), pytest.param("insurer", marks=pytest.mark.slow)]
 )

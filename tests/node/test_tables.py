@@ -17,7 +17,7 @@ from vfl_node.errors import DataError, PolicyError, UsageError
 from vfl_node.execution.inputs import count_input, read_input, taking_part
 from vfl_node.job import Align, Job
 from vfl_node.node.check import StartCheck
-from vfl_node.session.memory import MemoryOfOneRun
+from vfl_node.session.memory import MemoryOfOneRun, joint
 from vfl_node.settings import Settings, load_settings
 
 JOB = "name: trial\nparties: {active: clinic, passive: lab}\n"
@@ -140,6 +140,28 @@ def test_the_records_of_another_table_are_another_set(tmp_path: Path) -> None:
         assert len(taking_part(tables[name], Align(at_most=most), memory, settings.limits, "lab")) == most
     with pytest.raises(PolicyError, match="80 records of this table took part in an earlier job"):
         taking_part(tables["c"], Align(at_most=70), memory, settings.limits, "lab")
+
+
+def test_a_partner_sees_one_part_of_a_table_whoever_else_takes_part(tmp_path: Path) -> None:
+    """Else each other set of parties would show it other records, and a pair's list would not be the one of its mark."""
+    write(tmp_path / "a.csv", range(100))
+    write(tmp_path / "later.csv", range(101))
+    settings = lab(tmp_path, "data: {a: {path: a.csv}, later: {path: later.csv}}")
+    memories = {name: MemoryOfOneRun(Randomness(name.encode().ljust(32))) for name in ("clinic", "insurer", "shop", "bank")}
+
+    def part(*partners: str, table: str = "a") -> set[bytes]:
+        memory = joint([memories[name] for name in partners])
+        read = read_input(settings, job(f"{{lab: {table}}}"))
+        return set(taking_part(read, Align(at_most=60), memory, settings.limits, "lab").ids)
+
+    first = part("clinic")
+    for partners in (("clinic", "insurer"), ("shop", "clinic"), ("insurer",), ("insurer", "shop"), ("shop",)):
+        assert part(*partners) == first
+    assert part("bank") != first
+    with pytest.raises(PolicyError, match="the partners of this job had different parts") as caught:
+        part("clinic", "bank")
+    assert caught.value.code == "E_PROMISE"
+    assert len(part("clinic", "bank", table="later") - first) <= 1  # another set: its change counts
 
 
 def test_an_estimate_counts_the_table_of_the_job(tmp_path: Path) -> None:

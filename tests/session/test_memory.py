@@ -40,6 +40,9 @@ def test_what_is_promised_to_one_holds_for_all(tmp_path: Path) -> None:
     insurer.keep("padding", b"2")  # in an earlier job of two
     assert both.recall("padding") == b"2"
     assert both.keep("padding", b"0") == b"2"
+    assert lab.recall("padding") is None  # a job that is refused promises nothing
+    assert both.keep("padding", b"2") == b"2"
+    assert lab.recall("padding") == b"2"
 
 
 def test_a_budget_used_up_with_one_refuses_the_job_with_all(tmp_path: Path) -> None:
@@ -72,7 +75,9 @@ def test_a_part_of_a_table_is_the_same_in_jobs_with_one_and_with_several(tmp_pat
     seed = part_seed(lab, b"table")
     assert part_seed(JointMemory([lab, insurer]), b"table") == seed
     assert part_seed(insurer, b"table") == seed
-    assert part_seed(insurer, b"another table") != part_seed(lab, b"another table")
+    assert part_seed(insurer, b"a later table") == seed  # so it has almost the same part
+    bank = Partner(tmp_path, "bank")
+    assert part_seed(bank, b"table") != seed
     with pytest.raises(PolicyError, match="different parts") as caught:
-        part_seed(JointMemory([lab, insurer]), b"another table")
+        part_seed(JointMemory([lab, bank]), b"table")
     assert caught.value.code == "E_PROMISE"

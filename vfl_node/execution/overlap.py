@@ -105,7 +105,7 @@ def doubt_overlap(terms: Align, alignment: Alignment, ids: Identifiers) -> Overl
         return None
     if terms.at_most is not None and terms.at_most <= max(sizes):
         hints.append(f"align.at_most: {terms.at_most:,} leaves only a random part of a larger table, so fewer are shared.")
-    if not known_to_all:
+    if not known_to_all and len(facts) == 1:  # with several parties no job hides it as a promise
         hints.append(
             "Where a job hides how many records are shared, a set is held to one align.id_form (E_PROMISE): for another one, "
             "correct the ids in the table."

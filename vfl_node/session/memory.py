@@ -111,8 +111,12 @@ class JointMemory:
         return next((data for memory in self._memories if (data := memory.recall(name)) is not None), None)
 
     def keep(self, name: str, data: bytes) -> bytes:
-        """Store ``data`` in each; returns what one has that is not ``data``, else ``data``."""
-        stored = [memory.keep(name, data) for memory in self._memories]
+        """Store ``data`` in each, unless one has something else; returns that, or else ``data``."""
+        for memory in self._memories:  # before any of them stores it
+            earlier = memory.recall(name)
+            if earlier is not None and earlier != data:
+                return earlier
+        stored = [memory.keep(name, data) for memory in self._memories]  # another job may have been faster
         return next((earlier for earlier in stored if earlier != data), data)
 
     def count_inputs(self, digest: bytes, limit: int) -> None:

@@ -203,7 +203,8 @@ def test_says_what_each_party_learnt_of_an_intersection():
          ["No two parties share"]),
         ([[b"a"], [b"a", b"b"], [b"a", b"b"]], ["lab holds every record of clinic", "insurer holds every record of lab"],
          ["insurer holds every record of all others", "It holds every record of all others"]),
-        ([[b"a", b"b"], [b"b", b"c"], [b"c", b"a"]], ["0 only clinic + lab + insurer"], []),
+        ([[b"a", b"b"], [b"b", b"c"], [b"c", b"a"]],
+         ["0 only clinic + lab + insurer", *(f"Every record of {name} is held by another party" for name in NAMES[:3])], []),
     ],
 )  # fmt: skip
 def test_says_so_where_a_part_names_members(ids, active, lab):
@@ -211,6 +212,18 @@ def test_says_so_where_a_part_names_members(ids, active, lab):
     assert all(part in run["clinic"].learnt[-1].text for part in active)
     assert all(part in run["lab"].learnt[2].text for part in lab)
     assert lab or run["lab"].learnt[2].text == "the size of the union: 3"
+
+
+def test_an_intersection_says_so_where_sizes_name_members():
+    ids = [[b"a", b"b", b"c"], [b"b", b"d"], [b"b"]]
+    run = run_several("psi", ids)
+    which = "which 1 of its own {} records all parties hold"
+    assert run["clinic"].learnt[2].text == f"{which.format(3)}. These are all records of insurer"
+    assert run["insurer"].learnt[2].text == which.format(1)
+    assert "clinic and lab share only records that all parties hold" in run["clinic"].learnt[-1].text
+    assert "lab and insurer share only" not in run["clinic"].learnt[-1].text  # more is said: lab holds all of insurer's
+    assert "share only" not in run_several("psu", ids)["clinic"].learnt[-1].text  # where nobody knows which these are
+    assert "Every record" not in run["clinic"].learnt[-1].text
 
 
 def test_many_parts_are_listed_from_the_smallest_on():

@@ -10,7 +10,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.alignment.several.parties import NAMES, run_several
+from tests.alignment.several.parties import NAMES, fresh_memories, run_several
 from vfl_node.alignment.several.route import Route, list_name, order_name
 
 N = 3
@@ -138,6 +138,51 @@ def test_other_identifiers_in_parts_of_the_same_sizes_look_the_same(protocol):
     for name in NAMES[:N]:
         assert links(one, name) == links(other, name)
     assert links(one, NAMES[0]) != links(less, NAMES[0])
+
+
+def joined_view(run, name):
+    """All elements that a party sent or received, but those of its own lists as they leave it."""
+    own = {list_name(rounds, run.names.index(name), 0) for rounds in (1, 3)}
+    lists = [lists for way, lists in run.sent.items() if name in way]
+    return np.concatenate([rows for of in lists for item, rows in of.items() if item not in own])
+
+
+def jobs_are_linked(first, second, name):
+    """Whether some product of a party's scalars of both jobs takes an element of one view to one of the other."""
+    scalars = {s.reveal(): s for run in (first, second) for s in (run.scalar(name, number) for number in (1, 2, 3))}
+    view, other = joined_view(first, name), as_set(joined_view(second, name))
+    for signs in itertools.product((-1, 0, 1), repeat=len(scalars)):
+        chosen = [s if sign > 0 else first.group.inverse(s) for s, sign in zip(scalars.values(), signs, strict=True) if sign]
+        if as_set(first.power(view, *chosen)) & other:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name != "lab" else name for name in NAMES[:N]])
+def test_views_of_two_jobs_can_be_compared_only_if_nothing_has_changed(name, monkeypatch):
+    """Not after one record more at one party, in another protocol, or with the parties in another order or other roles."""
+    ids, memories = [[b"1", b"2"], [b"2", b"3"], [b"3", b"1"]], fresh_memories(NAMES[:N])
+    first = run_several("psu", ids, memories=memories)
+    again = {"memories": memories, "seed": 2, "job_id": "again"}
+    assert jobs_are_linked(first, run_several("psu", ids, **again), name)
+    assert not jobs_are_linked(first, run_several("psu", [*ids[:2], [*ids[2], b"4"]], **again), name)
+    assert not jobs_are_linked(first, run_several("psi", ids, **again), name)
+    for order in ((0, 2, 1), (1, 0, 2)):
+        monkeypatch.setattr("tests.alignment.several.parties.NAMES", tuple(NAMES[i] for i in order))
+        other = run_several("psu", [ids[i] for i in order], **again | {"memories": [memories[i] for i in order]})
+        assert not jobs_are_linked(first, other, name)
+
+
+def test_two_passive_parties_together_learn_an_overlap_with_a_third():
+    """docs/alignment.md says so. The lab has the shop's list, and the insurer's one that the shop raised: both are under the
+    shop's first scalar, and the insurer can take its own away."""
+    ids = [*parts(2), [b"id0 0", b"id2 0", b"id2 1", b"id6 1", b"another"]]
+    run = run_several("psu", ids)
+    lab, insurer = NAMES[1:3]
+    raised, left = run.received(lab)[list_name(1, 2, 1)], run.received(lab)[list_name(1, 3, 0)]
+    assert not as_set(raised) & as_set(left)
+    theirs = run.power(raised, run.group.inverse(run.scalar(insurer, 1)))
+    assert len(as_set(theirs) & as_set(left)) == len(set(ids[2]) & set(ids[3])) > 0
 
 
 # ---- each shuffle, with and without: the known attack finds everything, or nothing

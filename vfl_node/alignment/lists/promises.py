@@ -49,6 +49,9 @@ def hold_part(memory: Memory, identity: bytes, records: int) -> None:
 def part_seed(memory: Memory, identity: bytes) -> bytes:
     """The secret by which a part of a set is chosen: always the same, also in jobs with further partners. 32 bytes.
 
+    Each partner's memory has the seed of the first job with it, so that a set with one record more has almost the same part. A
+    job with several partners takes the seed that one of them has.
+
     Args:
         memory: of the partner, or of all of them.
         identity: of the set.
@@ -56,8 +59,10 @@ def part_seed(memory: Memory, identity: bytes) -> bytes:
     Raises:
         PolicyError: the partners of this job had different parts in earlier jobs (``E_PROMISE``).
     """
+    first = memory.keep("part-seed", memory.secret.derive("down-sampling").bytes(32))
+    memory.keep("part-seed", first)  # with partners that have none
     name = _name("part-seed", identity)
-    seed = memory.recall(name) or memory.secret.derive("down-sampling").bytes(32)
+    seed = memory.keep(name, first)
     if memory.keep(name, seed) != seed:
         raise _broken(
             "the partners of this job had different parts of this table in earlier jobs, and would compare them",

@@ -13,12 +13,12 @@ step  who         what                                                          
 4     P_j, alone  its records at these positions
 ====  ==========  =================================================================  ====================================
 
-The keys of a pair are drawn for it alone, and so are those of both ends of other pairs. The order of step 2 does not depend on
+Both parties of a pair draw their keys for this pair alone. The order of step 2 does not depend on
 any list, so positions tell P_j which of the records in S_j are in C, and nothing besides.
 
 Leaks: to A, for each j, n_j (less exactly with the job's ``padding``) and *which* of its own records P_j holds. So it knows
 of each of its own records which of the parties hold it. To P_j n_a, which of its own records A holds, and which of those *all*
-parties hold; not how many records other passive parties have.
+parties hold; not how many records other passive parties have, but how long their turns take.
 
 Cost: that of PSI with each P_j, at A one after the other, and 4·|C| bytes to each.
 """
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, OwnRecords, PeerFacts
+from vfl_node.alignment.lists import promises
 from vfl_node.alignment.psi import protocol as psi
 from vfl_node.alignment.psi_star.spec import POSITION_BYTES, PSI_STAR
 from vfl_node.crypto.groups import Group
@@ -52,6 +53,7 @@ async def active(session: Session, records: OwnRecords, group: Group | None) -> 
 
     Leaks: n_a; to each P_j which of its own records A holds, and which of these all parties hold.
     """
+    _check_promises(session, records)
     pairs = {name: await psi.active(_pair(session, name), records, group) for name in session.data_peers}
     rows = _in_secret_order(session, records, [pair.rows for pair in pairs.values()])
     for name, pair in pairs.items():
@@ -67,17 +69,29 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
     """P_j's side; arguments and errors as :func:`vfl_node.alignment.protocols.align`.
 
     Raises:
+        PolicyError: an earlier job hid what this one would reveal (``E_PROMISE``).
         ProtocolError: a position that is none in the pair's order (``E_ELEMENT``), or comes twice (``E_DUPLICATE``).
         StateError: other positions than in an earlier attempt (``E_REPLAY``).
 
     Leaks: n_j, and to A which of its own records P_j holds.
     """
+    _check_promises(session, records)
     peer = session.job.parties.active
     pair = await psi.passive(_pair(session, peer), records, group)
     received = await session.peers[peer].receive_rows(width=_POSITION.itemsize, max_count=len(pair))
     positions = _checked(received, len(pair), peer)
     session.pins.check(f"{PSI_STAR.name} positions", hashlib.sha256(received.tobytes()).digest())
     return _alignment(session, {peer: pair}, pair.rows[positions])
+
+
+def _check_promises(session: Session, records: OwnRecords) -> None:
+    """Refuse before the first pair what an earlier job hid from any party, also from one that this party does not talk to.
+
+    Raises:
+        PolicyError: this job would reveal it (``E_PROMISE``): C tells P_j which of its records other passive parties hold.
+    """
+    identity = records.identity or records.ids.digest()
+    promises.hold(session.memory, identity, session.job.align, session.role, binding=False)
 
 
 def _pair(session: Session, peer: str) -> Session:

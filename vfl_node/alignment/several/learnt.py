@@ -49,7 +49,8 @@ class Learnt:
                 yield Disclosure("set size", size, f"the number of {name}'s records: {most}{size}")
         if self.of_all:
             own = "its own" if self.padded and party != self.reader else f"its own {self._records(party)}"
-            yield Disclosure("intersection", self.m, f"which {self.m} of {own} records all parties hold")
+            text = ". ".join([f"which {self.m} of {own} records all parties hold", *self._intersection_tells(party)])
+            yield Disclosure("intersection", self.m, text)
         else:
             text = ". ".join([f"the size of the union: {most}{self.m}", *self._union_tells(party)])
             yield Disclosure("union size", self.m, text)
@@ -70,6 +71,12 @@ class Learnt:
             if self.m == size:
                 yield "It holds every record of all others" if other == party else f"{name} holds every record of all others"
 
+    def _intersection_tells(self, party: int) -> Iterator[str]:
+        """Whose records the size of the intersection alone names."""
+        for other, (name, size) in enumerate(zip(self.names, self.sizes, strict=True)):
+            if self.m == size > 0 and other != party:
+                yield f"These are all records of {name}"
+
     def _overlap_tells(self) -> str:
         """The sizes of the parts, where the reader knows them, and where one says who holds which records."""
         what = "how many records exactly some of the parties hold, for each choice of parties, not which records"
@@ -84,7 +91,7 @@ class Learnt:
         if listed is not named:
             empty = sum(not size for size, _ in named)
             shown += f"; {len(named) - empty - len(listed)} parts are larger, and {empty} are empty"
-        return ". ".join([f"{what}: {shown}", *self._pairs_tell(parts)])
+        return ". ".join([f"{what}: {shown}", *self._pairs_tell(parts), *self._parties_tell(parts)])
 
     def _part(self, size: int, place: int) -> str:
         names = [name for party, name in enumerate(self.names) if place >> party & 1]
@@ -92,11 +99,23 @@ class Learnt:
         return f"{most}{size} only {' + '.join(names)}"
 
     def _pairs_tell(self, parts: OverlapSizes) -> Iterator[str]:
-        """Which party holds all or none of the records of another one."""
+        """Which party holds all or none of the records of another one, or none but those that are known to be shared."""
         for one, other in combinations(range(len(self.names)), 2):
-            shared = parts.held_by(one, other)
+            shared, whole = parts.held_by(one, other), False
             for this, that in ((one, other), (other, one)):
                 if shared == self._records(this) > 0:
+                    whole = True
                     yield f"{self.names[that]} holds every record of {self.names[this]}"
+            both = f"{self.names[one]} and {self.names[other]}"
             if not shared:
-                yield f"{self.names[one]} and {self.names[other]} share no record"
+                yield f"{both} share no record"
+            elif self.of_all and shared == self.m and not whole:
+                yield f"{both} share only records that all parties hold"
+
+    def _parties_tell(self, parts: OverlapSizes) -> Iterator[str]:
+        """Each of whose records some other party holds, where no single one holds them all."""
+        for party, name in enumerate(self.names):
+            others = (other for other in range(len(self.names)) if other != party)
+            held_by_one = any(parts.held_by(party, other) == self._records(party) for other in others)
+            if not parts.sizes[1 << party] and not held_by_one:
+                yield f"Every record of {name} is held by another party, too"

@@ -25,11 +25,6 @@ class OverlapSizes:
     sizes: tuple[int, ...]
 
     @property
-    def parties(self) -> int:
-        """n."""
-        return len(self.sizes).bit_length() - 1
-
-    @property
     def union(self) -> int:
         """Elements that any party has."""
         return sum(self.sizes)
@@ -52,7 +47,8 @@ class OverlapSizes:
             raise PolicyError(
                 text,
                 code="E_OVERLAP",
-                hint="the sizes of small parts betray who is in them; limits.min_overlap is each owner's choice",
+                hint="the sizes of small parts betray who is in them. limits.min_overlap is each owner's choice; a job with "
+                "another one counts as another input (limits.inputs_per_peer)",
                 for_peer=text,
             )
 
