@@ -140,6 +140,15 @@ def test_several_passive_parties_are_refused_with_the_reason() -> None:
     assert "reveal" in caught.value.message
 
 
+@pytest.mark.parametrize("name", ["active", "passive", "both"])
+def test_a_word_for_a_role_is_no_name_of_one_of_several_passive_parties(name: str) -> None:
+    """Else ``predict.to`` would mean several parties by it, and this one could never ask."""
+    text = "name: t\nparties: {{active: a, passive: [{}]}}\nalign: {{protocol: psi}}"
+    with pytest.raises(UsageError, match=f"one of several passive parties cannot be called '{name}'"):
+        parse(text.format(f"b, {name}"), Job, source="j")
+    assert parse(text.format(name), Job, source="j").parties.passive == (name,)
+
+
 @pytest.mark.parametrize("name", ["../x", "A", "a b", "-a", "a-", "", "x" * 64, "a\x00"])
 def test_names_that_could_leave_their_folder_are_refused(name: str) -> None:
     with pytest.raises(UsageError):

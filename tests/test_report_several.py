@@ -80,3 +80,13 @@ def test_hidden_and_padded_sizes_are_said() -> None:
     peers = {"clinic": PeerFacts(records=128, padded=True), "insurer": PeerFacts(records=None)}
     html = page.render(report("lab", "psi", peers=peers))
     assert "lab: 90; clinic: at most 128; insurer: hidden; " in html
+
+
+@pytest.mark.parametrize(
+    ("party", "title"), [("clinic", "Report of clinic, the active party"), ("insurer", "Report of insurer, a passive party")]
+)
+def test_one_of_several_is_not_called_the_passive_party(party: str, title: str) -> None:
+    html = page.render(report(party))
+    assert f'<p class="over">{title}</p>' in html
+    assert "the passive party" not in html
+    assert "<dd>clinic (active), lab and insurer (passive)</dd>" in html

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import gc
+import time
 import weakref
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
+from vfl_node.engines.inline import Inline
+from vfl_node.errors import PeerLost, VflError
 from vfl_node.execution.live import LiveProgress, Stop
+from vfl_node.node import meeting as module
 from vfl_node.node.meeting import Meeting
 from vfl_node.transport.channel import Channel
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Beat
 from vfl_node.transport.streams import StreamPipe
 
 
@@ -30,3 +37,57 @@ def test_a_conversation_that_has_ended_is_kept_by_nobody() -> None:
     del meeting, pipe
     gc.collect()
     assert [attempt() for attempt in attempts] == [None, None, None]
+
+
+def test_the_party_that_is_away_is_named_through_the_one_that_waits_for_it() -> None:
+    """This party has no link with it. What a party said while its own link was up says nothing once it is away itself."""
+    online = {"clinic"}
+    peers = SimpleNamespace(describe=lambda peer: f"{peer} (there)", online=online.__contains__)
+    stop = Stop()
+    meeting = Meeting("job", ["clinic"], peers, stop, LiveProgress("job", stop))  # type: ignore[arg-type]
+    absent = PeerLost("no conversation with clinic", code="E_PEER_ABSENT", hint="is that node running?")
+    assert meeting.absence("clinic", absent) is absent
+    meeting.hears("clinic", ("insurer", "bank"))
+    named = meeting.absence("clinic", absent)
+    assert (named.code, named.message) == (
+        "E_PEER_ABSENT",
+        "no conversation with clinic (there), which waits for insurer and bank",
+    )
+    assert named.hint.startswith("ask the owner of insurer and bank")
+    online.clear()
+    assert meeting.absence("clinic", absent) is absent
+    meeting.check()
+    assert meeting._progress.snapshot()["note"].endswith("clinic (there)")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("how", ["it was lost", "it was silent", "it hung"])
+def test_another_party_is_told_who_was_lost(monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    """However the loss shows, at once, though this party listens to the other one: that one may have no link with it."""
+    monkeypatch.setattr(module, "NOTICE_S", 0.01)
+    peers = SimpleNamespace(channel=channel, moved=lambda _: 0.0)
+    lab, insurer = StreamPipe("lab"), StreamPipe("insurer")
+    told: list[str] = []
+    stop = Stop()
+    meeting = Meeting("job", ["lab", "insurer"], peers, stop, LiveProgress("job", stop), stall_s=60)  # type: ignore[arg-type]
+    meeting.add("lab", lab)
+    meeting.add("insurer", insurer)
+
+    async def abort(error: VflError, *, resumable: bool) -> None:
+        told.append(error.for_peer)
+        for pipe in (lab, insurer):
+            pipe.finish()  # else it is waited for until a transport has sent what was put
+
+    monkeypatch.setattr(meeting.channels["insurer"], "abort", abort)
+    if how == "it was lost":
+        lab.end(PeerLost("the connection with lab was lost"))
+    elif how == "it was silent":
+        lab.cancel(PeerLost("not a word from lab for 15 s"))
+    else:
+        lab.waiting_since = lab.moved = insurer.moved = time.monotonic() - 90
+
+    async def work() -> None:
+        await meeting.channels["insurer"].receive(Beat)
+
+    with pytest.raises(PeerLost), meeting:
+        meeting.play([work()], Inline())
+    assert told == ["it lost lab"]

@@ -178,6 +178,9 @@ def test_a_party_that_stays_away_is_named_by_all_that_give_up(stage: Stage) -> N
     assert "lab" in errors["clinic"]["message"]
     assert "it lost lab" in errors["insurer"]["message"]
     assert all(federation.view(name, job_id)["resumable"] for name in errors)
+    never_met = stage.ends(stage.submit(), clinic="failed", insurer="failed")["insurer"]
+    assert never_met["message"].endswith("which waits for lab")
+    assert "ask the owner of lab" in never_met["hint"]
     federation.start("lab")
     federation.wait_until(lambda: all(map(federation.connected, ROLES)))
     federation.client("clinic").resume(job_id)

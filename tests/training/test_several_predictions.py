@@ -19,7 +19,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError
-from vfl_node.job import Evaluate, Predict, Serve
+from vfl_node.job import Align, Evaluate, Predict, Serve
 from vfl_node.metrics import auc
 from vfl_node.settings import Protection
 from vfl_node.training.serving import KeptHalf, Predicted, Served, StoredModel, check_allowed
@@ -448,3 +448,11 @@ def test_the_ledger_counts_what_crossed_the_wire_at_every_party(union: Halves, t
             assert bool(predictions) == (name == asker != active)
             others = [other for other in passive if other != asker]
             assert all(f"the columns of {other}" in entry.text for entry in predictions for other in others)
+
+
+@pytest.mark.parametrize(("protocol", "made_up"), [("psu", True), ("psi", False)])
+def test_the_ledger_says_of_made_up_columns_where_there_can_be_any(protocol: str, made_up: bool) -> None:
+    job = predicting(Predict(model="the-job", to="insurer"), several_parties(2, 20).parties)
+    job = job.model_copy(update={"align": Align.model_validate({"protocol": protocol})})
+    (entry,) = learnt(job, Served(rows=64, batches=1))["insurer"]
+    assert ("of the columns of lab and of the rows for which it made them up" in entry.text) == made_up

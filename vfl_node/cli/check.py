@@ -214,7 +214,7 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
     if use is None:
         return
     forms = use.id_form if isinstance(use.id_form, str) else ", ".join(use.id_form)
-    yield f"job {use.job}, here the {use.role} party: aligns {use.records:,} records by {use.protocol}, ids as {forms}"
+    yield f"job {use.job}, here {use.place}: aligns {use.records:,} records by {use.protocol}, ids as {forms}"
     yield f"  the fewest that this node allows: {use.min_set_size:,} (limits.min_set_size)"
     if use.task is None:
         yield "  it does not train, so it reads no other column"

@@ -162,7 +162,9 @@ def _data(job: Job, party: str, data: Any, file: Path | None, columns: Mapping[s
         return {name: _table(table, file if name == used else None, columns) for name, table in data.items()}
     table = _table(data, file, columns)
     if isinstance(table, Mapping) and table.keys().isdisjoint(("path", "query")):
-        hint = f"--data {party}=FILE.csv, or data.path in --settings {party}=FILE; in Python the argument active or passive"
+        several = len(job.parties.passive) > 1 and party in job.parties.passive
+        argument = f"passive={{{party!r}: …}}" if several else "the argument active or passive"
+        hint = f"--data {party}=FILE.csv, or data.path in --settings {party}=FILE; in Python {argument}"
         raise UsageError(f"no table for {party}", hint=hint)
     return table
 

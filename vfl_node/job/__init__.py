@@ -39,6 +39,10 @@ class Parties(Frozen):
     def _distinct(self) -> Parties:
         if len(set(self.all)) != len(self.all):
             raise ValueError("a party may appear once only")
+        if len(self.passive) > 1 and (words := sorted({"active", "passive", "both"} & set(self.passive))):
+            raise ValueError(
+                f"one of several passive parties cannot be called {words[0]!r}: serve.to and predict.to mean a role by it"
+            )
         return self
 
     @property
@@ -170,7 +174,7 @@ class Job(Frozen):
             raise ValueError("a job either trains or predicts: leave train or predict out")
         if self.predict and self.predict.rows == "new" and not spec.every_row_is_shared:
             raise ValueError(
-                "predict.rows: new needs align.protocol: psi, which tells both parties which of these records they share: "
+                "predict.rows: new needs align.protocol: psi, which tells all parties which of these records they share: "
                 f"with {protocol} records that a party lacks would get synthetic rows, other ones in each job, "
                 "while the model stays the same, and whoever compared two jobs would learn the same"
             )

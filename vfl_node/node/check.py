@@ -45,6 +45,7 @@ class JobUse:
     Attributes:
         job: its name.
         role: of this party.
+        place: the same in words: one of several passive parties is not the only one.
         protocol: of the alignment.
         id_form: how identifiers are compared.
         label: the column that is read as labels; None if this party's labels are not needed.
@@ -59,6 +60,7 @@ class JobUse:
 
     job: str
     role: str
+    place: str
     protocol: str
     id_form: IdForm | tuple[IdForm, ...]
     label: str | None
@@ -178,6 +180,7 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
     return JobUse(
         job=job.name,
         role=settings.role,
+        place=f"{'a' if settings.role == 'passive' and len(job.parties.passive) > 1 else 'the'} {settings.role} party",
         protocol=job.align.protocol,
         id_form=job.align.id_form,
         label=data.labels.column if needs_label else None,

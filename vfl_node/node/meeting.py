@@ -72,6 +72,7 @@ class Meeting:
         self._previous = interruption
         self._pipes: dict[str, StreamPipe] = {}
         self._awaited_by: dict[str, tuple[str, ...]] = {}
+        self._lost: list[str] = []  # with whom a conversation broke off first, before all others were ended for it
 
     def __enter__(self) -> Meeting:
         return self
@@ -94,6 +95,14 @@ class Meeting:
     def hears(self, peer: str, awaits: tuple[str, ...]) -> None:
         """``peer`` says for which other parties it waits itself."""
         self._awaited_by[peer] = awaits
+
+    def absence(self, peer: str, error: PeerLost) -> PeerLost:
+        """``error``, that there is no conversation with ``peer``; naming those for whom ``peer`` waits, if it does."""
+        awaits = self._awaits(peer)
+        if not awaits:
+            return error
+        hint = f"ask the owner of {listed(awaits)}, then go on: vfl-node resume JOB"
+        return PeerLost(f"no conversation with {self._describe(peer)}", code=error.code, hint=hint)
 
     def check(self) -> None:
         """Raise the owner's wish to stop, or why a party that was met has left; otherwise show who is waited for."""
@@ -146,6 +155,7 @@ class Meeting:
                 over.add(number)
                 failures += [failure] if failure else []
         if failures or interruption:
+            self._lost = [peer for peer, pipe in self._pipes.items() if pipe.broken]
             for number, pipe in enumerate(self._pipes.values()):
                 if not (pipe.ended or min(number, len(threads) - 1) in over):
                     pipe.cancel(interruption or PeerLost("another conversation of this job has ended"))
@@ -173,8 +183,12 @@ class Meeting:
 
     def _describe(self, peer: str) -> str:
         """``peer`` in words, and for whom it waits itself: this party may have no link with them."""
-        awaits = self._awaited_by.get(peer)
+        awaits = self._awaits(peer)
         return self._peers.describe(peer) + (f", which waits for {listed(awaits)}" if awaits else "")
+
+    def _awaits(self, peer: str) -> tuple[str, ...]:
+        """For whom ``peer`` waits, as it has said last; nobody while its own link is down."""
+        return self._awaited_by.get(peer, ()) if self._peers.online(peer) else ()
 
     def _missing(self) -> list[str]:
         """Parties not met yet."""
@@ -190,11 +204,14 @@ class Meeting:
             self._stop.check()
         except VflError as wish:
             return wish
-        left = (peer for peer in self._left() if self.channels[peer].phase_name != LAST_PHASE)
-        return next((self._pipes[peer].ended for peer in left), None) or self._stalled()
+        going = (pipe for peer, pipe in self._pipes.items() if self.channels[peer].phase_name != LAST_PHASE)
+        return next((pipe.broken for pipe in going if pipe.broken), None) or self._stalled()
 
     def _stalled(self) -> PeerLost | None:
-        """The loss of a party for which this one waits while no other makes progress, though their links are up."""
+        """The loss of a party for which this one waits while no other makes progress, though their links are up.
+
+        Its conversation ends.
+        """
         if self._stall_s is None:
             return None
         moved = max([*(pipe.moved for pipe in self._pipes.values()), *map(self._peers.moved, self._pipes)])
@@ -203,7 +220,9 @@ class Meeting:
             if since is not None and time.monotonic() - max(since, moved) > self._stall_s:
                 phase = self.channels[peer].phase_name
                 text = f"{peer} has not got on in phase {phase!r} for {self._stall_s:.0f} s, though it is connected"
-                return PeerLost(text, code="E_STALLED", hint=f"see the log of {peer}'s node; stall_s says how long to wait")
+                lost = PeerLost(text, code="E_STALLED", hint=f"see the log of {peer}'s node; stall_s says how long to wait")
+                pipe.cancel(lost)
+                return lost
         return None
 
     def _last_word(self, peer: str) -> VflError:
@@ -218,7 +237,7 @@ class Meeting:
         """Tell the other parties why this one leaves, and whether it comes back."""
         comes_back = returns(error) or error.code == "E_JOB_ENDED"
         if isinstance(error, PeerLost):
-            lost = listed(self._left() or self._missing() or ["another party"])
+            lost = listed(self._lost or self._left() or self._missing() or ["another party"])
             error = PeerLost(error.message, code=error.code, for_peer=f"it lost {lost}")
         elif isinstance(error, PeerError) and error.code in (PeerError.default_code, Cancelled.default_code):
             error = PeerError(error.message, code=error.code, for_peer=error.message)  # what a peer said is for all of them

@@ -97,11 +97,16 @@ class Others:
             PeerLost: one is still away at ``deadline``, monotonic seconds (``E_PEER_ABSENT``).
             PeerError: one does not take part.
         """
-        last = deadline
-        while self._own == self._parties.active and (absent := self.absent) and time.monotonic() < last:
-            self.announce(meeting)
-            for name in absent:
-                self._ask(name, meeting, last)
+        last, again = deadline, 0.0
+        announced: list[str] | None = None
+        while self._own == self._parties.active and (absent := self.absent):
+            if time.monotonic() >= last:
+                for name in absent:
+                    self._ask(name, meeting, last)
+                break
+            if absent != announced or time.monotonic() > again:  # also to one that has come while another is still away
+                self.announce(meeting)
+                announced, again = absent, time.monotonic() + ASK_AGAIN_S
             meeting.check()
             meeting.wait(LOOK_S)
             deadline = max(last, time.monotonic() + ASK_AGAIN_S)
@@ -133,8 +138,10 @@ class Others:
                 try:
                     pipe = self._peers.conversation(name, self._record.id, waiting=meeting, deadline=until)
                 except PeerLost as error:
-                    if error.code != "E_PEER_ABSENT" or until == deadline:
+                    if error.code != "E_PEER_ABSENT":
                         raise
+                    if until == deadline:
+                        raise meeting.absence(name, error) from None
                 else:
                     pipe.most_bytes = frame_bytes
                     meeting.add(name, pipe)

@@ -100,7 +100,7 @@ class Node:
             device=str(self.device),
             threads=self.settings.threads,
         )
-        if not self.settings.peers:
+        if not self.settings.connected:
             log.warning("no peer is configured, so no job can run", hint="add one under peers, then start the node again")
         return bound
 

@@ -229,6 +229,11 @@ class Stream(Generic[M]):
         return self._end
 
     @property
+    def broken(self) -> VflError | None:
+        """As :attr:`ended`; also after :meth:`cancel`, for what reason."""
+        return self._end or self._cancelled
+
+    @property
     def _over(self) -> bool:
         return bool(self._end or self._finished or self._closing or self._cancelled)
 

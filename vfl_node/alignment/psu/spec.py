@@ -89,7 +89,7 @@ PSU = PrivateSetUnion(
     padded_roles=frozenset(DATA_ROLES),
     options=frozenset({"dummies"}),
     max_passive_parties=8,
-    why_not_more="each party raises the lists of all others, and each pair of parties more adds two cells of overlap",
+    why_not_more="each party raises the lists of all others, and each further party doubles the number of parts of the overlap",
     sides_of_several={role: f"vfl_node.alignment.several.protocol:{role}" for role in DATA_ROLES},
     compared_with="psi",
 )

@@ -40,7 +40,8 @@ def learnt(job: Job, exchanged: Served | Predicted) -> dict[str, tuple[Disclosur
         requests = _requests(asker, exchanged)
         entries = {name: of if name == asker else (*of, requests) for name, of in entries.items()}
     if asker != active:
-        others = "".join(f", and of the columns of {name}" for name in passive if name != asker)
+        made_up = "" if job.align.spec.every_row_is_shared else " and of the rows for which it made them up"
+        others = "".join(f", and of the columns of {name}{made_up}" for name in passive if name != asker)
         probabilities = Disclosure(
             "predictions",
             rows,

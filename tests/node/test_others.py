@@ -1,0 +1,88 @@
+"""An active party that waits for the other parties of a job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from vfl_node.configuration import parse
+from vfl_node.errors import PeerError, PeerLost
+from vfl_node.job import Job
+from vfl_node.node import others as module
+from vfl_node.node.others import Others
+from vfl_node.node.store import Store
+from vfl_node.transport.generated.vfl.v1.session_pb2 import Notice, OfferReply
+
+JOB = parse("name: t\nparties: {active: clinic, passive: [lab, insurer, bank]}\nalign: {protocol: psi}", Job, source="job")
+
+
+class Peers:
+    """Peers of which some are connected; all but those that refuse accept the job."""
+
+    def __init__(self) -> None:
+        self.connected, self.refusing = {"lab"}, set[str]()
+        self.asked: list[str] = []
+
+    def online(self, name: str) -> bool:
+        return name in self.connected
+
+    def ask(self, name: str, offer: Notice, *, deadline: float, **_: Any) -> Notice:
+        self.asked.append(name)
+        if name not in self.connected:
+            raise PeerLost(f"no word from {name}", code="E_PEER_ABSENT")
+        accepted = name not in self.refusing
+        return Notice(offer_reply=OfferReply(job_id=offer.offer.job_id, accepted=accepted, code="E_POLICY", reason="no"))
+
+
+@pytest.fixture
+def peers() -> Peers:
+    return Peers()
+
+
+@pytest.fixture
+def waiting(tmp_path: Path, peers: Peers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Waits as the clinic; what happens in each look is given."""
+    store = Store(tmp_path / "state")
+    record = store.add(JOB, submitter="clinic")
+    others = Others("clinic", record, peers, store.job_folder(record), lambda: True)  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "ASK_AGAIN_S", 60)
+
+    def wait(*events: Any, most_s: float = 60) -> float:
+        left = iter(events)
+        meeting = SimpleNamespace(check=lambda: None, hears=lambda *_: None, wait=lambda _: next(left, lambda: None)())
+        return others.await_links(meeting, time.monotonic() + most_s)  # type: ignore[arg-type]
+
+    yield wait
+    store.close()
+
+
+def test_one_that_comes_hears_of_the_job_though_another_is_still_away(waiting: Any, peers: Peers) -> None:
+    heard: list[list[str]] = []
+
+    def bank_comes() -> None:
+        peers.connected.add("bank")
+
+    def insurer_comes() -> None:
+        heard.append(list(peers.asked))
+        peers.connected.add("insurer")
+
+    deadline = waiting(bank_comes, lambda: None, insurer_comes)
+    assert heard == [["lab", "lab", "bank"]]  # once when it is connected, and not in every look
+    assert deadline > time.monotonic() + 50
+
+
+def test_one_that_comes_and_refuses_ends_the_wait_for_the_others(waiting: Any, peers: Peers) -> None:
+    peers.refusing = {"bank"}
+    with pytest.raises(PeerError, match="bank refused the job: no"):
+        waiting(lambda: peers.connected.add("bank"))
+
+
+def test_one_that_stays_away_is_named(waiting: Any, peers: Peers) -> None:
+    with pytest.raises(PeerLost, match="no word from insurer") as caught:
+        waiting(most_s=0)
+    assert caught.value.code == "E_PEER_ABSENT"
