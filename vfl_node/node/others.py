@@ -85,7 +85,7 @@ class Others:
                 self._ask(name, meeting, time.monotonic() + ANNOUNCE_S)
 
     def await_links(self, meeting: Meeting, deadline: float) -> float:
-        """At the active party, wait until all are connected, before it begins any conversation.
+        """At the active party of several, wait until all are connected, before it begins any conversation.
 
         Parties that it has met would wait in their conversation for one that is away, and may have no link with it. Those
         that still ask are told for whom this party waits. It waits for links, not for jobs, so in no circle.
@@ -99,7 +99,8 @@ class Others:
         """
         last, again = deadline, 0.0
         announced: list[str] | None = None
-        while self._own == self._parties.active and (absent := self.absent):
+        relays = self._own == self._parties.active and len(self.names) > 1
+        while relays and (absent := self.absent):
             if time.monotonic() >= last:
                 for name in absent:
                     self._ask(name, meeting, last)
