@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from vfl_node.configuration import parse
+from vfl_node.errors import UsageError
 from vfl_node.job import Job
 
 
@@ -72,4 +74,5 @@ class Stage:
             if self.federation.processes[name].poll() is None:
                 for view in self.federation.client(name).jobs():
                     if view["state"] in ("waiting", "running"):
-                        self.federation.client(name).cancel(view["id"])
+                        with suppress(UsageError):  # it has ended meanwhile
+                            self.federation.client(name).cancel(view["id"])
