@@ -1,7 +1,7 @@
 """Measure what training leaks: real jobs in memory, what each party receives is kept, and attacked.
 
-    python benchmarks/leakage.py                                                  the demo's tables
-    python benchmarks/leakage.py --adult PATH/adult.data.gz --out leakage.json    and Adult's first people
+    python -m benchmarks.leakage                                                  the demo's tables
+    python -m benchmarks.leakage --adult PATH/adult.data.gz --out leakage.json    and Adult's first people
 
 The secret is which of its *own* records the peer lacks; a record of the union that is not its own is the
 peer's anyway. An AUC is not folded: .5 is chance, and one far below .5 tells as well. Seeds are fixed.
@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from overhear import Overheard, Tables, Transcript, overhear, prepare
 from torch.nn.functional import normalize
 
+from benchmarks.overhear import Overheard, Tables, Transcript, overhear, prepare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.metrics import auc

@@ -25,7 +25,7 @@ def ran(*arguments: str | Path) -> str:
 @pytest.fixture(scope="module")
 def leakage(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[str, Any]]:
     out = tmp_path_factory.mktemp("leakage") / "leakage.json"
-    return ran("benchmarks/leakage.py", "--epochs", "2", "--jobs", "1", "--out", out), json.loads(out.read_text())
+    return ran("-m", "benchmarks.leakage", "--epochs", "2", "--jobs", "1", "--out", out), json.loads(out.read_text())
 
 
 def results(leakage: tuple[str, dict[str, Any]], attack: str) -> list[dict[str, list[float | None]]]:
