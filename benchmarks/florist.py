@@ -38,7 +38,7 @@ from vfl_node.models import OPTIMISERS, architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, Silent
-from vfl_node.settings import Protection
+from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train

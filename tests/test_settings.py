@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from vfl_node.configuration import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
-from vfl_node.settings import Data, Limits, Protection, Settings, Tls, is_loopback, load_settings, role_in
+from vfl_node.protection import Protection
+from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
 

@@ -76,6 +76,13 @@ class Limits(Frozen):
         "exceeds this (folded: .3 counts as .7), on the average of the last epochs; predictions stop before that. None: the "
         "AUCs are only shown",
     )
+    max_feature_gain: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="for a passive node: training stops when a column of audit.features is rebuilt from what is sent better "
+        "than by the best constant, by more than this (accuracy, AUC or R² of the rebuilt column). None: it is only shown",
+    )
 
     allow_matched: bool = Field(
         default=False,

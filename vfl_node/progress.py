@@ -17,6 +17,10 @@ Judged = Mapping[str, int]
 """Attack → number of rows behind its newest AUC."""
 
 
+Rebuilt = Mapping[str, Mapping[str, float | None]]
+"""Column of this party → attack → its success: accuracy, AUC or R² by the column's kind; None where not defined."""
+
+
 @dataclass(frozen=True)
 class PhaseBegan:
     """A phase begins.
@@ -48,12 +52,14 @@ class EpochTrained:
         attacks: of this party's own audit.
         judged: how many rows are behind each of them.
         validation_loss: of the federated model on rows set apart; None where there are none, too.
+        rebuilt: this party's columns, as its own feature audit rebuilds them from what it sent; empty without one.
     """
 
     loss: float | None = None
     attacks: Attacks = field(default_factory=dict)
     judged: Judged = field(default_factory=dict)
     validation_loss: float | None = None
+    rebuilt: Rebuilt = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

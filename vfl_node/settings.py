@@ -8,7 +8,6 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -34,6 +33,7 @@ from vfl_node.limits import Limits
 from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.protection import AuditSettings, Protection
 
 Role = Literal["active", "passive", "coordinator"]
 Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
@@ -131,31 +131,6 @@ class Obfuscation(Frozen):
     )
 
 
-class AuditSettings(Frozen):
-    """Which attacks this node runs on what it sends itself."""
-
-    membership: bool = Field(
-        default=True,
-        description="whether it attacks what it sends to see how well its synthetic rows are told from real ones; without, "
-        "limits.max_attack_auc cannot be kept",
-    )
-
-
-@dataclass(frozen=True)
-class Protection:
-    """What this node's owner does about what tensors tell that leave in training and predictions.
-
-    Attributes:
-        defences: change each tensor before it leaves, in this order.
-        membership: whether the attacks on membership run.
-        max_attack_auc: training and predictions stop if these attacks do better, folded; None: they go on.
-    """
-
-    defences: tuple[DefenceParams, ...] = ()
-    membership: bool = True
-    max_attack_auc: float | None = None
-
-
 class Settings(Frozen):
     """A node's configuration file. Relative paths are relative to the file."""
 
@@ -243,6 +218,10 @@ class Settings(Frozen):
             raise ValueError(
                 "limits.max_attack_auc needs the attacks that audit.membership: false switches off; remove one of the two"
             )
+        if self.role != "passive" and self.audit.features:
+            raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
+        if self.limits.max_feature_gain is not None and not self.audit.features:
+            raise ValueError("limits.max_feature_gain needs audit.features, which says which columns are tried")
         for defence in self.defences:
             if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
                 raise ValueError(f"the defence {defence.name!r} changes nothing that this node sends: its role is {self.role}")
@@ -261,7 +240,13 @@ class Settings(Frozen):
     @property
     def protection(self) -> Protection:
         """What this owner does about what tensors tell."""
-        return Protection(self.defences, self.audit.membership, self.limits.max_attack_auc)
+        return Protection(
+            self.defences,
+            self.audit.membership,
+            self.limits.max_attack_auc,
+            self.audit.features,
+            self.limits.max_feature_gain,
+        )
 
     @property
     def group_workers(self) -> int:

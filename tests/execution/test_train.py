@@ -13,7 +13,7 @@ from vfl_node.errors import StateError
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.train import _check_settings, missing_results
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.settings import Protection
+from vfl_node.protection import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.section import TrainerSection
 from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies

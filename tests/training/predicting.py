@@ -19,8 +19,8 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Align, Evaluate, Job, Parties, Predict, Serve
 from vfl_node.progress import Event, PredictionsAudited, Silent
+from vfl_node.protection import Protection
 from vfl_node.session.session import Session
-from vfl_node.settings import Protection
 from vfl_node.training.serving import Served
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing

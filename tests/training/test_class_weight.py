@@ -15,7 +15,7 @@ from vfl_node.configuration import parse
 from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.settings import Protection
+from vfl_node.protection import Protection
 from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.split.class_weight import WeightedIdentity
 from vfl_node.training.split.config import Train

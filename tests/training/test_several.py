@@ -19,8 +19,8 @@ from vfl_node.models import OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.defences.noise.spec import NoiseParams
+from vfl_node.protection import Protection
 from vfl_node.session.toss import toss
-from vfl_node.settings import Protection
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.costs import cost
 from vfl_node.training.split.missing.calibration import Composition

@@ -21,7 +21,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import PeerLost, PolicyError, ProtocolError
 from vfl_node.job import Align, Evaluate, Predict, Serve
 from vfl_node.metrics import auc
-from vfl_node.settings import Protection
+from vfl_node.protection import Protection
 from vfl_node.training.serving import KeptHalf, Predicted, Served, StoredModel, check_allowed
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing

@@ -19,7 +19,7 @@ from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.privacy.peers import TOGETHER, AuditOfPeers
-from vfl_node.settings import Protection
+from vfl_node.protection import Protection
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 

@@ -21,7 +21,7 @@ from vfl_node.errors import DataError, PolicyError, ProtocolError, UsageError
 from vfl_node.job import Evaluate, Job, Serve
 from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.progress import Advanced, EpochTrained, LocalEpochTrained, PhaseBegan, Silent
-from vfl_node.settings import Protection
+from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split import journal
 from vfl_node.training.split.config import Train

@@ -17,7 +17,8 @@ from vfl_node.execution.stored_serving import Serving
 from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Job
 from vfl_node.privacy.defences.idle import idle_defences
-from vfl_node.settings import Protection, role_in
+from vfl_node.protection import Protection
+from vfl_node.settings import role_in
 from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
 from vfl_node.training.trainer import Servable, Trained, unaudited
 

@@ -65,9 +65,14 @@ class Exit:
         self._step: tuple[Leaving, Tensor] | None = None
 
     def before(self, leaving: Leaving) -> None:
-        """Let the defences prepare for embeddings that are computed next."""
+        """Let the defences prepare for embeddings of a training step, which are computed next."""
         for defence in self._defences:
             defence.before(leaving)
+
+    def settle(self, rows: Sequence[Leaving]) -> None:
+        """Let the defences prepare for embeddings by weights that stay; ``rows`` are the batches of all rows trained on."""
+        for defence in self._defences:
+            defence.settle(rows)
 
     @torch.no_grad()
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:

@@ -20,6 +20,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.files import private_folder, write_whole
 from vfl_node.job import Job, Name, Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.protection import Protection
 from vfl_node.report import page
 from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
 from vfl_node.report.sections import (
@@ -37,7 +38,7 @@ from vfl_node.report.sections import (
     TrainingRows,
     figures_of,
 )
-from vfl_node.settings import Protection, Role, role_in
+from vfl_node.settings import Role, role_in
 from vfl_node.trainers import TRAINERS
 from vfl_node.training.section import Section
 from vfl_node.training.serving import ReportedPredictions, Served

@@ -77,6 +77,9 @@ class EpochFigures(Section):
     validation_auc: float | None = Field(
         default=None, description="AUC on the same rows; null too if not in evaluate.metrics or not defined"
     )
+    rebuilt: dict[str, dict[str, float | None]] = Field(
+        default={}, description="column of this party → attack of its own feature audit → success; empty without one"
+    )
 
 
 class TrainingRows(Section):

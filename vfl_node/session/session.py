@@ -16,9 +16,10 @@ from vfl_node.engines.contract import Engine
 from vfl_node.engines.inline import Inline
 from vfl_node.job import Job
 from vfl_node.progress import Progress, Silent
+from vfl_node.protection import Protection
 from vfl_node.session.memory import Memory, PeerMemory, joint
 from vfl_node.session.pins import MemoryPins, Pins
-from vfl_node.settings import Limits, Obfuscation, Protection, Role, role_in
+from vfl_node.settings import Limits, Obfuscation, Role, role_in
 from vfl_node.transport.channel import Channel, Traffic, total
 
 

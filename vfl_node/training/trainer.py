@@ -16,9 +16,9 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.tables import Table
 from vfl_node.ledger import Disclosure
+from vfl_node.protection import Protection
 from vfl_node.registry import load
 from vfl_node.session.session import Session
-from vfl_node.settings import Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Confusion, Curve, Evaluation, Repeats, Rival, Summary, Values
@@ -56,6 +56,7 @@ class Epoch:
         validation_loss: as :attr:`vfl_node.training.evaluation.Figures.validation_loss`; None at a passive party that the job
             does not tell.
         validation_auc: as :attr:`vfl_node.training.evaluation.Figures.validation_auc`; likewise.
+        rebuilt: column of this party → attack of its own feature audit → success after the epoch; empty without one.
     """
 
     loss: float | None
@@ -66,6 +67,7 @@ class Epoch:
     judged: Mapping[str, int] = field(default_factory=dict)
     validation_loss: float | None = None
     validation_auc: float | None = None
+    rebuilt: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 A defence works at the one place where a half's tensors leave (:class:`~vfl_node.privacy.outgoing.Exit`). The half's own
 update uses the clean tensor; the peer and the audit get the protected one. There are three points at which it may act:
 
-* :meth:`Defence.before` the tensor is computed: it may move the model that computes it, as forward-backward splitting does;
+* :meth:`Defence.before` the tensor of a training step is computed: it may move the model that computes it, as forward-backward
+  splitting does, and :meth:`Defence.settle` once more before weights are measured, kept and served;
 * :meth:`Defence.protect`: it returns what is sent instead, as clipping and noise do;
 * :meth:`Defence.penalty`: a term of the half's own loss, as distance correlation is.
 
@@ -24,6 +25,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.privacy.features.targets import Targets
 from vfl_node.registry import load
 
 
@@ -36,12 +38,15 @@ class Sender:
         real: bool[m], which shared rows are real at this party.
         model: what computes the embeddings; None where gradients leave.
         inputs: shared positions, int64[B] → the columns that it reads; None where gradients leave.
+        columns: names of columns → what a decoder of them is to give at the shared positions; none: all. None where gradients
+            leave, and in predictions.
     """
 
     direction: Direction
     real: NDArray[np.bool_]
     model: nn.Module | None = None
     inputs: Callable[[NDArray[np.int64]], ModelInput] | None = None
+    columns: Callable[[Sequence[str]], Targets] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +95,14 @@ class Defence:
         """Nothing to remember."""
 
     def before(self, leaving: Leaving) -> None:
-        """Prepare for embeddings that are computed next; may change the sender's model."""
+        """Prepare for embeddings of a training step that are computed next; may change the sender's model."""
+
+    def settle(self, rows: Sequence[Leaving]) -> None:
+        """Prepare for embeddings by weights that stay as they are: before validation, evaluation and predictions.
+
+        Args:
+            rows: the batches of all rows trained on; none of them leaves for it. May change the sender's model.
+        """
 
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
         """What is sent in place of ``tensor``, float32[B, d] without a graph; ``tensor`` itself is not changed."""

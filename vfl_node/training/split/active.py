@@ -21,6 +21,7 @@ from vfl_node.models.classifier import Classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
+from vfl_node.privacy.features.audit import FeatureAudit
 from vfl_node.session.session import Session
 from vfl_node.training import boosted_tree
 from vfl_node.training.evaluation import Evaluation, Figures, Repeats, Values, assess, measure, real_share
@@ -99,6 +100,7 @@ class ActiveHalf:
         )
         self.encoder, self._inputs = encode(session, data, draws, training)
         self.audit = audit_of_peers(session, data, training, randomness, repeat)
+        self.features = FeatureAudit()  # gradients tell of no columns
         self.peers = Conversations(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)

@@ -23,7 +23,7 @@ depends on the embeddings of the others, too (docs/privacy.md).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -40,6 +40,8 @@ from vfl_node.models import architecture_of
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.defence import Sender, build
+from vfl_node.privacy.features.audit import FeatureAudit
+from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.outgoing import Exit, Observer
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
@@ -87,6 +89,10 @@ class Half(Protocol):
     @property
     def audit(self) -> Audit | AuditOfPeers:
         """Its attacks on what it sends."""
+
+    @property
+    def features(self) -> FeatureAudit:
+        """Its attacks on its own columns, with what it sends."""
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
@@ -158,6 +164,14 @@ def audit(session: Session, data: TrainingData, training: Positions, randomness:
         limit=session.protection.max_attack_auc,
         attacks=None if session.protection.membership else {},
     )
+
+
+def feature_audit(
+    session: Session, columns: Callable[[Sequence[str]], Targets], training: Positions, randomness: Randomness, repeat: int
+) -> FeatureAudit:
+    """The passive party's attacks on its own ``columns`` in this repeat."""
+    chosen = session.protection.features
+    return FeatureAudit(columns(chosen.names) if chosen else None)
 
 
 def audit_of_peers(

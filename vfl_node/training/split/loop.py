@@ -164,6 +164,7 @@ async def _epoch(
         failpoints.reach("updated")
         progress.emit(Advanced(1))
     figures, attacks = half.figures(), half.audit.epoch_done()
+    rebuilt = half.features.epoch_done()
     if journal.stopping:
         measured = await half.validate(ForwardPass(journal.exchanges, validation, journal.epoch + 1))
         journal.exchanges += len(validation)
@@ -173,6 +174,8 @@ async def _epoch(
         if await decided(session, journal.stopping, measured.validation_loss):
             journal.best = half.weights()
     seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
-    progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss))
-    epoch = Epoch(seconds=seconds, bytes=moved, attacks=attacks, judged=dict(half.audit.judged), **asdict(figures))
+    progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss, rebuilt))
+    epoch = Epoch(
+        seconds=seconds, bytes=moved, attacks=attacks, judged=dict(half.audit.judged), rebuilt=rebuilt, **asdict(figures)
+    )
     journal.epoch_done(epoch, len(batches))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,23 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_positions
+from vfl_node.privacy.features.targets import Targets, targets_of
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
+from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit, check_step, encode, learner, received, way_out
+from vfl_node.training.split.half import (
+    NO_ROWS,
+    ForwardPass,
+    Positions,
+    audit,
+    check_step,
+    encode,
+    feature_audit,
+    learner,
+    received,
+    way_out,
+)
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
@@ -52,12 +65,16 @@ class PassiveHalf:
         self._owned = torch.from_numpy(data.alignment.owned).to(session.device)
         self._substitute = substitute(train.missing.feature_strategy, draws) if data.alignment.missing else None
         self.audit = audit(session, data, training, randomness, repeat)
-        sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at)
-        self.exit = way_out(session, sender, draws, repeat, self.audit)
+        self._training, self._batch_size = training, train.batch_size
+        columns = partial(_targets, session, data)
+        sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
+        self.features = feature_audit(session, columns, training, randomness, repeat)
+        self.exit = way_out(session, sender, draws, repeat, self.audit, self.features)
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
+            self.features.restore(under("features", saved))
             self.exit.restore(under("defences", saved))
             if self._substitute:
                 self._substitute.restore(under("substitute", saved))
@@ -83,25 +100,32 @@ class PassiveHalf:
         return Figures()
 
     async def validate(self, rows: ForwardPass) -> Figures:
-        """As :meth:`Half.validate`: nothing is known here."""
+        """As :meth:`Half.validate`: nothing is known here. The weights that are measured, and may be kept, are settled."""
+        self._settle(rows.number)
         await self._forward(rows)
         return Figures()
 
     async def evaluate(self, rows: ForwardPass, validated: ForwardPass | None = None) -> None:
-        """As :meth:`Half.evaluate`."""
+        """As :meth:`Half.evaluate`. Weights that were validated are settled already."""
+        if validated is None:
+            self._settle(rows.number)
         await self._forward(rows, validated)
         if self._randomness:
             owned = self._alignment.owned[np.concatenate(rows.batches)]
             await matched_passive(self._channel, owned, self._randomness, pins=self._pins)
 
+    def _settle(self, number: int) -> None:
+        """Let the defences prepare the weights as they are before message ``number``, the last ones for now."""
+        self.learner.rest()
+        batches = cut(self._training, self._batch_size)
+        self.exit.settle([Leaving(f"settle/{number}/{place}", positions) for place, positions in enumerate(batches)])
+
     async def _forward(self, rows: ForwardPass, earlier: ForwardPass | None = None) -> None:
         """Send embeddings of ``rows``, judged beside the ``earlier`` ones that met the same weights."""
         self.learner.rest()
         with torch.no_grad():  # never across an await: another party may compute on this thread meanwhile
-            leaving, embeddings = _leaving(rows), []
-            for of in leaving:
-                self.exit.before(of)
-                embeddings.append(self._embedding(of.label, of.positions, learn=False))
+            leaving = _leaving(rows)
+            embeddings = [self._embedding(of.label, of.positions, learn=False) for of in leaving]
             known = [
                 (self._embedding(of.label, of.positions, learn=False), of) for of in (_leaving(earlier) if earlier else ())
             ]
@@ -111,8 +135,8 @@ class PassiveHalf:
 
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
-        defended = prefixed("defences", self.exit.state())
-        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._averages()}
+        audits = {**prefixed("audit", self.audit.tensors()), **prefixed("features", self.features.tensors())}
+        return {**self.learner.tensors(), **audits, **prefixed("defences", self.exit.state()), **self._averages()}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""
@@ -148,6 +172,11 @@ class PassiveHalf:
         message = await self._channel.receive(training_pb2.Gradient)
         check_step(self._channel, message.step, number)
         return received(self._channel, message.tensor, tuple(embedding.shape)).to(embedding.device)
+
+
+def _targets(session: Session, data: TrainingData, names: Sequence[str]) -> Targets:
+    """What a decoder of this party's columns is to give at each shared position."""
+    return targets_of(data.table, data.alignment.rows, names, session.device, party=session.name)
 
 
 def _leaving(rows: ForwardPass) -> list[Leaving]:

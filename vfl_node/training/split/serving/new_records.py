@@ -10,8 +10,8 @@ import numpy as np
 from vfl_node import failpoints
 from vfl_node.errors import UsageError
 from vfl_node.progress import Advanced, PhaseBegan
+from vfl_node.protection import Protection
 from vfl_node.session.session import Session
-from vfl_node.settings import Protection
 from vfl_node.training.schedule import cut
 from vfl_node.training.serving import Predicted, ShownRows, check_allowed
 from vfl_node.training.split.serving.exchange import AT_ONCE, Exchange, PredictionBatch

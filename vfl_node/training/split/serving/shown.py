@@ -13,7 +13,7 @@ from torch import Tensor
 
 from vfl_node.privacy.equal_weights import Judged
 from vfl_node.privacy.served import ServedAudit
-from vfl_node.settings import Protection
+from vfl_node.protection import Protection
 from vfl_node.training.serving import Names, ShownRows
 from vfl_node.training.split.serving.sides import Embedder, Positions, Scorer
 

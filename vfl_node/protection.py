@@ -1,0 +1,61 @@
+"""What a node's owner does about what tensors tell: ``audit`` and ``defences`` of its settings (see docs/operations.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import Field
+
+from vfl_node.configuration import Frozen
+from vfl_node.privacy.defences.spec import DefenceParams
+
+
+class FeatureAuditSettings(Frozen):
+    """Columns of this party that its node tries to rebuild from what it sends."""
+
+    columns: tuple[str, ...] | Literal["all"] = Field(description="columns of this party's table; all: every one that varies")
+    known_share: float = Field(
+        default=0.05,
+        gt=0,
+        le=0.5,
+        description="the share of this party's rows whose columns the peer is assumed to know already, with which it learns to "
+        "rebuild those of the others",
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns; none: all."""
+        return () if self.columns == "all" else self.columns
+
+
+class AuditSettings(Frozen):
+    """Which attacks this node runs on what it sends itself."""
+
+    membership: bool = Field(
+        default=True,
+        description="whether it attacks what it sends to see how well its synthetic rows are told from real ones; without, "
+        "limits.max_attack_auc cannot be kept",
+    )
+    features: FeatureAuditSettings | None = Field(
+        default=None, description="for a passive node: whether it tries to rebuild columns from the embeddings that it sends"
+    )
+
+
+@dataclass(frozen=True)
+class Protection:
+    """What this node's owner does about what tensors tell that leave in training and predictions.
+
+    Attributes:
+        defences: change each tensor before it leaves, in this order.
+        membership: whether the attacks on membership run.
+        max_attack_auc: training and predictions stop if these attacks do better, folded; None: they go on.
+        features: columns that it tries to rebuild from the embeddings that leave; None: none.
+        max_feature_gain: training stops if one of them is rebuilt by this much better than by a constant; None: it goes on.
+    """
+
+    defences: tuple[DefenceParams, ...] = ()
+    membership: bool = True
+    max_attack_auc: float | None = None
+    features: FeatureAuditSettings | None = None
+    max_feature_gain: float | None = None
