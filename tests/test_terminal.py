@@ -58,3 +58,21 @@ def test_a_terminal_shows_the_audit_below_the_bars_and_each_remark_once(terminal
     assert text.count("waiting for lab") == 1
     assert "loss 0.1234, validation 0.2345" in text
     assert "AUC of own attacks on what is sent, 0.5 is chance: same step twin 0.51, spectral 0.50" in text
+
+
+REBUILT = {f"column-{number:02d}": {"constant": 0.1, "static": 0.9 - number / 100} for number in range(12)}
+
+
+def test_a_terminal_shows_the_worst_of_many_columns_that_are_rebuilt(terminal: io.StringIO) -> None:
+    with ShownProgress("trial") as shown:
+        shown.update(view(rebuilt=REBUILT))
+    text = " ".join(terminal.getvalue().split())  # lines are wrapped
+    assert "(by the best constant): column-00 0.90 (0.10), column-01 0.89 (0.10), column-02 0.88 (0.10)" in text
+    assert "and 9 more" in text
+    assert "column-03" not in text
+
+
+def test_json_lines_have_the_worst_ten_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    with ShownProgress("trial") as shown:
+        shown.update(view(rebuilt=REBUILT))
+    assert list(json.loads(capsys.readouterr().err)["rebuilt"]) == list(REBUILT)[:10]

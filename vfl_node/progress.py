@@ -16,9 +16,13 @@ Attacks = Mapping[str, float | None]
 Judged = Mapping[str, int]
 """Attack → number of rows behind its newest AUC."""
 
+CONSTANT = "constant"
+"""Beside the attacks of :data:`Rebuilt`: the success of whoever always guesses the same, and has seen nothing."""
 
 Rebuilt = Mapping[str, Mapping[str, float | None]]
-"""Column of this party → attack → its success: accuracy, AUC or R² by the column's kind; None where not defined."""
+"""Column of this party → attack, or :data:`CONSTANT`, → success: accuracy, AUC or R² by the column's kind; None: not defined.
+
+Names of columns are their owner's: they are shown at this node, and are in no line of its log."""
 
 
 @dataclass(frozen=True)

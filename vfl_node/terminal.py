@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from itertools import islice
 from types import TracebackType
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from vfl_node.report.words import attack_figures
+from vfl_node.report.words import attack_figures, rebuilt_figures
 
 SHOWN = (
     "id",
@@ -25,15 +26,21 @@ SHOWN = (
     "validation_loss",
     "attacks",
     "judged",
+    "rebuilt",
     "remark",
     "note",
     "alone",
 )
 """The keys of a view that a line of JSON has."""
 
+MOST_COLUMNS = 3
+"""Columns that are rebuilt and fit below the bars; a line of JSON has :data:`MOST_IN_JSON`."""
+
+MOST_IN_JSON = 10
+
 
 class _Bars(Progress):
-    """Bars, and one line below them."""
+    """Bars, and lines below them."""
 
     below = ""
 
@@ -80,7 +87,8 @@ class ShownProgress:
             key = (view["state"], phase, *tenths, view["note"], view["remark"])
             if key != self._last:
                 self._last = key
-                line = {name: view[name] for name in SHOWN if view.get(name) not in (None, "", {})}
+                worst = dict(islice(view.get("rebuilt", {}).items(), MOST_IN_JSON))  # in this order
+                line = {name: of for name in SHOWN if (of := (view | {"rebuilt": worst}).get(name)) not in (None, "", {})}
                 print(json.dumps(line), file=sys.stderr, flush=True)  # noqa: T201
             return
         for kind, said in self._said.items():
@@ -94,7 +102,11 @@ class ShownProgress:
                 self._bars.update(task, completed=self._bars.tasks[task].total)
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
-        self._bars.below = _alone(view) or attack_figures(view["attacks"], view["judged"])
+        self._bars.below = _alone(view) or "\n  ".join(
+            filter(
+                None, (attack_figures(view["attacks"], view["judged"]), rebuilt_figures(view.get("rebuilt", {}), MOST_COLUMNS))
+            )
+        )
         loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""
         if view.get("validation_loss") is not None:
             loss += f", validation {view['validation_loss']:.4f}"

@@ -28,7 +28,7 @@ from vfl_node.progress import (
 EVENTS: list[Event] = [
     PhaseBegan("train", 10, "batches"),
     Advanced(3),
-    EpochTrained(0.5, {"spectral": 0.51}, {"spectral": 40}),
+    EpochTrained(0.5, {"spectral": 0.51}, {"spectral": 40}, None, {"work": {"static": 0.4, "constant": 0.1}}),
     LocalEpochTrained(0.4, 2, 10),
     PredictionsAudited({"near_duplicate": 0.6}, {"near_duplicate": 9}),
     TrainingCostKnown("training on the union"),
@@ -155,3 +155,21 @@ def test_beats_tell_of_steps_and_of_nothing_else(progress: LiveProgress) -> None
         if progress.steps != before:
             steps.append(type(event))
     assert steps == [PhaseBegan, Advanced]
+
+
+REBUILT = {
+    "flag": {"constant": 0.97, "static": 0.98, "adaptive": None},
+    "work": {"constant": 0.13, "static": 0.3, "adaptive": 0.35},
+    "untried": {"constant": 0.5, "static": None},
+}
+
+
+def test_columns_that_are_rebuilt_are_shown_worst_first_and_never_logged() -> None:
+    with capture_logs() as logs:
+        progress = LiveProgress("job", Stop())
+        progress.emit(EpochTrained(0.5, rebuilt=REBUILT))
+        progress.emit(EpochTrained(0.4))  # without news of them
+    assert progress.snapshot()["rebuilt"] == REBUILT
+    assert list(progress.snapshot()["rebuilt"]) == ["work", "flag", "untried"]
+    assert [line["loss"] for line in logs] == [0.5, 0.4]
+    assert not any(name in str(logs) for name in REBUILT)

@@ -26,6 +26,7 @@ from vfl_node.progress import (
     TrainingCostKnown,
     WorkEvent,
 )
+from vfl_node.report.words import worst_first
 
 log = structlog.get_logger()
 
@@ -41,6 +42,7 @@ AT_REST: dict[str, Any] = {
     "validation_loss": None,
     "attacks": {},
     "judged": {},
+    "rebuilt": {},
 }
 """The view of a job that nobody works on; :meth:`LiveProgress.snapshot` of one under way has the same keys."""
 
@@ -117,7 +119,7 @@ class LiveProgress:
         match event:
             case PhaseBegan(phase, total, unit):
                 self._log.info("phase", phase=phase, total=total, unit=unit)
-            case EpochTrained(loss, attacks, judged, validation_loss):
+            case EpochTrained(loss, attacks, judged, validation_loss, _):  # names of columns are not for the log
                 self._log_figures(_known(loss, attacks, judged, validation_loss))
             case PredictionsAudited(attacks, judged):
                 self._log_figures(_known(None, attacks, judged))
@@ -152,8 +154,9 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"phase": phase, "done": 0, "total": total, "unit": unit, "note": "", "alone": {}}
         case Advanced(steps):
             return {"done": view["done"] + steps, "alone": {}}
-        case EpochTrained(loss, attacks, judged, validation_loss):
-            return _known(loss, attacks, judged, validation_loss) | {"note": "", "alone": {}}
+        case EpochTrained(loss, attacks, judged, validation_loss, rebuilt):
+            figures = _known(loss, attacks, judged, validation_loss) | {"note": "", "alone": {}}
+            return figures | ({"rebuilt": {name: dict(rebuilt[name]) for name in worst_first(rebuilt)}} if rebuilt else {})
         case PredictionsAudited(attacks, judged):
             return _known(None, attacks, judged) | {"note": ""}
         case LocalEpochTrained(_, epoch, epochs):

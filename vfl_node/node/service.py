@@ -176,6 +176,8 @@ class Node:
         total = Gauge("vfl_job_total", "Steps of the phase under way", ["job", "phase"], registry=registry)
         description = "AUC of this node's own attack on what it sends, in the newest epoch; 0.5 is chance"
         attacks = Gauge("vfl_attack_auc", description, ["job", "attack"], registry=registry)
+        description = "How well this node itself rebuilds a column of its own from what it sends, in the newest epoch"
+        rebuilt = Gauge("vfl_feature_attack", description, ["job", "column", "attack"], registry=registry)
         for view in self._jobs.views():
             jobs.labels(view["state"]).inc()
             if view["state"] == "running":
@@ -184,6 +186,10 @@ class Node:
                 for attack, auc in view["attacks"].items():
                     if auc is not None:
                         attacks.labels(view["id"], attack).set(auc)
+                for column, successes in view["rebuilt"].items():
+                    for attack, success in successes.items():
+                        if success is not None:
+                            rebuilt.labels(view["id"], column, attack).set(success)
         for peer, status in self.peers.status().items():
             if status["online"] is not None:
                 up.labels(peer).set(int(bool(status["online"])))

@@ -1,6 +1,6 @@
 """Figures and names in words: for the report, the board and the terminal.
 
-The terminal shows a job within a fraction of a second, so nothing here imports more than the standard library.
+The terminal shows a job within a fraction of a second, so nothing here imports more than the standard library and light events.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+
+from vfl_node.progress import CONSTANT, Rebuilt
 
 NO_TITLES: Mapping[str, str] = {}
 
@@ -33,6 +35,33 @@ def attack_figures(
         if auc is not None
     ]
     return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(figures)}" if figures else ""
+
+
+def worst_first(rebuilt: Rebuilt) -> list[str]:
+    """The columns, first the one that is rebuilt best compared with the best constant."""
+    return sorted(rebuilt, key=lambda name: (-_gain(rebuilt[name]), name))
+
+
+def _gain(successes: Mapping[str, float | None]) -> float:
+    return (strongest(successes) or 0.0) - (successes.get(CONSTANT) or 0.0)
+
+
+def strongest(successes: Mapping[str, float | None]) -> float | None:
+    """The success of the best attack on a column; None where there is none."""
+    defined = [value for attack, value in successes.items() if attack != CONSTANT and value is not None]
+    return max(defined, default=None)
+
+
+def rebuilt_figures(rebuilt: Rebuilt, most: int) -> str:
+    """How well the ``most`` worst columns are rebuilt, in one line; empty where there are none."""
+    tried = [name for name in worst_first(rebuilt) if strongest(rebuilt[name]) is not None]
+    figures = [
+        f"{name} {strongest(rebuilt[name]):.2f}"
+        + (f" ({constant:.2f})" if (constant := rebuilt[name].get(CONSTANT)) is not None else "")
+        for name in tried[:most]
+    ]
+    more = f", and {len(tried) - most:,} more" if len(tried) > most else ""
+    return f"own columns as rebuilt from what is sent (by the best constant): {', '.join(figures)}{more}" if figures else ""
 
 
 def listed(names: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ NO_FRAMES = "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 REPORT_POLICY = f"default-src 'none'; style-src 'unsafe-inline'; {NO_FRAMES}"
 """The policy that a report is served with; the one that the report itself has is narrower."""
 
+MOST_COLUMNS = 10
+"""Columns that are rebuilt and shown while a job runs; its JSON has all."""
+
 
 class Pages:
     """The pages, rendered."""
@@ -30,7 +34,8 @@ class Pages:
             lstrip_blocks=True,
             undefined=StrictUndefined,
         )
-        self._templates.filters |= {"attacks": page.attack_line, "time": words.human_time}
+        rebuilt = partial(words.rebuilt_figures, most=MOST_COLUMNS)
+        self._templates.filters |= {"attacks": page.attack_line, "rebuilt": rebuilt, "time": words.human_time}
         style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
         script = self._templates.get_template("refresh.js.j2").render()
         self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files
