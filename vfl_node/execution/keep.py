@@ -62,6 +62,7 @@ def keep(
             "manifest_digest": session.job.digest(),
             "party": session.name,
             "encoder": trained.encoder,
+            "input": run.data.table.digest().hex(),
             **({"classes": json.dumps(run.data.table.classes)} if run.data.table.classes else {}),
         }
         storage.save(folder.artefacts / "model.safetensors", trained.weights, head)

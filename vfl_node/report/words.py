@@ -37,6 +37,10 @@ def attack_figures(
     return f"AUC of own attacks on what is sent, 0.5 is chance: {', '.join(figures)}" if figures else ""
 
 
+METRICS_OF_COLUMNS = {"accuracy": "accuracy", "auc": "AUC", "r2": "R²"}
+"""What success is called with which a column is rebuilt: of categories, of a flag, of a number."""
+
+
 def worst_first(rebuilt: Rebuilt) -> list[str]:
     """The columns, first the one that is rebuilt best compared with the best constant."""
     return sorted(rebuilt, key=lambda name: (-_gain(rebuilt[name]), name))

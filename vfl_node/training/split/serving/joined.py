@@ -29,13 +29,13 @@ def predict(active: KeptHalf, passives: Sequence[KeptHalf], positions: NDArray[n
         positions: int64[k].
     """
     cpu = torch.device("cpu")
-    scorer = Scorer(_served(active), active.alignment, active.table, cpu)
-    embedders = [Embedder(_served(half), half.alignment, half.table, cpu, half.defences) for half in passives]
+    scorer = Scorer(served(active), active.alignment, active.table, cpu)
+    embedders = [Embedder(served(half), half.alignment, half.table, cpu, half.defences) for half in passives]
     parts = cut(positions, ROWS_AT_ONCE) or [positions]
     return np.concatenate([scorer.expected(part, [embedder.shared(part) for embedder in embedders]) for part in parts])
 
 
-def _served(half: KeptHalf) -> ServedModel:
+def served(half: KeptHalf) -> ServedModel:
     """The half as it is for predictions; a job that does not serve has no batches, and the default's do."""
     model = half.model
     if model.job.serve is None:

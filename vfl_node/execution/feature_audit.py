@@ -1,0 +1,202 @@
+"""How well columns are rebuilt from the embeddings of a model that was kept: ``vfl-node audit``.
+
+The owner of a passive node repeats the feature audit of a job that has ended, with decoders that have seen nothing of the
+training: this node computes the embeddings of its own rows by its kept half, as they are sent, and attacks them. Nothing
+is sent, and nothing that the job has left is changed.
+
+Which rows: with ``serve`` the alignment is kept, so they are the shared rows that this party owns. Without, nobody knows any
+more which rows were shared, and they are all of its rows that took part.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+import torch
+
+from vfl_node.alignment.alignment import Alignment
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import Table
+from vfl_node.errors import DataError, StateError
+from vfl_node.execution.device import choose_device
+from vfl_node.execution.folder import JobFolder
+from vfl_node.job import Job
+from vfl_node.models import storage
+from vfl_node.privacy.defences.registry import read_params
+from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.privacy.features.attacks import rebuild
+from vfl_node.privacy.features.measures import Score, measure
+from vfl_node.privacy.features.targets import targets_of
+from vfl_node.registry import load
+from vfl_node.settings import Settings
+from vfl_node.training.serving import KeptHalf, StoredModel
+
+DECODERS = 3
+"""How many times fresh decoders attack, each time with other known rows."""
+
+LEAST_KNOWN = 50
+"""Rows whose columns the peer is assumed to know: with fewer nothing can be learnt, and a small figure would comfort."""
+
+MOST_ATTACKED = 20_000
+"""Rows that are attacked at most; those of a larger table are a random part."""
+
+
+@dataclass(frozen=True)
+class RebuiltColumn:
+    """How well one column is rebuilt, on the average of :data:`DECODERS` attacks.
+
+    Attributes:
+        column: its name.
+        metric: ``accuracy``, ``auc`` or ``r2``, by its kind.
+        constant: what always guessing the same gives; None where it is not defined.
+        rebuilt: what the attack gives; likewise.
+        each: that of each attack.
+        rows: that were judged in an attack, on the average.
+    """
+
+    column: str
+    metric: str
+    constant: float | None
+    rebuilt: float | None
+    each: tuple[float | None, ...]
+    rows: int
+
+    @property
+    def gain(self) -> float | None:
+        """How much better than always guessing the same."""
+        return None if self.rebuilt is None or self.constant is None else self.rebuilt - self.constant
+
+    @classmethod
+    def of(cls, name: str, scores: Sequence[Score]) -> RebuiltColumn:
+        """Of the scores of one column in each attack."""
+        defined = [score for score in scores if score.success is not None and score.constant is not None]
+        constants, successes = ([float(getattr(score, of)) for score in defined] for of in ("constant", "success"))
+        return cls(
+            column=name,
+            metric=scores[0].metric,
+            constant=fmean(constants) if constants else None,
+            rebuilt=fmean(successes) if successes else None,
+            each=tuple(score.success for score in scores),
+            rows=round(fmean(score.rows for score in scores)),
+        )
+
+
+@dataclass(frozen=True)
+class FeatureAuditResult:
+    """What an audit of a kept model found.
+
+    Attributes:
+        columns: worst first.
+        shared: whether the rows are shared ones; else all that took part, since which were shared is not known any more.
+        rows: how many there are.
+        known: of how many the peer is assumed to know the columns.
+        defences: names of those that the job had, in their order.
+    """
+
+    columns: tuple[RebuiltColumn, ...]
+    shared: bool
+    rows: int
+    known: int
+    defences: tuple[str, ...]
+
+
+def kept_half(settings: Settings, job: Job, folder: JobFolder, table: Table) -> tuple[KeptHalf, bool]:
+    """This party's half of the model of an ended job, over rows that are all its own or with the job's alignment.
+
+    Args:
+        settings: of this party.
+        job: that trained it.
+        folder: of the job.
+        table: the records of this party that took part.
+
+    Returns:
+        The half, and whether the alignment is the job's.
+
+    Raises:
+        StateError: the table has changed (``E_INPUT_CHANGED``); what the job has left is gone, damaged or of another version
+            (``E_STATE_LOST``, ``E_STATE_CORRUPT``, ``E_STATE_VERSION``).
+        UsageError: a defence of the job cannot be loaded any more (``E_EXTENSION``).
+    """
+    weights, head = storage.load(folder.artefact("model.safetensors"))
+    serving = folder.serving
+    aligned = folder.load_alignment(job.parties.others(settings.name)) if serving else None
+    before, after = serving.input if serving else head.get("input"), table.digest().hex()
+    if before not in (None, after):  # None: an earlier version did not say
+        raise StateError(
+            f"the table has changed since job {job.name} trained on it (digest {str(before)[:12]}…, now {after[:12]}…)",
+            code="E_INPUT_CHANGED",
+            hint="put the original file back (and state/partners, where align.at_most took a part of it)",
+        )
+    state, encoder = (serving.serving, serving.encoder) if serving else ("", head["encoder"])
+    model = StoredModel(job, weights, encoder, state, settings.models)
+    rows = np.arange(len(table), dtype=np.int64)
+    own = Alignment(protocol=job.align.protocol, group=job.align.group, rows=rows, ours=len(table), peers={})
+    alignment = aligned[0] if aligned else own
+    return KeptHalf(model, alignment, table, defences_of(job, folder)), aligned is not None
+
+
+def defences_of(job: Job, folder: JobFolder) -> tuple[DefenceParams, ...]:
+    """The defences that this party had in a job, as its report says."""
+    assert job.train is not None
+    training = json.loads(folder.artefact("report.json").read_bytes())["training"]
+    return tuple(map(read_params, training[job.train.algorithm].get("defences", ())))
+
+
+def audit(
+    settings: Settings,
+    job: Job,
+    folder: JobFolder,
+    table: Table,
+    columns: Sequence[str],
+    known_share: float,
+    randomness: Randomness,
+) -> FeatureAuditResult:
+    """Attack the embeddings of this party's own rows by the half that it has kept.
+
+    Args:
+        settings: of this party.
+        job: that trained it; :attr:`~vfl_node.trainers.TrainerConfig.embedded` names what embeds.
+        folder: of the job, which has ended well.
+        table: the records of this party that took part.
+        columns: that are rebuilt; none: all that can be.
+        known_share: of how many of the rows the peer is assumed to know the columns.
+        randomness: of this audit alone.
+
+    Raises:
+        DataError: so few rows are known that nothing can be learnt (``E_TOO_FEW``).
+        StateError: as :func:`kept_half`.
+        UsageError: a column cannot be rebuilt (``E_COLUMN``, ``E_CONFIG``).
+
+    Cost: a forward pass of the rows, and :data:`DECODERS` times that of :func:`~vfl_node.privacy.features.attacks.rebuild`.
+    """
+    assert job.train is not None
+    half, shared = kept_half(settings, job, folder, table)
+    device = choose_device(settings.device)
+    targets = targets_of(table, half.alignment.rows, columns, device, party=settings.name)
+    positions = np.flatnonzero(half.alignment.owned)
+    known = round(known_share * len(positions))
+    if known < LEAST_KNOWN:
+        raise DataError(
+            f"{known} of {len(positions)} rows would be known to the peer, and at least {LEAST_KNOWN} must be",
+            code="E_TOO_FEW",
+            hint="a larger --known-share" if len(positions) > 2 * LEAST_KNOWN else "the table is too small for this audit",
+        )
+    embed = load(job.train.embedded, what=f"embeddings of trainer {job.train.algorithm!r}")
+    order = positions[randomness.derive("rows").permutation(len(positions))][: known + MOST_ATTACKED]
+    embeddings = embed(half, order, randomness.derive("defences"), device).to(device)  # float32[n, d]
+    at = torch.from_numpy(order).to(device)
+    found: list[dict[str, Score]] = []
+    for number in range(DECODERS):
+        draws = randomness.derive(f"attack/{number}")
+        mixed = torch.from_numpy(draws.derive("known").permutation(len(order))).to(device)
+        ours, theirs = mixed[known:], mixed[:known]
+        outputs = rebuild(embeddings[theirs], at[theirs], embeddings[ours], targets, draws)
+        found.append(measure(targets, outputs, at[ours]))
+    each = [RebuiltColumn.of(name, [scores[name] for scores in found]) for name in found[0]]
+    worst_first = sorted(each, key=lambda column: (-(column.gain if column.gain is not None else -np.inf), column.column))
+    names = tuple(params.name for params in half.defences)
+    return FeatureAuditResult(tuple(worst_first), shared, len(positions), known, names)
