@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from vfl_node.cli.jobs import UNCUT
@@ -54,8 +55,10 @@ def audit(
     )
     for column in found.columns:
         figures = (column.constant, column.rebuilt, column.gain)
-        table.add_row(column.column, METRICS_OF_COLUMNS[column.metric], *("-" if of is None else f"{of:.3f}" for of in figures))
-    (out if out.is_terminal else Console(highlight=False, width=UNCUT)).print(table, markup=False)
+        table.add_row(
+            escape(column.column), METRICS_OF_COLUMNS[column.metric], *("-" if of is None else f"{of:.3f}" for of in figures)
+        )
+    (out if out.is_terminal else Console(highlight=False, width=UNCUT)).print(table)
     which = "shared rows of this party" if found.shared else "rows of this party that took part; which were shared is not kept"
     out.print(f"{found.rows:,} {which}; the columns of {found.known:,} are known to whoever rebuilds the others", markup=False)
     defended = ", ".join(found.defences) or "none"

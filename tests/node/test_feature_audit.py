@@ -1,0 +1,173 @@
+"""``vfl-node audit``: a passive node's owner attacks the half of a model that its node has kept."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.revealing import COLUMNS, FLAG, KIND, NUMBER, make_revealing
+from vfl_node.errors import DataError, StateError, UsageError, VflError
+from vfl_node.execution.feature_audit import DECODERS, FeatureAuditResult
+from vfl_node.files import write_whole
+from vfl_node.node.feature_audit import audit
+from vfl_node.settings import load_settings
+
+SPLIT = """\
+align: {protocol: psi}
+train: {bottom: [16], active_bottom: [4], top: [8], epochs: 1, batch_size: 64}
+evaluate: {test_fraction: 0.2}
+"""
+JOBS = {
+    "plain": SPLIT,
+    "served": SPLIT + "serve: {to: active}\n",
+    "aligned only": "align: {protocol: psi}\n",
+    "failed": SPLIT.replace("epochs: 1", "epochs: 1, learning_rate: 1.0e+30"),
+}
+PART = SPLIT.replace("psi}", "psu, at_most: 400}") + "serve: {to: active}\n"
+
+
+@pytest.fixture(scope="module")
+def nodes(federations: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    tables = make_revealing(tmp_path_factory.mktemp("revealing"))
+    made = federations(tmp_path_factory.mktemp("nodes"), tables=tables)
+    made.start_both(limits={"min_set_size": 10})
+    return made
+
+
+@pytest.fixture(scope="module")
+def jobs(nodes: Any) -> dict[str, str]:
+    """Jobs that have ended, by what they were."""
+    ids = {}
+    for what, text in JOBS.items():
+        ids[what] = nodes.submit(text)
+        state = nodes.end("lab", ids[what])["state"]
+        assert state == ("failed" if what == "failed" else "done"), (what, nodes.log("lab")[-2000:])
+        nodes.end("clinic", ids[what])
+    folder = nodes.job_folder("lab", ids["plain"])
+    nodes.wait_until(lambda: {path.name for path in folder.iterdir()} == {"artefacts"})
+    return ids
+
+
+def of(nodes: Any, job_id: str, *, at: str = "lab", **options: Any) -> FeatureAuditResult:
+    return audit(load_settings(nodes.folder / at / "node.yaml"), job_id, **({"known_share": 0.2} | options))
+
+
+@pytest.mark.parametrize("what", ["plain", "served"])
+def test_columns_are_rebuilt_from_the_half_that_was_kept(nodes: Any, jobs: dict[str, str], what: str) -> None:
+    found = of(nodes, jobs[what])
+    assert found.shared == (what == "served")
+    assert (found.rows, found.known, found.defences) == (600, 120, ())
+    columns = {column.column: column for column in found.columns}
+    assert columns.keys() == set(COLUMNS)  # none that never varies
+    assert {name: column.metric for name, column in columns.items()} == {FLAG: "auc", KIND: "accuracy", NUMBER: "r2"}
+    for column in found.columns:
+        assert len(column.each) == DECODERS
+        assert column.gain is not None
+        assert column.rows == 480
+        assert column.gain > 0.3, column  # an embedding of 16 numbers of columns this few
+    assert [column.gain for column in found.columns] == sorted((column.gain for column in found.columns), reverse=True)
+
+
+def test_only_the_records_that_took_part_are_audited(federations: Callable[..., Any], tmp_path: Path) -> None:
+    """Of a union, in which there are synthetic rows as well; the part is the one that the memory of the partner names."""
+    nodes = federations(tmp_path, tables=make_revealing(tmp_path))
+    nodes.start_both(limits={"min_set_size": 10})
+    job_id = nodes.submit(PART)
+    assert nodes.end("lab", job_id)["state"] == "done"
+    found = of(nodes, job_id)
+    assert (found.shared, found.rows, found.known) == (True, 400, 80)
+    assert {column.column for column in found.columns if (column.gain or 0) > 0.2} == set(COLUMNS)
+
+
+def test_the_command_prints_a_table_or_json(nodes: Any, jobs: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "vfl_node", "audit", jobs["plain"], "--config", str(nodes.folder / "lab" / "node.yaml")]
+    options = ["--columns", f"{KIND},{FLAG}", "--known-share", "0.25"]
+    printed = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
+    lines = printed.splitlines()
+    assert lines[0].split() == ["column", "metric", "constant", "rebuilt", "gain"]
+    assert {lines[1].split()[0], lines[2].split()[0]} == {KIND, FLAG}
+    assert "600 rows of this party that took part; which were shared is not kept" in printed
+    assert "150 are known" in printed
+    written = json.loads(subprocess.run([*command, *options, "--json"], capture_output=True, text=True, check=True).stdout)
+    assert {column["column"] for column in written["columns"]} == {KIND, FLAG}
+    assert all(abs(of["gain"] - (of["rebuilt"] - of["constant"])) < 1e-9 for of in written["columns"])
+
+
+def test_settings_say_what_the_options_do_not(nodes: Any, jobs: dict[str, str]) -> None:
+    settings = load_settings(nodes.folder / "lab" / "node.yaml")
+    features = settings.audit.model_validate({"features": {"columns": [KIND], "known_share": 0.1}})
+    found = audit(settings.model_copy(update={"audit": features}), jobs["plain"])
+    assert ([column.column for column in found.columns], found.known) == ([KIND], 60)
+
+
+REFUSED: dict[str, tuple[type[VflError], str, str, dict[str, Any]]] = {
+    "unknown": (UsageError, "E_UNKNOWN_JOB", "no such job", {}),
+    "aligned only": (StateError, "E_NO_MODEL", "it trained nothing", {}),
+    "failed": (StateError, "E_NO_MODEL", "it is failed", {}),
+    "plain": (UsageError, "E_COLUMN", "there is no column 'absent'", {"columns": ["absent"]}),
+    "served": (DataError, "E_TOO_FEW", "30 of 600 rows would be known", {"known_share": 0.05}),
+    "at the active party": (UsageError, "E_ROLE", "clinic is active", {"at": "clinic"}),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_audited_is_refused_clearly(nodes: Any, jobs: dict[str, str], what: str) -> None:
+    kind, code, text, options = REFUSED[what]
+    with pytest.raises(kind, match=text) as refused:
+        of(nodes, jobs.get(what, "no-such-job"), **options)
+    assert refused.value.code == code
+    assert refused.value.hint
+
+
+def test_a_job_that_runs_is_no_model_yet(nodes: Any, jobs: dict[str, str]) -> None:
+    job_id = nodes.submit(SPLIT.replace("epochs: 1", "epochs: 2000"))
+    nodes.wait_until(lambda: nodes.in_training("lab", job_id))
+    with pytest.raises(StateError, match="it is running") as refused:
+        of(nodes, job_id)
+    assert refused.value.code == "E_NO_MODEL"
+    nodes.client("clinic").cancel(job_id)
+    nodes.end("lab", job_id)
+
+
+@pytest.mark.parametrize("what", ["plain", "served"])
+def test_a_table_that_has_changed_is_refused(nodes: Any, jobs: dict[str, str], what: str) -> None:
+    path: Path = nodes.trial.files["lab"]
+    before = path.read_bytes()
+    try:
+        write_whole(path, before.replace(b"level-0", b"level-9", 1))
+        with pytest.raises(StateError, match="has changed since job") as refused:
+            of(nodes, jobs[what])
+        assert refused.value.code == "E_INPUT_CHANGED"
+    finally:
+        write_whole(path, before)
+
+
+def test_a_damaged_model_is_refused(nodes: Any, jobs: dict[str, str]) -> None:
+    path = nodes.job_folder("lab", jobs["plain"]) / "artefacts" / "model.safetensors"
+    before = path.read_bytes()
+    try:
+        path.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+        with pytest.raises(StateError) as refused:
+            of(nodes, jobs["plain"])
+        assert refused.value.code == "E_STATE_CORRUPT"
+    finally:
+        path.write_bytes(before)
+
+
+def test_it_works_while_the_node_is_down(nodes: Any, jobs: dict[str, str]) -> None:
+    nodes.kill("lab")
+    try:
+        assert {column.column for column in of(nodes, jobs["served"]).columns} == set(COLUMNS)
+        with pytest.raises(UsageError) as refused:
+            of(nodes, "no-such-job")
+        assert refused.value.code == "E_UNKNOWN_JOB"
+    finally:
+        nodes.start("lab")
+
+
