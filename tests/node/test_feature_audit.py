@@ -27,7 +27,7 @@ JOBS = {
     "plain": SPLIT,
     "served": SPLIT + "serve: {to: active}\n",
     "aligned only": "align: {protocol: psi}\n",
-    "failed": SPLIT.replace("epochs: 1", "epochs: 1, learning_rate: 1.0e+30"),
+    "failed": SPLIT.replace("psi}", "psi, expect: {at_least: 601}}"),
 }
 PART = SPLIT.replace("psi}", "psu, at_most: 400}") + "serve: {to: active}\n"
 
