@@ -27,8 +27,12 @@ from vfl_node.privacy.features.targets import Kind, Target, Targets
 
 Floats = NDArray[np.float64]
 
-METRIC: Mapping[Kind, str] = {"categories": "accuracy", "flag": "auc", "number": "r2"}
-"""Kind of a column → the metric that is its success."""
+FIGURES: Mapping[Kind, tuple[str, ...]] = {
+    "categories": ("accuracy", "error"),
+    "flag": ("auc", "error", "recall", "f1", "accuracy"),
+    "number": ("r2", "mse"),
+}
+"""Kind of a column → its metrics; the first is its success."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def _known(column: Target, outputs: Floats, at: Tensor) -> tuple[NDArray[np.gene
 
 def _categories(truth: NDArray[np.generic], logits: Floats) -> Score:
     if not len(truth):
-        return _undefined("accuracy", ("accuracy", "error"), 0)
+        return _undefined("categories", 0)
     right = float((logits.argmax(axis=1) == truth).mean())
     commonest = float(np.bincount(truth.astype(np.int64)).max() / len(truth))
     figures = {"accuracy": right, "error": 1 - right}
@@ -107,7 +111,7 @@ def _number(truth: NDArray[np.generic], outputs: Floats) -> Score:
     numbers = truth.astype(np.float64)
     spread = float(numbers.var()) if len(numbers) else 0.0
     if not spread:
-        return _undefined("r2", ("r2", "mse"), len(numbers))
+        return _undefined("number", len(numbers))
     error = float(np.square(outputs[:, 0] - numbers).mean())
     return Score("r2", {"r2": 1 - error / spread, "mse": error}, {"r2": 0.0, "mse": spread}, len(numbers))
 
@@ -124,7 +128,7 @@ def _flags(columns: Sequence[Target], logits: Floats, at: Tensor) -> dict[str, S
     for place, column in enumerate(columns):
         n, p = int(rows[place]), int(ones[place])
         if not n:
-            scores[column.name] = _undefined("auc", ("auc", "error", "recall", "f1", "accuracy"), 0)
+            scores[column.name] = _undefined("flag", 0)
             continue
         figures = _decisions(n, p, int(told[place]), int(found[place]), int(right[place]))
         commoner = _decisions(n, p, n, p, p) if 2 * p > n else _decisions(n, p, 0, 0, n - p)
@@ -161,5 +165,6 @@ def _areas(ones: NDArray[np.bool_], known: NDArray[np.bool_], scores: Floats) ->
     return above / np.maximum(ones_count * (rows - ones_count), 1)
 
 
-def _undefined(metric: str, names: Sequence[str], rows: int) -> Score:
-    return Score(metric, dict.fromkeys(names), dict.fromkeys(names), rows)
+def _undefined(kind: Kind, rows: int) -> Score:
+    names = FIGURES[kind]
+    return Score(names[0], dict.fromkeys(names), dict.fromkeys(names), rows)
