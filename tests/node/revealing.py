@@ -43,7 +43,9 @@ def make_revealing(folder: Path, passive: Collection[str] = ("lab",), rows: int 
             sums[row] += number
             table.append([f"id-{row:04d}", chance.randrange(2), f"level-{chance.randrange(4)}", f"{number:.6f}", "same"])
         _write(files[name], ["id", FLAG, KIND, NUMBER, "constant"], table)
-    labelled = [[f"id-{row:04d}", f"{chance.gauss(0, 1):.6f}", int(of + chance.gauss(0, 0.5) > 0)] for row, of in enumerate(sums)]
+    labelled = [
+        [f"id-{row:04d}", f"{chance.gauss(0, 1):.6f}", int(of + chance.gauss(0, 0.5) > 0)] for row, of in enumerate(sums)
+    ]
     _write(files["clinic"], ["id", "own", "label"], labelled)
     return Revealing(files)
 

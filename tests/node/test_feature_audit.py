@@ -169,5 +169,3 @@ def test_it_works_while_the_node_is_down(nodes: Any, jobs: dict[str, str]) -> No
         assert refused.value.code == "E_UNKNOWN_JOB"
     finally:
         nodes.start("lab")
-
-

@@ -78,7 +78,8 @@ class EpochFigures(Section):
         default=None, description="AUC on the same rows; null too if not in evaluate.metrics or not defined"
     )
     rebuilt: dict[str, dict[str, float | None]] = Field(
-        default={}, description="column of this party → attack of its own feature audit → success; empty without one"
+        default={},
+        description="column of this party → attack of its own feature audit, or constant → success; empty without one",
     )
 
 

@@ -56,7 +56,7 @@ class Epoch:
         validation_loss: as :attr:`vfl_node.training.evaluation.Figures.validation_loss`; None at a passive party that the job
             does not tell.
         validation_auc: as :attr:`vfl_node.training.evaluation.Figures.validation_auc`; likewise.
-        rebuilt: column of this party → attack of its own feature audit → success after the epoch; empty without one.
+        rebuilt: after the epoch, as :attr:`vfl_node.progress.EpochTrained.rebuilt`.
     """
 
     loss: float | None

@@ -29,12 +29,12 @@ from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, stacked
-from vfl_node.privacy.features.measures import FIGURES, measure
+from vfl_node.privacy.features.measures import FIGURES, Score, measure
 from vfl_node.privacy.features.rows import LEAST_KNOWN, Chosen, Inputs, check_enough, choose
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.features.worst import Found, Worst
 from vfl_node.privacy.outgoing import Sent
-from vfl_node.progress import Rebuilt
+from vfl_node.progress import CONSTANT, Rebuilt
 
 TRAINING = ("static", "adaptive", "stacked")
 """The attacks while it trains."""
@@ -53,7 +53,7 @@ class FeatureAudit:
         """Look at one step of training."""
 
     def epoch_done(self) -> Rebuilt:
-        """Column → attack → its success after this epoch; empty where nothing is audited.
+        """Column → attack → its success after this epoch, and beside them the constant's; empty where nothing is audited.
 
         Raises:
             PolicyError: a column is rebuilt better than the owner allows (``E_LEAK``; the peer is told ``E_STOPPED``).
@@ -154,7 +154,10 @@ class DecoderAudit(FeatureAudit):
         }
         shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
         self._check()
-        return {column.name: {attack: shown[attack][column.name] for attack in TRAINING} for column in self._targets.columns}
+        return {
+            name: {CONSTANT: score.constant, **{attack: shown[attack][name].success for attack in TRAINING}}
+            for name, score in shown["static"].items()
+        }
 
     def judge(self, positions: Positions, rows: Tensor) -> None:
         """As :meth:`FeatureAudit.judge`. With fewer than 100 rows left to judge nothing is said of them."""
@@ -214,11 +217,11 @@ class DecoderAudit(FeatureAudit):
         known = len(self._rows.known)
         return rebuild(rows[:known], self._known_at, rows[known:], self._targets, randomness)
 
-    def _take(self, attack: str, outputs: Tensor, rows: Chosen) -> dict[str, float | None]:
-        """Note what ``attack`` says of the judged ones of ``rows``; column → its success on the half that counts."""
+    def _take(self, attack: str, outputs: Tensor, rows: Chosen) -> dict[str, Score]:
+        """Note what ``attack`` says of the judged ones of ``rows``; column → its score on the half that counts."""
         choosing, measured = (measure(self._targets, outputs[half], self._at(rows.judged[half])) for half in rows.halves)
         self._worst.take(attack, self._epoch, choosing, measured)
-        return {column: score.success for column, score in measured.items()}
+        return measured
 
     def _check(self) -> None:
         """Refuse to go on where a column is rebuilt better than the owner allows."""

@@ -188,7 +188,7 @@ class SplitSection(TrainerSection):
         if not at_work:
             return ()
         each = (
-            f"{defence['name']} ({', '.join(f'{name} {value}' for name, value in defence.items() if name != 'name')})"
+            f"{defence['name']} ({', '.join(f'{name} {_value(value)}' for name, value in defence.items() if name != 'name')})"
             for defence in at_work
         )
         return (f"{of.party} changed what it sent by {', then '.join(each)}, without telling {of.peer}.",)
@@ -203,3 +203,8 @@ class SplitSection(TrainerSection):
             self.held_out.attacks if self.held_out else {},
             self.held_out.judged if self.held_out else {},
         )
+
+
+def _value(value: JsonValue) -> str:
+    """One value of a node's settings as a sentence has it."""
+    return " and ".join(map(str, value)) or "none" if isinstance(value, list | tuple) else str(value)
