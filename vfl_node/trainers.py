@@ -89,9 +89,8 @@ class TrainerConfig(Frozen):
             (``(active, passives, positions) → float64[k] or [k, K]``; the halves as
             :class:`~vfl_node.training.serving.KeptHalf`, those of the passive parties a sequence in the job's order), for a
             trial whose tables have one owner; empty: nothing does.
-        embedded: ``module:attribute`` of what computes the embeddings that a passive party sends of its own rows, by the half
-            that it has kept (``(half, positions, randomness, device) → float32[n, d]``; the half as
-            :class:`~vfl_node.training.serving.KeptHalf`), so that its owner can attack them; empty: it sends none.
+        embedded: ``module:attribute`` of the :class:`~vfl_node.training.serving.Embeddings` that a passive party's kept half
+            sends, so that its owner can attack them (``vfl-node audit``); empty: it sends none.
         max_passive_parties: how many passive parties it can train with.
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.

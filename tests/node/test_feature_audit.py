@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.node.revealing import COLUMNS, FLAG, KIND, NUMBER, make_revealing
-from vfl_node.errors import DataError, StateError, UsageError, VflError
+from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.feature_audit import DECODERS, FeatureAuditResult
 from vfl_node.files import write_whole
 from vfl_node.node.feature_audit import audit
@@ -111,7 +111,7 @@ REFUSED: dict[str, tuple[type[VflError], str, str, dict[str, Any]]] = {
     "aligned only": (StateError, "E_NO_MODEL", "it trained nothing", {}),
     "failed": (StateError, "E_NO_MODEL", "it is failed", {}),
     "plain": (UsageError, "E_COLUMN", "there is no column 'absent'", {"columns": ["absent"]}),
-    "served": (DataError, "E_TOO_FEW", "30 of 600 rows would be known", {"known_share": 0.05}),
+    "served": (UsageError, "E_CONFIG", "30 of this party's rows would be taken as known", {"known_share": 0.05}),
     "at the active party": (UsageError, "E_ROLE", "clinic is active", {"at": "clinic"}),
 }
 

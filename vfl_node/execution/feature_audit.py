@@ -21,7 +21,7 @@ import torch
 from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
-from vfl_node.errors import DataError, StateError
+from vfl_node.errors import StateError
 from vfl_node.execution.device import choose_device
 from vfl_node.execution.folder import JobFolder
 from vfl_node.job import Job
@@ -30,19 +30,14 @@ from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.privacy.features.attacks import rebuild
 from vfl_node.privacy.features.measures import Score, measure
+from vfl_node.privacy.features.rows import check_enough, choose
 from vfl_node.privacy.features.targets import targets_of
 from vfl_node.registry import load
 from vfl_node.settings import Settings
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.serving import Embeddings, KeptHalf, StoredModel
 
 DECODERS = 3
 """How many times fresh decoders attack, each time with other known rows."""
-
-LEAST_KNOWN = 50
-"""Rows whose columns the peer is assumed to know: with fewer nothing can be learnt, and a small figure would comfort."""
-
-MOST_ATTACKED = 20_000
-"""Rows that are attacked at most; those of a larger table are a random part."""
 
 
 @dataclass(frozen=True)
@@ -167,36 +162,29 @@ def audit(
         randomness: of this audit alone.
 
     Raises:
-        DataError: so few rows are known that nothing can be learnt (``E_TOO_FEW``).
         StateError: as :func:`kept_half`.
-        UsageError: a column cannot be rebuilt (``E_COLUMN``, ``E_CONFIG``).
+        UsageError: a column cannot be rebuilt (``E_COLUMN``, ``E_CONFIG``); so few rows are known, or left to judge, that
+            nothing can be learnt (``E_CONFIG``).
 
-    Cost: a forward pass of the rows, and :data:`DECODERS` times that of :func:`~vfl_node.privacy.features.attacks.rebuild`.
+    Cost: a forward pass of at most 4,096 rows, and one :func:`~vfl_node.privacy.features.attacks.rebuild`, :data:`DECODERS`
+        times.
     """
     assert job.train is not None
     half, shared = kept_half(settings, job, folder, table)
     device = choose_device(settings.device)
     targets = targets_of(table, half.alignment.rows, columns, device, party=settings.name)
-    positions = np.flatnonzero(half.alignment.owned)
-    known = round(known_share * len(positions))
-    if known < LEAST_KNOWN:
-        raise DataError(
-            f"{known} of {len(positions)} rows would be known to the peer, and at least {LEAST_KNOWN} must be",
-            code="E_TOO_FEW",
-            hint="a larger --known-share" if len(positions) > 2 * LEAST_KNOWN else "the table is too small for this audit",
-        )
-    embed = load(job.train.embedded, what=f"embeddings of trainer {job.train.algorithm!r}")
-    order = positions[randomness.derive("rows").permutation(len(positions))][: known + MOST_ATTACKED]
-    embeddings = embed(half, order, randomness.derive("defences"), device).to(device)  # float32[n, d]
-    at = torch.from_numpy(order).to(device)
+    own = np.flatnonzero(half.alignment.owned)
+    kind = load(job.train.embedded, what=f"embeddings of trainer {job.train.algorithm!r}")
+    embeddings: Embeddings = kind(half, randomness.derive("defences"), device)
     found: list[dict[str, Score]] = []
     for number in range(DECODERS):
         draws = randomness.derive(f"attack/{number}")
-        mixed = torch.from_numpy(draws.derive("known").permutation(len(order))).to(device)
-        ours, theirs = mixed[known:], mixed[:known]
-        outputs = rebuild(embeddings[theirs], at[theirs], embeddings[ours], targets, draws)
-        found.append(measure(targets, outputs, at[ours]))
+        chosen = choose(own, known_share, embeddings.inputs, draws.derive("rows"))
+        check_enough(len(chosen.known), len(chosen.judged), share=known_share)
+        known, judged = (embeddings.rows(positions) for positions in (chosen.known, chosen.judged))  # float32[n, d]
+        known_at, judged_at = (torch.from_numpy(positions).to(device) for positions in (chosen.known, chosen.judged))
+        found.append(measure(targets, rebuild(known, known_at, judged, targets, draws), judged_at))
     each = [RebuiltColumn.of(name, [scores[name] for scores in found]) for name in found[0]]
     worst_first = sorted(each, key=lambda column: (-(column.gain if column.gain is not None else -np.inf), column.column))
     names = tuple(params.name for params in half.defences)
-    return FeatureAuditResult(tuple(worst_first), shared, len(positions), known, names)
+    return FeatureAuditResult(tuple(worst_first), shared, len(own), len(chosen.known), names)

@@ -20,6 +20,7 @@ from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Serve
 from vfl_node.ledger import Disclosure
+from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.defences.spec import DefenceParams
 from vfl_node.registry import load
 from vfl_node.session.session import Session
@@ -63,6 +64,19 @@ class KeptHalf:
     alignment: Alignment
     table: Table
     defences: tuple[DefenceParams, ...] = ()
+
+
+class Embeddings(Protocol):
+    """What a passive party's kept half sends of its own rows; made of a :class:`KeptHalf`, a ``Randomness`` and a device.
+
+    A trainer names it as :attr:`vfl_node.trainers.TrainerConfig.embedded`.
+    """
+
+    def inputs(self, positions: NDArray[np.int64]) -> ModelInput:
+        """What the half reads at shared ``positions``, int64[n]."""
+
+    def rows(self, positions: NDArray[np.int64]) -> Tensor:
+        """What the active party gets of the rows at ``positions``, int64[n], all of them this party's own: float32[n, d]."""
 
 
 class Request(Protocol):

@@ -47,7 +47,7 @@ class Train(TrainerConfig):
     report_section: ClassVar[str] = "vfl_node.training.split.section:SplitSection"
     serving: ClassVar[str] = "vfl_node.training.split.serving.predictor:SplitPredictor"
     joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
-    embedded: ClassVar[str] = "vfl_node.training.split.serving.embedded:embed"
+    embedded: ClassVar[str] = "vfl_node.training.split.serving.embedded:KeptEmbeddings"
     max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
