@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node import failpoints
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Defence, Leaving
 
@@ -73,6 +74,7 @@ class Exit:
         """Let the defences prepare for embeddings by weights that stay; ``rows`` are the batches of all rows trained on."""
         for defence in self._defences:
             defence.settle(rows)
+        failpoints.reach("settled")
 
     @torch.no_grad()
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:

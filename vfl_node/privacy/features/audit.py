@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from vfl_node import failpoints
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
@@ -153,6 +154,7 @@ class DecoderAudit(FeatureAudit):
             "stacked": self._rebuild(stacked(self._epochs), drawn.derive("stacked")) if len(self._epochs) > 1 else static,
         }
         shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
+        failpoints.reach("rebuilt")
         self._check()
         return {
             name: {CONSTANT: score.constant, **{attack: shown[attack][name].success for attack in TRAINING}}
@@ -173,6 +175,7 @@ class DecoderAudit(FeatureAudit):
             known, at = torch.cat([known, self._epochs[-1][: len(self._rows.known)]]), torch.cat([at, self._known_at])
         said = rebuild(known, at, judged, self._targets, own.derive(f"epoch/{self._epoch}"))
         self._take(HELD_OUT, said, chosen)
+        failpoints.reach("rebuilt")
         self._check()
 
     def result(self) -> dict[str, dict[str, Any]]:

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from vfl_node import failpoints
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
 from vfl_node.models.storage import prefixed, under
@@ -73,6 +74,7 @@ class Minimax:
         with torch.no_grad():
             embeddings = [self._model(batch.inputs) for batch in batches] if self._features else [None] * len(batches)
         for _ in range(self._rounds):
+            failpoints.reach("minimax")
             for batch, before in zip(batches, embeddings, strict=True):
                 with torch.no_grad():
                     embedding = self._model(batch.inputs)
