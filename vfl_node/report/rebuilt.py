@@ -15,9 +15,6 @@ from vfl_node.report.words import METRICS_OF_COLUMNS
 MOST_COLUMNS = 10
 """Columns on the page: so many that a defence hides and as many others, each those rebuilt best compared with a constant."""
 
-MOST_NAMED = 12
-"""Columns that no defence hides, by their names."""
-
 ATTACKS = {
     "static": ("one epoch", "fresh decoders learn from the embeddings of one epoch"),
     "stacked": ("epochs together", "fresh decoders learn from those of several epochs side by side"),
@@ -72,8 +69,6 @@ class FeatureAuditWords:
         known: of how many rows the peer is assumed to know the columns, at most.
         limit: of this party's owner; None: there is none.
         defended: whether a defence names columns that it hides.
-        bare: columns that no such defence hides, at most :data:`MOST_NAMED` of them.
-        bare_more: how many more there are.
     """
 
     rows: tuple[Row, ...]
@@ -81,8 +76,6 @@ class FeatureAuditWords:
     known: int
     limit: float | None
     defended: bool
-    bare: tuple[str, ...]
-    bare_more: int
 
 
 def feature_audit(report: Mapping[str, Any]) -> FeatureAuditWords | None:
@@ -95,7 +88,7 @@ def feature_audit(report: Mapping[str, Any]) -> FeatureAuditWords | None:
     defended = any("columns" in defence for defence in defences)
     if not (found or defended):
         return None
-    bare = _bare([column["name"] for column in training["columns"]], defences)
+    bare = _bare(list(found), defences)
     worst = sorted(found, key=lambda name: (-_gain(found[name]), name))
     hidden, others = ([name for name in worst if (name in bare) == of] for of in (False, True))
     return FeatureAuditWords(
@@ -107,8 +100,6 @@ def feature_audit(report: Mapping[str, Any]) -> FeatureAuditWords | None:
         known=max((of["known"] for of in found.values()), default=0),
         limit=training["max_feature_gain"],
         defended=defended,
-        bare=tuple(bare[:MOST_NAMED]),
-        bare_more=max(len(bare) - MOST_NAMED, 0),
     )
 
 
