@@ -25,9 +25,10 @@ class Revealing:
 
     files: dict[str, Path]
 
-    def job(self, text: str = "", passive: Collection[str] = ("lab",)) -> Job:
-        """A job of the clinic with these passive parties."""
-        parties = f"parties: {{active: clinic, passive: [{', '.join(passive)}]}}\n"
+    def job(self, text: str = "") -> Job:
+        """A job of all of them."""
+        passive = ", ".join(name for name in self.files if name != "clinic")
+        parties = f"parties: {{active: clinic, passive: [{passive}]}}\n"
         return parse(f"name: trial\n{parties}{text}", Job, source="job")
 
 

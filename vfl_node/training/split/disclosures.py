@@ -72,6 +72,7 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         "embeddings",
         evaluate.repeats * rows.held_out + exchange.epochs * (rows.trained + rows.validated),
         f"from {peer} an embedding of each shared row, anew in each of {_epochs_in_words(train, stopped)} or for evaluation"
+        f"{', of each row set apart for validation after each epoch' if rows.validated else ''}"
         f"{f', {evaluate.repeats} times over' if evaluate.repeats > 1 else ''}: values of {peer}'s columns can be inferred "
         f"from them in part (see docs/privacy.md){_defended(exchange.defences, 'embeddings')}",
     )
