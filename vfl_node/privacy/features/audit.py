@@ -149,13 +149,13 @@ class DecoderAudit(FeatureAudit):
         self._mean = now.clone() if self._epoch == 1 else self._mean + (now - self._mean) / self._epoch
         known = len(self._rows.known)
         drawn = self._randomness.derive(f"epoch/{self._epoch}")
-        static = self._rebuild((now,), drawn.derive("static"))
+        static = together = self._rebuild((now,), drawn.derive("static"))
+        if len(self._epochs) > 1:
+            together = self._rebuild(views(self._epochs, self._mean), drawn.derive("stacked"))
         outputs = {
             "static": static,
             "adaptive": self._adaptive_of(now.shape[1]).rebuild(now[known:]),
-            "stacked": self._rebuild(views(self._epochs, self._mean), drawn.derive("stacked"))
-            if len(self._epochs) > 1
-            else static,
+            "stacked": together,
         }
         shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
         self._check()

@@ -1,9 +1,9 @@
 """Decoders trained to convergence on few rows, and chosen by rows that they have not learnt from.
 
-The k known rows are cut into folds. For each shape (linear, two hidden layers) and each view of the rows one decoder a fold learns from the other
-folds; all decoders of a shape are trained side by side, as one product of batches of matrices. Every few steps each of them
-predicts the fold that it has not seen, so that together they predict every known row. For each column the view, the shape and
-the step with the smallest of these losses are chosen, and what is given is the mean of these decoders.
+The k known rows are cut into folds. For each shape (linear, two hidden layers) and each view of the rows one decoder a fold
+learns from the other folds. All decoders of a shape are trained side by side, as one product of batches of matrices. Every few
+steps each of them predicts the fold that it has not seen, so that together they predict every known row. For each column the
+view, the shape and the step with the smallest of these losses are chosen, and what is given is the mean of these decoders.
 
 So columns that are hard to learn stop early, and no decoder fits the known rows by heart. Step 0 is the best constant: output
 weights begin at 0, and the bias at the frequencies among the known rows.
@@ -117,7 +117,7 @@ def _trained(
     randomness: Randomness,
     effort: Effort,
 ) -> list[tuple[tuple[Tensor, ...], Tensor]]:
-    """Layers of the decoders of one shape at each look, and the loss of each column over the known rows, each in its own fold."""
+    """Layers of the decoders of one shape at each look, and each column's loss over the known rows, each in its own fold."""
     layers = _initial(known.shape[1], shape, targets, known_at, len(folds.held), randomness.derive("weights"))
     optimiser = torch.optim.AdamW(layers, lr=effort.rate if shape else 10 * effort.rate, weight_decay=0.01, fused=True)
     drawn = randomness.derive("batches")
