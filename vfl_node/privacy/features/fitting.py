@@ -42,9 +42,9 @@ class Effort:
     folds: int = 4
     steps: int = 300
     every: int = 10
-    patience: int = 4
+    patience: int = 3
     batch: int = 256
-    rate: float = 4e-3
+    rate: float = 8e-3
 
 
 EFFORT = Effort()
