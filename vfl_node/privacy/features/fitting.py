@@ -134,7 +134,7 @@ def _trained(
     looks: list[tuple[tuple[Tensor, ...], Tensor]] = []
     smallest, since = float("inf"), 0
     for step in range(effort.steps + 1):
-        if step in EARLY or step and step % effort.every == 0:
+        if step in EARLY or (step and step % effort.every == 0):
             loss = _unseen(layers, known, known_at, targets, folds, effort.factors)
             looks.append((tuple(layer.detach().clone() for layer in layers), loss))
             mean = float(loss.mean(dim=1).min())
