@@ -132,5 +132,5 @@ def test_hostile_names_of_columns_stay_text() -> None:
 
 
 def test_settings_of_a_defence_are_written_as_a_person_would() -> None:
-    said = said_on(report(COLUMNS, FBS | {"columns": ["occupation", "flag"]}))
-    assert "lab changed what it sent by fbs (columns occupation and flag, decoder 64, decoder_steps 1" in said
+    said = said_on(report(COLUMNS, FBS | {"columns": ["occupation", "flag"], "decoder": [32, 16]}))
+    assert "lab changed what it sent by fbs (columns occupation and flag, decoder 32 and 16, decoder_steps 1" in said

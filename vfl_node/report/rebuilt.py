@@ -17,7 +17,7 @@ MOST_COLUMNS = 10
 
 ATTACKS = {
     "static": ("one epoch", "fresh decoders learn from the embeddings of one epoch"),
-    "stacked": ("epochs together", "fresh decoders learn from those of several epochs side by side"),
+    "stacked": ("epochs together", "fresh decoders learn from those of several epochs"),
     "adaptive": ("all along", "one decoder learns in every step of the training"),
     "held_out": ("held out", "fresh decoders learn from rows that all meet the same weights"),
 }
