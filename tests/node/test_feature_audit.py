@@ -110,7 +110,7 @@ REFUSED: dict[str, tuple[type[VflError], str, str, dict[str, Any]]] = {
     "unknown": (UsageError, "E_UNKNOWN_JOB", "no such job", {}),
     "aligned only": (StateError, "E_NO_MODEL", "it trained nothing", {}),
     "failed": (StateError, "E_NO_MODEL", "it is failed", {}),
-    "plain": (UsageError, "E_COLUMN", "there is no column 'absent'", {"columns": ["absent"]}),
+    "plain": (UsageError, "E_COLUMN", "a column is not in the table of lab", {"columns": ["absent"]}),
     "served": (UsageError, "E_CONFIG", "30 of this party's rows would be taken as known", {"known_share": 0.05}),
     "at the active party": (UsageError, "E_ROLE", "clinic is active", {"at": "clinic"}),
 }
