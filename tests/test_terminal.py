@@ -67,7 +67,7 @@ def test_a_terminal_shows_the_worst_of_many_columns_that_are_rebuilt(terminal: i
     with ShownProgress("trial") as shown:
         shown.update(view(rebuilt=REBUILT))
     text = " ".join(terminal.getvalue().split())  # lines are wrapped
-    assert "(by the best constant): column-00 0.90 (0.10), column-01 0.89 (0.10), column-02 0.88 (0.10)" in text
+    assert "(beside the best constant): column-00 0.90 (0.10), column-01 0.89 (0.10), column-02 0.88 (0.10)" in text
     assert "and 9 more" in text
     assert "column-03" not in text
 

@@ -65,7 +65,7 @@ def test_its_owner_sees_columns_while_it_trains_and_in_the_report(nodes: Any) ->
     for column in COLUMNS:
         assert any(f'attack="static",column="{column}",job="{job_id}"' in line for line in metrics), metrics
     page = asked(nodes, "lab", f"/jobs/{job_id}")
-    assert "own columns as rebuilt from what is sent" in page
+    assert "Own columns rebuilt from what is sent" in page
     told = {path: asked(nodes, "clinic", path) for path in ("/metrics", f"/jobs/{job_id}", f"/api/jobs/{job_id}", "/")}
     assert "vfl_feature_attack{" not in told["/metrics"]
     assert json.loads(told[f"/api/jobs/{job_id}"])["rebuilt"] == {}

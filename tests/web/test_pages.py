@@ -65,7 +65,7 @@ def test_the_page_of_a_job_shows_the_audit_and_what_training_costs_while_it_runs
 def test_the_page_of_a_job_shows_its_worst_columns_while_it_runs(view: View) -> None:
     view.all[0] |= {"rebuilt": {f"<b>{number}": {"constant": 0.1, "static": 0.9 - number / 100} for number in range(12)}}
     html = browser(view).get("/jobs/running-1").text
-    assert "(by the best constant): &lt;b&gt;0 0.90 (0.10), &lt;b&gt;1 0.89" in html
+    assert "(beside the best constant): &lt;b&gt;0 0.90 (0.10), &lt;b&gt;1 0.89" in html
     assert "&lt;b&gt;9 0.81 (0.10), and 2 more<" in html
     assert "rebuilt" not in browser(view).get("/").text
 

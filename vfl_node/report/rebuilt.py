@@ -33,7 +33,7 @@ SENTENCES = {
 
 
 @dataclass(frozen=True)
-class Row:
+class ColumnRow:
     """One column in the table.
 
     Attributes:
@@ -71,7 +71,7 @@ class FeatureAuditWords:
         defended: whether a defence names columns that it hides.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[ColumnRow, ...]
     columns: int
     known: int
     limit: float | None
@@ -117,13 +117,13 @@ def _gain(of: Mapping[str, Any]) -> float:
     return float("-inf") if of["worst"] is None else of["worst"] - (of["constant"] or 0.0)
 
 
-def _row(name: str, of: Mapping[str, Any], party: str, *, hidden: bool) -> Row:
+def _row(name: str, of: Mapping[str, Any], party: str, *, hidden: bool) -> ColumnRow:
     worst, constant = of["worst"], of["constant"]
     sentence = "was not judged: there were too few rows, or one value only"
     if worst is not None and constant is not None:
         figures = {"worst": written(worst, of["metric"]), "constant": written(constant, of["metric"])}
         sentence = SENTENCES[of["metric"]].format(party=party, **figures)
-    return Row(
+    return ColumnRow(
         name=name,
         sentence=sentence,
         metric=METRICS_OF_COLUMNS[of["metric"]],

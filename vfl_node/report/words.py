@@ -65,7 +65,7 @@ def rebuilt_figures(rebuilt: Rebuilt, most: int) -> str:
         for name in tried[:most]
     ]
     more = f", and {len(tried) - most:,} more" if len(tried) > most else ""
-    return f"own columns as rebuilt from what is sent (by the best constant): {', '.join(figures)}{more}" if figures else ""
+    return f"Own columns rebuilt from what is sent (beside the best constant): {', '.join(figures)}{more}" if figures else ""
 
 
 def listed(names: Sequence[str]) -> str:
