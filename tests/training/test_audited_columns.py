@@ -57,7 +57,7 @@ def test_a_passive_party_sees_how_well_its_columns_are_rebuilt_and_no_message_ch
     assert lab.feature_audit["z0"]["worst"] > 0.3  # of its variance
     assert lab.feature_audit["colour"]["worst"] > lab.feature_audit["colour"]["constant"] + 0.1
     assert all(found["held_out"] is not None for found in lab.feature_audit.values())
-    assert [set(epoch.rebuilt["z0"]) for epoch in lab.epochs] == [{"static", "adaptive", "stacked"}] * 3
+    assert [set(epoch.rebuilt["z0"]) for epoch in lab.epochs] == [{"constant", "static", "adaptive", "stacked"}] * 3
     assert not any(epoch.rebuilt for epoch in clinic.epochs)
 
 
