@@ -69,7 +69,7 @@ class PassiveHalf:
         self._training, self._batch_size = training, train.batch_size
         columns = partial(_targets, session, data)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
-        self.features = feature_audit(session, columns, training, randomness, repeat)
+        self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
         transcript = session.transcript if repeat == 0 else None
         self._recorder = Recorder(transcript, data.alignment.rows, under("transcript", saved or {}))
         self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder)
