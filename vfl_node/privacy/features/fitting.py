@@ -1,9 +1,9 @@
 """Decoders trained to convergence on few rows, and chosen by rows that they have not learnt from.
 
-The k known rows are cut into folds. For each shape (linear, two hidden layers) one decoder a fold learns from the other
-folds; all decoders of a shape are trained side by side, as one product of batches of matrices. Every few steps each of them
-predicts the fold that it has not seen, so that together they predict every known row. For each column the shape and the step
-with the smallest of these losses are chosen, and what is given is the mean of that shape's decoders at that step.
+The k known rows are cut into folds. For each shape (linear, two hidden layers) and each view of the rows one decoder a fold
+learns from the other folds. All decoders of a shape are trained side by side, as one product of batches of matrices. Every few
+steps each of them predicts the fold that it has not seen, so that together they predict every known row. For each column the
+view, the shape and the step with the smallest of these losses are chosen, and what is given is the mean of these decoders.
 
 So columns that are hard to learn stop early, and no decoder fits the known rows by heart. Step 0 is the best constant: output
 weights begin at 0, and the bias at the frequencies among the known rows.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -37,13 +38,13 @@ class Effort:
         rate: learning rate of a decoder with hidden layers; of a linear one 10 times that.
     """
 
-    shapes: tuple[tuple[int, ...], ...] = ((), (128, 128))
+    shapes: tuple[tuple[int, ...], ...] = ((), (64, 64))
     folds: int = 4
     steps: int = 300
-    every: int = 5
-    patience: int = 10
+    every: int = 10
+    patience: int = 3
     batch: int = 256
-    rate: float = 2e-3
+    rate: float = 8e-3
 
 
 EFFORT = Effort()
@@ -51,19 +52,20 @@ EFFORT = Effort()
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """Decoders of one shape at one step: weights and biases of each layer, [folds, …]."""
+    """Decoders of one shape at one step, for one view: weights and biases of each layer, [folds, …]."""
 
+    view: int
     layers: tuple[Tensor, ...]
 
 
 def fitted(
-    known: Tensor, others: Tensor, known_at: Tensor, targets: Targets, randomness: Randomness, effort: Effort = EFFORT
+    views: Sequence[tuple[Tensor, Tensor]], known_at: Tensor, targets: Targets, randomness: Randomness, effort: Effort = EFFORT
 ) -> Tensor:
-    """What decoders that learn from ``known`` give for ``others``, float32[n, targets.width].
+    """What decoders that learn from known rows give for others, float32[n, targets.width].
 
     Args:
-        known: float32[k, d], standardised; k is at least ``effort.folds``.
-        others: float32[n, d], likewise.
+        views: the known rows, float32[k, d], and the others, float32[n, d], standardised; in each view d is another. k is at
+            least ``effort.folds``.
         known_at: int64[k], shared positions of the known rows.
         targets: what to learn.
         randomness: of initial weights, folds and batches.
@@ -72,18 +74,19 @@ def fitted(
     Cost: a step takes 6·folds·min(k, batch) multiplications for each weight of a decoder; at most ``steps`` steps a shape,
         usually about a third of it. Memory: the weights at each look.
     """
-    folds = _Folds(len(known), effort.folds, randomness.derive("folds"), known.device)
+    folds = _Folds(len(known_at), effort.folds, randomness.derive("folds"), known_at.device)
     looks: list[_Look] = []
     losses: list[Tensor] = []
     with torch.enable_grad():
-        for shape in effort.shapes:
-            own = randomness.derive("shape/" + "-".join(map(str, shape)))
-            for look, loss in _trained(known, known_at, targets, folds, shape, own, effort):
-                looks.append(look)
+        for (view, (known, _)), shape in product(enumerate(views), effort.shapes):
+            own = randomness.derive(f"{view}/{shape}")
+            for layers, loss in _trained(known, known_at, targets, folds, shape, own, effort):
+                looks.append(_Look(view, layers))
                 losses.append(loss)
     best = torch.stack(losses).argmin(dim=0).tolist()  # of each column
-    outputs = torch.empty(len(others), targets.width, device=others.device)
+    outputs = torch.empty(len(views[0][1]), targets.width, device=known_at.device)
     for number in sorted(set(best)):
+        others = views[looks[number].view][1]
         said = _forward(looks[number].layers, others.expand(effort.folds, *others.shape)).mean(dim=0)
         start = 0
         for column, chosen in zip(targets.columns, best, strict=True):
@@ -113,17 +116,17 @@ def _trained(
     shape: Sequence[int],
     randomness: Randomness,
     effort: Effort,
-) -> list[tuple[_Look, Tensor]]:
-    """Decoders of one shape at each look, and the loss of each column over the known rows, each in its own fold."""
+) -> list[tuple[tuple[Tensor, ...], Tensor]]:
+    """Layers of the decoders of one shape at each look, and each column's loss over the known rows, each in its own fold."""
     layers = _initial(known.shape[1], shape, targets, known_at, len(folds.held), randomness.derive("weights"))
-    optimiser = torch.optim.AdamW(layers, lr=effort.rate if shape else 10 * effort.rate, weight_decay=0.01)
+    optimiser = torch.optim.AdamW(layers, lr=effort.rate if shape else 10 * effort.rate, weight_decay=0.01, fused=True)
     drawn = randomness.derive("batches")
-    looks: list[tuple[_Look, Tensor]] = []
+    looks: list[tuple[tuple[Tensor, ...], Tensor]] = []
     smallest, since = float("inf"), 0
     for step in range(effort.steps + 1):
         if step % effort.every == 0:
             loss = _unseen(layers, known, known_at, targets, folds)
-            looks.append((_Look(tuple(layer.detach().clone() for layer in layers)), loss))
+            looks.append((tuple(layer.detach().clone() for layer in layers), loss))
             mean = float(loss.mean())
             smallest, since = (mean, 0) if mean < smallest else (smallest, since + 1)
             if since > effort.patience:
