@@ -49,14 +49,13 @@ def make_data(folder: Path, records: int) -> None:
     write("a.csv", "id,x1,label", [x, label])
 
 
-def vfl_node(folder: Path, *words: str) -> None:
+def vfl_node(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command, as somebody types it in a folder of his own."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "vfl_node", *words]
-    done = subprocess.run(
+    return subprocess.run(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=500
     )
-    assert done.returncode == 0, done.stderr[-2000:]
 
 
 @dataclass(frozen=True)
@@ -80,9 +79,7 @@ def outcome(folder: Path, name: str) -> Outcome:
     judges = LogisticRegression(max_iter=1000), MLPClassifier((128, 128), max_iter=1000, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        judged = max(
-            judge.fit(embeddings[known], truth[known]).score(embeddings[others], truth[others]) for judge in judges
-        )
+        judged = max(judge.fit(embeddings[known], truth[known]).score(embeddings[others], truth[others]) for judge in judges)
     whole, own = (json.loads((folder / name / party / "report.json").read_text()) for party in ("", "b"))
     return Outcome(judged, own["training"]["feature_audit"]["s"]["worst"], whole["metrics"]["auc"])
 
@@ -93,7 +90,8 @@ def run(folder: Path, records: int, *words: str) -> tuple[Outcome, Outcome]:
     for name, settings in SETTINGS.items():
         (folder / f"{name}.yaml").write_text(settings)
         data = ["--data", "active=a.csv", "--data", "passive=b.csv", "--settings", f"passive={name}.yaml"]
-        vfl_node(folder, "run", "j.yaml", *data, "--transcript", f"{name}/t", "--out", name, *words)
+        done = vfl_node(folder, "run", "j.yaml", *data, "--transcript", f"{name}/t", "--out", name, *words)
+        assert done.returncode == 0, done.stderr[-2000:]
     return outcome(folder, "off"), outcome(folder, "on")
 
 
@@ -105,6 +103,23 @@ def test_a_column_is_rebuilt_and_with_a_defence_it_is_not(tmp_path: Path) -> Non
     assert on.judged <= 0.7
     assert off.auc - on.auc <= 0.05
     assert abs(on.reported - on.judged) <= 0.1
+
+
+def test_a_limit_stops_the_training_and_the_active_party_is_not_told_why(tmp_path: Path) -> None:
+    make_data(tmp_path, 2000)
+    (tmp_path / "j.yaml").write_text(JOB)
+    (tmp_path / "b.yaml").write_text(SETTINGS["off"] + "limits: {max_feature_gain: 0.2}\n")
+    data = ["--data", "active=a.csv", "--data", "passive=b.csv", "--settings", "passive=b.yaml"]
+    done = vfl_node(tmp_path, "run", "j.yaml", *data, "--transcript", "t", "--out", "out", "--seed", "1")
+    assert done.returncode == 1
+    assert "at b: b's own attacks rebuild one of its columns from what it sends" in done.stderr
+    assert "[E_LEAK]" in done.stderr
+    assert "the column is 's'" in done.stderr
+    log = (tmp_path / "out" / "logs" / "a.log").read_text()
+    assert "E_STOPPED" in log
+    assert not any(word in log for word in ("E_LEAK", "max_feature_gain", "rebuild one", "'s'"))
+    assert not list(tmp_path.glob("out/**/report.json"))
+    assert list((tmp_path / "t").iterdir()) == []
 
 
 @pytest.mark.slow
