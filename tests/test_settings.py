@@ -9,7 +9,8 @@ from pydantic import BaseModel
 from vfl_node.configuration import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
-from vfl_node.protection import Protection
+from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
@@ -165,6 +166,29 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for key in counts:
         row = next(row for row in rows if f"`{key}`" in row)
         assert float(row.split("|")[2].replace(",", "")) == keys[key]
+
+
+def test_what_passive_nodes_alone_have_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
+    audited = {row[0]: row[1] for row in rows}
+    for key, field in FeatureAuditSettings.model_fields.items():
+        assert audited[f"`audit.features.{key}`"] == ("–" if field.is_required() else str(field.default))
+    section = page.partition("### Defences\n")[2].partition("\n### ")[0]
+    own, shared, name = {}, {}, ""
+    for line in section.splitlines():
+        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 4:
+            name = cells[0] or name
+            own[name, cells[1]] = cells[2]
+        elif line.startswith("|"):
+            shared[cells[0]] = cells[1]
+    for defence in DEFENCES:
+        for key, field in DEFENCES[defence].params.model_fields.items():
+            if key != "name":
+                default = list(field.default) if isinstance(field.default, tuple) else field.default
+                said = own.get((defence, key), shared.get(key))
+                assert said == ("–" if field.is_required() else str(default)), (defence, key)
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -278,9 +278,8 @@ def test_columns_that_are_audited_or_protected_are_looked_for_before_a_job(tmp_p
     many = "id,x,kind,z\n" + "".join(f"r{row},{row},k{row % 300},{row % 2}\n" for row in range(1200))
     (levels,) = found(many, SPLIT)
     assert levels.startswith(f"E_CONFIG {setting}: a column has more than 256 categories")
-    assert (
-        found(rows(1200, "id,x,sort,z"), LOGISTIC.replace("none", "standard") + "align: {protocol: psi}") == ()
-    )  # sends no embeddings
+    no_embeddings = LOGISTIC.replace("none", "standard") + "align: {protocol: psi}"
+    assert found(rows(1200, "id,x,sort,z"), no_embeddings) == ()
     assert found(rows(1200, "id,x,sort,z"), "align: {protocol: psi}") == ()  # trains nothing
     head = good.replace("k1", "k0").replace("k2", "k0") + "r9999,1,k1,0\n"
     assert found(head, rows=1100) == ()  # a column that does not vary in the first rows may vary in others
