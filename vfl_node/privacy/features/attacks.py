@@ -76,7 +76,7 @@ def rebuild(
 
     Returns:
         float32[n, targets.width]: logits, and numbers in standard deviations. Where no decoder predicts known rows that it
-        has not learnt from better than a constant does, it is that constant.
+        has not learnt from better than a constant does, they are near that constant.
 
     Cost: as :func:`~vfl_node.privacy.features.fitting.fitted`.
     """
