@@ -13,7 +13,7 @@ from vfl_node.privacy.outgoing import Sent
 from vfl_node.session.transcript import Transcript
 
 
-class Recorder:
+class StepRecorder:
     """Writes each step of a repeat to a transcript, after the defences of both parties.
 
     Args:
