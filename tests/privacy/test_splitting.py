@@ -309,8 +309,8 @@ def test_the_work_for_a_batch_does_not_depend_on_what_it_holds(monkeypatch: pyte
         defence.before(Leaving("step", at))
         counted.append((len(steps), list(rows)))
     first, *others = counted
-    assert first == (220, [100] * 220)  # with 100 rounds before
-    assert others == [(20, [100] * 20)] * 4
+    assert first == (220, [100] * 110)  # with 100 rounds before
+    assert others == [(20, [100] * 10)] * 4
 
 
 def test_rows_that_are_made_up_count_nowhere() -> None:
