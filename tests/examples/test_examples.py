@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.execution.private import PrivateSettings, read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import load_job
 
@@ -103,6 +104,28 @@ def test_clinic_gains_from_a_lab_that_learns_no_overlap(clinic_lab: Path, tmp_pa
     assert reports["lab"]["metrics"] is None
     assert reports["coordinator"]["alignment"] is None
     assert any("fewer than 20 for each" in warning for warning in clinic["training"]["warnings"])
+
+
+def test_an_insurer_hides_a_column_by_its_own_settings(clinic_lab: Path, tmp_path: Path) -> None:
+    """With fewer epochs and one split; the figures of the example's page are those of all epochs."""
+    job = load_job(EXAMPLES / "clinic_lab" / "three.yaml")
+    fewer = {"train": job.train.model_copy(update={"epochs": 6}), "evaluate": job.evaluate.model_copy(update={"repeats": 1})}
+    job = job.model_copy(update=fewer)
+    files = {name: clinic_lab / f"{name}.csv" for name in job.parties.all}
+    insurer = read_private(EXAMPLES / "clinic_lab" / "insurer_settings.yaml")
+    assert insurer.document["defences"] == [{"name": "fbs", "columns": ["region"]}]
+    audited = PrivateSettings({"audit": insurer.document["audit"]})
+    found = {}
+    for name, own in (("hidden", insurer), ("shown", audited)):
+        simulate(job, {}, tmp_path / name, settings=trial_settings(job, files, given={"insurer": own}), seed=1)
+        whole, report = (json.loads((tmp_path / name / party / "report.json").read_text()) for party in ("", "insurer"))
+        assert report["training"]["feature_audit"].keys() == {"age", "region", "visits_last_year", "claims_last_year"}
+        assert "region" not in json.dumps(whole)
+        found[name] = report["training"]["feature_audit"]["region"]
+    assert found["shown"]["constant"] < 0.4
+    assert found["shown"]["static"] > 0.9
+    assert found["hidden"]["static"] < found["shown"]["static"] - 0.2
+    assert found["hidden"]["held_out"] < found["shown"]["held_out"] - 0.2
 
 
 def test_three_parties_in_a_minute(tmp_path: Path) -> None:

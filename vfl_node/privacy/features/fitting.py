@@ -43,10 +43,10 @@ class Effort:
     """
 
     shapes: tuple[tuple[int, ...], ...] = ((), (64, 64))
-    folds: int = 4
+    folds: int = 3
     steps: int = 300
     every: int = 10
-    patience: int = 4
+    patience: int = 3
     factors: tuple[float, ...] = (1.0, 0.5, 0.25, 0.1, 0.02)
     batch: int = 256
     rate: float = 8e-3
@@ -85,15 +85,15 @@ def fitted(
     folds = _Folds(len(known_at), effort.folds, randomness.derive("folds"), known_at.device)
     looks: list[_Look] = []
     losses: list[Tensor] = []
+    constant = _constant(targets, known_at).to(known_at.device)
     with torch.enable_grad():
         for (view, (known, _)), shape in product(enumerate(views), effort.shapes):
             own = randomness.derive(f"{view}/{shape}")
-            for layers, loss in _trained(known, known_at, targets, folds, shape, own, effort):
+            for layers, loss in _trained(known, known_at, targets, constant, folds, shape, own, effort):
                 looks.append(_Look(view, layers))
                 losses.append(loss)
     best = torch.cat(losses).argmin(dim=0)  # (c)
     chosen, factors = (best // len(effort.factors)).tolist(), (best % len(effort.factors)).tolist()
-    constant = _constant(targets, known_at).to(known_at.device)
     outputs = constant.repeat(len(views[0][1]), 1)
     for number in sorted(set(chosen)):
         others = views[looks[number].view][1]
@@ -122,20 +122,21 @@ def _trained(
     known: Tensor,
     known_at: Tensor,
     targets: Targets,
+    constant: Tensor,
     folds: _Folds,
     shape: Sequence[int],
     randomness: Randomness,
     effort: Effort,
 ) -> list[tuple[tuple[Tensor, ...], Tensor]]:
     """Layers of the decoders of one shape at each look, and for each factor each column's loss over the known rows."""
-    layers = _initial(known.shape[1], shape, targets, known_at, len(folds.held), randomness.derive("weights"))
+    layers = _initial(known.shape[1], shape, constant, len(folds.held), randomness.derive("weights"))
     optimiser = torch.optim.AdamW(layers, lr=effort.rate if shape else 10 * effort.rate, weight_decay=0.01, fused=True)
     drawn = randomness.derive("batches")
     looks: list[tuple[tuple[Tensor, ...], Tensor]] = []
     smallest, since = float("inf"), 0
     for step in range(effort.steps + 1):
         if step in EARLY or (step and step % effort.every == 0):
-            loss = _unseen(layers, known, known_at, targets, folds, effort.factors)
+            loss = _unseen(layers, known, known_at, targets, constant, folds, effort.factors)
             looks.append((tuple(layer.detach().clone() for layer in layers), loss))
             mean = float(loss.mean(dim=1).min())
             smallest, since = (mean, 0) if mean < smallest else (smallest, since + 1)
@@ -149,18 +150,16 @@ def _trained(
     return looks
 
 
-def _initial(
-    width: int, shape: Sequence[int], targets: Targets, known_at: Tensor, folds: int, randomness: Randomness
-) -> list[Tensor]:
+def _initial(width: int, shape: Sequence[int], constant: Tensor, folds: int, randomness: Randomness) -> list[Tensor]:
     """Weights [F, d, h] and biases [F, 1, h] of each layer, which differ from fold to fold in the hidden layers."""
     layers: list[Tensor] = []
     for before, after in zip([width, *shape], shape, strict=False):
         bound = before**-0.5
         weights = bound * (2 * randomness.uniform((folds, before, after)) - 1)
         layers += [_float(weights), torch.zeros(folds, 1, after)]
-    outputs = torch.zeros(folds, [width, *shape][-1], targets.width)
-    layers += [outputs, _constant(targets, known_at).expand(folds, 1, -1).clone()]
-    return [layer.to(known_at.device).requires_grad_() for layer in layers]
+    outputs = torch.zeros(folds, [width, *shape][-1], constant.shape[1])
+    layers += [outputs, constant.expand(folds, 1, -1).clone()]
+    return [layer.to(constant.device).requires_grad_() for layer in layers]
 
 
 def _constant(targets: Targets, known_at: Tensor) -> Tensor:
@@ -189,12 +188,17 @@ def _batch(rows: Tensor, most: int, randomness: Randomness) -> Tensor:
 
 @torch.no_grad()
 def _unseen(
-    layers: Sequence[Tensor], known: Tensor, known_at: Tensor, targets: Targets, folds: _Folds, factors: Sequence[float]
+    layers: Sequence[Tensor],
+    known: Tensor,
+    known_at: Tensor,
+    targets: Targets,
+    constant: Tensor,
+    folds: _Folds,
+    factors: Sequence[float],
 ) -> Tensor:
     """Loss of each column over the known rows, each predicted by the decoder that has not learnt from it: [factors, c]."""
     said = torch.empty(len(known), targets.width, device=known.device)
     said[folds.held.flatten()] = _forward(layers, known[folds.held]).flatten(0, 1)
-    constant = _constant(targets, known_at).to(known.device)
     moved = torch.cat([constant + factor * (said - constant) for factor in factors])
     losses, counted = targets.row_losses(moved, known_at.repeat(len(factors)))
     parts = (losses * counted).view(len(factors), len(known), -1), counted.view(len(factors), len(known), -1)

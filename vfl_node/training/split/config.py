@@ -50,6 +50,7 @@ class Train(TrainerConfig):
     embedded: ClassVar[str] = "vfl_node.training.split.serving.embedded:KeptEmbeddings"
     max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
+    recorded: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {

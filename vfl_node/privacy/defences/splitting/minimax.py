@@ -77,11 +77,11 @@ class Minimax:
         for _ in range(rounds):
             failpoints.reach("minimax")
             for batch, before in zip(batches, embeddings, strict=True):
-                with torch.no_grad():
-                    embedding = self._model(batch.inputs)
-                self._decoder.learn(embedding, batch.positions, self._decoder_steps)
-                for _ in range(self._model_steps):
-                    embedding = self._model(batch.inputs)
+                embedding = self._model(batch.inputs)
+                self._decoder.learn(embedding.detach(), batch.positions, self._decoder_steps)
+                for step in range(self._model_steps):
+                    if step:
+                        embedding = self._model(batch.inputs)
                     losses = self._decoder.losses(embedding, batch.positions)
                     if before is None:
                         proximal = _half_square(list(self._model.parameters()), weights)
