@@ -44,11 +44,13 @@ class TableShape:
         rows: records.
         numeric: numeric columns as they are encoded: the values, and whether there is one.
         cardinalities: codes of each categorical column.
+        image: channels, height and width of an image whose pixels are among the numeric columns; None: there is none.
     """
 
     rows: int = 0
     numeric: int = 0
     cardinalities: tuple[int, ...] = ()
+    image: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)
