@@ -223,6 +223,14 @@ class TrainerConfig(Frozen):
             DataError: with what to change in the table or the job.
         """
 
+    def reads_images(self, models: Mapping[str, str]) -> bool:
+        """Whether a party's image is read as one; else its pixels are numeric columns.
+
+        Args:
+            models: as for :meth:`check_here`.
+        """
+        return False
+
     def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
         """What training would do with each column of ``table``, as all its rows suggest; empty: it does not say.
 

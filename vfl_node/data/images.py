@@ -31,6 +31,11 @@ class Image(Frozen):
             raise ValueError("a column for each pixel")
         return self
 
+    def __str__(self) -> str:
+        """Its size in words."""
+        channels, height, width = self.shape
+        return f"{height} × {width}" + (f" of {channels} channels" if channels > 1 else "")
+
     @property
     def channels(self) -> Sequence[tuple[str, ...]]:
         """The columns of each channel."""
