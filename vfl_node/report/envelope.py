@@ -25,6 +25,7 @@ from vfl_node.report import page
 from vfl_node.report.measured import intervals_of, metrics_of, rival_metrics
 from vfl_node.report.sections import (
     AlignmentSizes,
+    ColumnAudit,
     ColumnFigures,
     CommonFigures,
     EpochFigures,
@@ -251,6 +252,10 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         device=trained.device,
         audit=dict(trained.audit),
         max_attack_auc=protection.max_attack_auc,
+        feature_audit=None
+        if trained.feature_audit is None
+        else {name: ColumnAudit(**found) for name, found in trained.feature_audit.items()},
+        max_feature_gain=protection.max_feature_gain,
         columns=tuple(ColumnFigures(**asdict(column)) for column in trained.columns),
         warnings=trained.warnings,
         **{job.train.algorithm: trained.section},

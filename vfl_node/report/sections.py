@@ -104,6 +104,41 @@ class ColumnFigures(Section):
     missing: Count = Field(description="rows of this party's table without a value")
 
 
+class ColumnAudit(Section):
+    """How well this party's own attacks rebuilt one of its columns from what it sent, in the first repeat.
+
+    A success is an accuracy, an AUC or an R². The epoch that counts is chosen on one half of the judged rows, and every figure
+    is that of the other half. It is null where it is not defined.
+    """
+
+    kind: Literal["categories", "flag", "number"] = Field(description="a flag is a column of two values, whatever they are")
+    metric: Literal["accuracy", "auc", "r2"] = Field(description="what success means for it: by its kind, in that order")
+    constant: float | None = Field(
+        description="success of always giving the same answer: the share of the commonest category; of an AUC .5, of R² 0"
+    )
+    static: float | None = Field(description="fresh decoders of an epoch's embeddings; worst epoch")
+    adaptive: float | None = Field(description="one decoder that learns in every step; worst epoch")
+    stacked: float | None = Field(
+        description="fresh decoders of embeddings of the last epochs side by side; worst epoch. After one epoch as static"
+    )
+    held_out: float | None = Field(
+        description="fresh decoders of embeddings of rows held out or validated on, all by the same weights; null too where "
+        "fewer than 100 could be judged"
+    )
+    worst: float | None = Field(description="of the attack and epoch of the largest gain over the constant")
+    attack: Literal["static", "adaptive", "stacked", "held_out"] | None = Field(description="which attack that is")
+    epoch: int | None = Field(description="after how many epochs, from 1")
+    known: Count = Field(description="rows whose value the peer is assumed to know")
+    judged: Count = Field(description="rows behind worst")
+    figures: dict[str, float | None] = Field(
+        description="metric → value of the worst attack: its success, and beside it error; of a flag error, recall, f1 and "
+        "accuracy; of a number mse, in squared standard deviations"
+    )
+    constants: dict[str, float | None] = Field(
+        description="metric → what always giving the commonest value, or the mean, has on the same rows"
+    )
+
+
 class CommonFigures(Section):
     """How training went, whatever was trained; what one trainer alone has stands under its name."""
 
@@ -122,6 +157,11 @@ class CommonFigures(Section):
         description="moving averages over epochs, at the end of the last repeat; twins are those of all repeats together"
     )
     max_attack_auc: float | None = Field(description="the limit in this party's settings, if there is one")
+    feature_audit: dict[str, ColumnAudit] | None = Field(
+        default=None,
+        description="column of this party → how well its own attacks rebuilt it from what it sent; null without audit.features",
+    )
+    max_feature_gain: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     columns: tuple[ColumnFigures, ...] = Field(
         default=(), description="this party's own columns, in the order of its table; empty at a coordinator"
     )

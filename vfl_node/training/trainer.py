@@ -102,6 +102,8 @@ class Trained:
         columns: what it makes of each of this party's own columns.
         servable: what predictions need besides; None where the model makes none.
         audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
+        feature_audit: column of this party → what its own feature audit found in the first repeat, as
+            :meth:`vfl_node.privacy.features.audit.FeatureAudit.result`; None without one.
         metrics: metric → value, the mean over repeats; None for one that is not defined.
         local_metrics: the active party alone on the same rows; None without own features.
         intervals: metric → interval, over repeats or over the rows of a single one (:mod:`vfl_node.training.intervals`).
@@ -137,6 +139,7 @@ class Trained:
     columns: tuple[EncodedColumn, ...] = ()
     servable: Servable | None = None
     audit: Mapping[str, float | None] = field(default_factory=dict)
+    feature_audit: Mapping[str, Mapping[str, Any]] | None = None
     metrics: Values | None = None
     local_metrics: Values | None = None
     intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)

@@ -1,4 +1,19 @@
-"""A passive party's own attacks on its columns, with what it sends and the truth, while it trains."""
+"""A passive party's own attacks on its columns, with what it sends and the truth, while it trains.
+
+The peer's attacks (:mod:`vfl_node.privacy.features.attacks`), run by the party at which they aim: it has what the peer receives
+and the truth. A share of its rows is taken as known to the peer; fresh decoders learn from these and are judged on others.
+
+* after each epoch fresh decoders are made, ``static`` and ``stacked``; the ``adaptive`` one learns in every step;
+* held-out rows meet ``held_out`` decoders before they leave: those known among them and, if these are fewer than 50, the known
+  rows of the newest epoch are learnt from.
+
+Synthetic rows are left out: there is no truth. So are rows that equal a known one in all that the bottom reads. The attack and
+the epoch that count are chosen on half of the judged rows, and the figures are those of the other half
+(:mod:`vfl_node.privacy.features.worst`).
+
+What is found is a lower bound: a peer that joins its own columns to the embeddings, or knows more rows, rebuilds more. And it
+does not say what embeddings *add*: how much the peer rebuilds from its own columns alone, this party cannot know.
+"""
 
 from __future__ import annotations
 
@@ -6,45 +21,55 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
 from torch import Tensor
 
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import PolicyError
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.attacks.attack import Positions, Subset
+from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, stacked
+from vfl_node.privacy.features.measures import FIGURES, measure
+from vfl_node.privacy.features.rows import LEAST_KNOWN, Chosen, Inputs, check_enough, choose
 from vfl_node.privacy.features.targets import Targets
+from vfl_node.privacy.features.worst import Found, Worst
 from vfl_node.privacy.outgoing import Sent
 from vfl_node.progress import Rebuilt
 
+TRAINING = ("static", "adaptive", "stacked")
+"""The attacks while it trains."""
+
+HELD_OUT = "held_out"
+"""The attack on rows held out, or validated on."""
+
+REPLAYED = 64
+"""Known rows of other batches from which an adaptive decoder learns in each step, too."""
+
 
 class FeatureAudit:
-    """How well fresh decoders rebuild this party's columns from what it has sent, if a share of its rows is known.
-
-    Args:
-        targets: the columns; None: none, and nothing is done.
-    """
-
-    def __init__(self, targets: Targets | None = None) -> None:
-        self.targets = targets
+    """Attacks nothing: of a party that sends no embeddings, or that does not ask for it."""
 
     def see(self, sent: Sent) -> None:
         """Look at one step of training."""
 
     def epoch_done(self) -> Rebuilt:
-        """The success of each attack after this epoch; empty where nothing is audited.
+        """Column → attack → its success after this epoch; empty where nothing is audited.
 
         Raises:
             PolicyError: a column is rebuilt better than the owner allows (``E_LEAK``; the peer is told ``E_STOPPED``).
         """
         return {}
 
-    def judge(self, positions: NDArray[np.int64], rows: Tensor) -> None:
+    def judge(self, positions: Positions, rows: Tensor) -> None:
         """Attack the held-out rows at ``positions``, int64[n], float32[n, d], which have not been sent yet.
 
         Raises:
             PolicyError: as :meth:`epoch_done`.
         """
 
-    def result(self) -> Mapping[str, Mapping[str, Any]]:
-        """Column → figures of the report, over the whole repeat."""
-        return {}
+    def result(self) -> dict[str, dict[str, Any]] | None:
+        """Column → what the report says of it, over the whole repeat; None where nothing is audited."""
+        return None
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a checkpoint at the end of an epoch must hold."""
@@ -52,3 +77,182 @@ class FeatureAudit:
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`tensors` gave; the audit must be made with the same arguments."""
+
+
+class DecoderAudit(FeatureAudit):
+    """How well fresh decoders rebuild columns from what has been sent, if a share of the rows is known.
+
+    Args:
+        targets: the columns.
+        trained: int64[t], the shared positions trained on in this repeat, each once an epoch.
+        real: bool[m], which shared rows are real at this party.
+        inputs: what the bottom reads at shared positions.
+        share: which share of this party's rows the peer is assumed to know.
+        randomness: of this audit in this repeat.
+        party: its name.
+        limit: by how much a column may be rebuilt better than by a constant; None: by any.
+
+    Raises:
+        UsageError: too few rows are known or left to judge (``E_CONFIG``).
+
+    Cost: at most 2,048 known and 2,048 judged rows, so at the end of an epoch two trainings of decoders of at most 300 steps
+        each, whatever the number of rows; in each step one of the adaptive decoder. Memory, and in a checkpoint: embeddings of
+        these rows of the last epochs, at most 16 and about 512 numbers a row.
+    """
+
+    def __init__(
+        self,
+        targets: Targets,
+        trained: Positions,
+        real: np.ndarray[Any, np.dtype[np.bool_]],
+        inputs: Inputs,
+        share: float,
+        randomness: Randomness,
+        *,
+        party: str,
+        limit: float | None = None,
+    ) -> None:
+        self._targets, self._real, self._inputs, self._share = targets, real, inputs, share
+        self._randomness, self._party, self._limit = randomness, party, limit
+        self._rows = choose(trained[real[trained]], share, inputs, randomness.derive("rows"))
+        check_enough(len(self._rows.known), len(self._rows.judged), share=share)
+        self._followed = Subset(np.concatenate([self._rows.known, self._rows.judged]), len(real))
+        self._known_at = self._at(self._rows.known)
+        self._worst = Worst(targets, (*TRAINING, HELD_OUT))
+        self._epochs: list[Tensor] = []
+        """Embeddings of the followed rows, float32[k + n, d], of the last epochs."""
+        self._now: Tensor | None = None
+        """Those of this epoch as far as it is."""
+        self._adaptive: Adaptive | None = None
+        self._epoch = 0
+
+    @torch.no_grad()
+    def see(self, sent: Sent) -> None:
+        """As :meth:`FeatureAudit.see`."""
+        if self._now is None:
+            self._now = sent.rows.new_zeros(len(self._followed), sent.rows.shape[1])
+        places = torch.from_numpy(self._followed.places(sent.positions).astype(np.int64)).to(sent.rows.device)
+        followed = places >= 0
+        self._now[places[followed]] = sent.rows[followed]
+        known = followed & (places < len(self._rows.known))
+        self._adaptive_of(sent.rows.shape[1]).see(sent.rows, sent.rows[known], self._known_at[places[known]])
+
+    def epoch_done(self) -> Rebuilt:
+        """As :meth:`FeatureAudit.epoch_done`. The figures are those of the half of the judged rows that chooses nothing."""
+        if self._now is None:
+            return {}
+        now, self._now = self._now, None
+        self._epochs = [*self._epochs, now][-depth(now.shape[1]) :]
+        self._epoch += 1
+        known = len(self._rows.known)
+        drawn = self._randomness.derive(f"epoch/{self._epoch}")
+        static = self._rebuild(now, drawn.derive("static"))
+        outputs = {
+            "static": static,
+            "adaptive": self._adaptive_of(now.shape[1]).rebuild(now[known:]),
+            "stacked": self._rebuild(stacked(self._epochs), drawn.derive("stacked")) if len(self._epochs) > 1 else static,
+        }
+        shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
+        self._check()
+        return {column.name: {attack: shown[attack][column.name] for attack in TRAINING} for column in self._targets.columns}
+
+    def judge(self, positions: Positions, rows: Tensor) -> None:
+        """As :meth:`FeatureAudit.judge`. With fewer than 100 rows left to judge nothing is said of them."""
+        place = Subset(positions, len(self._real))
+        like = self._inputs(self._rows.known).digests()
+        own = self._randomness.derive("held out")
+        chosen = choose(positions[self._real[positions]], self._share, self._inputs, own.derive("rows"), like=like)
+        if not chosen.enough or not self._epochs:
+            return
+        known, judged = (rows[torch.from_numpy(place.places(of).astype(np.int64))] for of in (chosen.known, chosen.judged))
+        at = self._at(chosen.known)
+        if len(chosen.known) < LEAST_KNOWN:
+            known, at = torch.cat([known, self._epochs[-1][: len(self._rows.known)]]), torch.cat([at, self._known_at])
+        said = rebuild(known, at, judged, self._targets, own.derive(f"epoch/{self._epoch}"))
+        self._take(HELD_OUT, said, chosen)
+        self._check()
+
+    def result(self) -> dict[str, dict[str, Any]]:
+        """As :meth:`FeatureAudit.result`; a figure is None where it was never defined."""
+        figures = {}
+        for column in self._targets.columns:
+            attack, found = self._worst.overall(column.name) or (None, None)
+            names = FIGURES[column.kind]
+            figures[column.name] = {
+                "kind": column.kind,
+                "metric": names[0],
+                "constant": found.score.constant if found else None,
+                **{name: _success(self._worst.of(name, column.name)) for name in (*TRAINING, HELD_OUT)},
+                "worst": _success(found),
+                "attack": attack,
+                "epoch": found.epoch if found else None,
+                "known": int(column.known[self._known_at].sum()),
+                "judged": found.score.rows if found else 0,
+                "figures": dict(found.score.figures) if found else dict.fromkeys(names),
+                "constants": dict(found.score.constants) if found else dict.fromkeys(names),
+            }
+        return figures
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As :meth:`FeatureAudit.tensors`; empty before the first epoch is done."""
+        if not self._epoch:
+            return {}
+        kept = {"epoch": torch.tensor(self._epoch), "embeddings": torch.stack(self._epochs)}
+        adaptive = self._adaptive_of(self._epochs[-1].shape[1]).tensors()
+        return {**kept, **prefixed("worst", self._worst.tensors()), **prefixed("adaptive", adaptive)}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """As :meth:`FeatureAudit.restore`."""
+        if not tensors:
+            return
+        self._epoch = int(tensors["epoch"])
+        self._epochs = list(tensors["embeddings"].to(self._known_at.device))
+        self._worst.restore(under("worst", tensors))
+        self._adaptive_of(self._epochs[-1].shape[1]).restore(under("adaptive", tensors))
+
+    def _rebuild(self, rows: Tensor, randomness: Randomness) -> Tensor:
+        known = len(self._rows.known)
+        return rebuild(rows[:known], self._known_at, rows[known:], self._targets, randomness)
+
+    def _take(self, attack: str, outputs: Tensor, rows: Chosen) -> dict[str, float | None]:
+        """Note what ``attack`` says of the judged ones of ``rows``; column → its success on the half that counts."""
+        choosing, measured = (measure(self._targets, outputs[half], self._at(rows.judged[half])) for half in rows.halves)
+        self._worst.take(attack, self._epoch, choosing, measured)
+        return {column: score.success for column, score in measured.items()}
+
+    def _check(self) -> None:
+        """Refuse to go on where a column is rebuilt better than the owner allows."""
+        if self._limit is None:
+            return
+        found = {column.name: self._worst.overall(column.name) for column in self._targets.columns}
+        gains = {name: of[1].score.gain or 0.0 for name, of in found.items() if of}
+        name = max(gains, key=gains.__getitem__, default="")
+        worst = found.get(name)
+        if not worst or gains[name] <= self._limit:
+            return
+        attack, of = worst
+        raise PolicyError(
+            f"{self._party}'s own attacks rebuild one of its columns from what it sends, with {WORDS[of.score.metric]} of "
+            f"{of.score.success:.2f} ({attack.replace('_', ' ')}, epoch {of.epoch}). A constant has {of.score.constant:.2f}, "
+            f"and limits.max_feature_gain allows {self._limit:g} more",
+            code="E_LEAK",
+            hint=f"the column is {name!r}: leave it out, add a defence that hides it, train fewer epochs, or allow more",
+            for_peer=f"stopped by {self._party}'s policy",
+            peer_code="E_STOPPED",
+        )
+
+    def _at(self, positions: Positions) -> Tensor:
+        return torch.from_numpy(positions).to(self._targets.most.device)
+
+    def _adaptive_of(self, width: int) -> Adaptive:
+        if self._adaptive is None:
+            self._adaptive = Adaptive(width, self._targets, self._randomness.derive("adaptive"), replay=REPLAYED)
+        return self._adaptive
+
+
+WORDS = {"accuracy": "an accuracy", "auc": "an AUC", "r2": "an R²"}
+"""Metric → how a sentence names it."""
+
+
+def _success(found: Found | None) -> float | None:
+    return found.score.success if found else None

@@ -40,7 +40,8 @@ from vfl_node.models import architecture_of
 from vfl_node.models.initial_weights import initialise
 from vfl_node.privacy.audit import Audit
 from vfl_node.privacy.defences.defence import Sender, build
-from vfl_node.privacy.features.audit import FeatureAudit
+from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
+from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.outgoing import Exit, Observer
 from vfl_node.privacy.peers import AuditOfPeers
@@ -168,11 +169,32 @@ def audit(session: Session, data: TrainingData, training: Positions, randomness:
 
 
 def feature_audit(
-    session: Session, columns: Callable[[Sequence[str]], Targets], training: Positions, randomness: Randomness, repeat: int
+    session: Session,
+    data: TrainingData,
+    columns: Callable[[Sequence[str]], Targets],
+    inputs: Inputs,
+    training: Positions,
+    randomness: Randomness,
+    repeat: int,
 ) -> FeatureAudit:
-    """The passive party's attacks on its own ``columns`` in this repeat."""
-    chosen = session.protection.features
-    return FeatureAudit(columns(chosen.names) if chosen else None)
+    """The passive party's attacks on its own ``columns`` in this repeat, if its owner wants any.
+
+    Raises:
+        UsageError: as :class:`~vfl_node.privacy.features.audit.DecoderAudit`.
+    """
+    protection = session.protection
+    if protection.features is None:
+        return FeatureAudit()
+    return DecoderAudit(
+        columns(protection.features.names),
+        training,
+        data.alignment.owned,
+        inputs,
+        protection.features.known_share,
+        randomness.derive(f"features/{repeat}"),
+        party=session.name,
+        limit=protection.max_feature_gain,
+    )
 
 
 def audit_of_peers(

@@ -42,6 +42,7 @@ class Journal:
         audit: averages of this party's attacks on itself at the end of the newest repeat, which take in those before.
         audited: what the audit has seen in all repeats.
         held_out: its attacks on the rows held out in it; None where it sent none.
+        rebuilt: what its feature audit found in the first repeat; None without one.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
         steps: training steps done.
@@ -64,6 +65,7 @@ class Journal:
     audit: Mapping[str, float | None] = field(default_factory=dict)
     audited: Mapping[str, Tensor] = field(default_factory=dict)
     held_out: Judged | None = None
+    rebuilt: Mapping[str, Mapping[str, Any]] | None = None
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
     steps: int = 0
@@ -90,7 +92,7 @@ class Journal:
         """Note a repeat, and keep the first one's weights."""
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
-            self.held_out = half.audit.held_out
+            self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()
@@ -114,6 +116,7 @@ class Journal:
             "scoring": dict(self.scoring),
             "audit": dict(self.audit),
             "held_out": self.held_out and dataclasses.asdict(self.held_out),
+            "rebuilt": self.rebuilt,
             "steps": self.steps,
             "stopping": self.stopping and dataclasses.asdict(self.stopping),
             "stopped": self.stopped,
@@ -150,6 +153,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         audit=meta["audit"],
         audited=under("audited", checkpoint.tensors),
         held_out=meta["held_out"] and Judged(**meta["held_out"]),
+        rebuilt=meta.get("rebuilt"),  # an earlier version had no feature audit
         saved=under("half", checkpoint.tensors),
         steps=meta["steps"],
         stopping=meta["stopping"] and Stopping(**meta["stopping"]),

@@ -68,7 +68,7 @@ class PassiveHalf:
         self._training, self._batch_size = training, train.batch_size
         columns = partial(_targets, session, data)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
-        self.features = feature_audit(session, columns, training, randomness, repeat)
+        self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
         self.exit = way_out(session, sender, draws, repeat, self.audit, self.features)
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         if saved is not None:

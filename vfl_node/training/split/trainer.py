@@ -108,6 +108,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
+        feature_audit=journal.rebuilt,
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
     )
