@@ -37,7 +37,9 @@ from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.bottoms.cnn_network import CnnBottom
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
+from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.features.targets import targets_of
+from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split.config import Train
@@ -286,3 +288,22 @@ def test_what_the_image_is_stays_with_its_party(synthetic: Make, run: Any) -> No
         sizes.append([(type(message).__name__, message.ByteSize()) for message in both.transcript])
     assert [kind for kind, _ in sizes[0]] == [kind for kind, _ in sizes[1]]
     assert max(abs(one - other) for (_, one), (_, other) in zip(*sizes, strict=True)) <= 2  # how a number is written
+
+
+def test_pixels_are_audited_and_defended_as_columns(synthetic: Make, run: Any) -> None:
+    """Each pixel that varies has figures of its own; messages keep their number while fbs moves the convolutions."""
+    parties = with_images(synthetic(300, (1.0, 1.0)), active=False)
+    audited = FeatureAuditSettings(columns="all", known_share=0.3)
+    fbs = read_params({"name": "fbs", "columns": ["pixel_7", "pixel_8"], "rounds": 2})
+    seen = {}
+    for name, defences in (("none", ()), ("fbs", (fbs,))):
+        both = cnn(run, epochs=2)
+        both.protections = (Protection(), Protection(defences, features=audited))
+        seen[name] = (both(parties), len(both.transcript))
+    columns = {*parties.lab.columns} - {f"pixel_{at}" for at in range(0, 30, 5)}
+    for (_, passive), _ in seen.values():
+        assert passive.feature_audit.keys() == columns
+        assert all(passive.feature_audit[name]["metric"] == "r2" for name in columns - {"colour"})
+    assert seen["none"][1] == seen["fbs"][1]
+    plain, moved = (of[0][1].weights["bottom.convolutions.0.weight"] for of in seen.values())
+    assert not torch.equal(plain, moved)
