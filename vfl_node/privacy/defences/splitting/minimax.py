@@ -36,7 +36,7 @@ from vfl_node.privacy.defences.splitting.weighting import Weighting
 
 
 @dataclass(frozen=True, eq=False)
-class OwnRows:
+class OwnBatch:
     """One batch of this party's rows.
 
     Attributes:
@@ -69,7 +69,7 @@ class Minimax:
         learnt = [*model.parameters(), *weighting.parameters()]
         self._optimizer = torch.optim.Adam(learnt, lr=params.model_rate, betas=BETAS)
 
-    def __call__(self, batches: Sequence[OwnRows], rounds: int) -> None:
+    def __call__(self, batches: Sequence[OwnBatch], rounds: int) -> None:
         """θ ← θ̃, by these rows, in N2 ``rounds``."""
         weights = [parameter.detach().clone() for parameter in self._model.parameters()]
         with torch.no_grad():
