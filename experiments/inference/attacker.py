@@ -37,7 +37,7 @@ from experiments.inference.data import ACTIVE, Split
 from experiments.inference.training import Heard
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import CategoricalColumn, Table, values_of
-from vfl_node.privacy.features.attacks import Adaptive, rebuild, stacked
+from vfl_node.privacy.features.attacks import rebuild
 from vfl_node.privacy.features.measures import Score, measure
 from vfl_node.privacy.features.targets import Target, Targets, targets_of
 
@@ -106,7 +106,10 @@ class Poison:
 
 def summary(scores: Mapping[str, Score], *, constant: bool = False) -> Figures:
     """Means over columns of what is defined."""
-    each = [{"success": score.constant, **score.constants} if constant else {"success": score.success, **score.figures} for score in scores.values()]
+    each = [
+        {"success": score.constant, **score.constants} if constant else {"success": score.success, **score.figures}
+        for score in scores.values()
+    ]
     return {name: _mean([one.get(name) for one in each]) for name in dict.fromkeys(name for one in each for name in one)}
 
 
@@ -117,7 +120,8 @@ def _mean(values: Sequence[float | None]) -> float:
 
 def own_columns(split: Split) -> Tensor:
     """What the attacker has of each row without any embedding, float32[n, c]: standardised numbers, categories and labels as
-    flags."""
+    flags.
+    """
     table = split.tables[ACTIVE]
     assert table.labels is not None
     parts = [np.eye(split.classes)[table.labels.astype(np.int64)], *(_encoded(table, name) for name in table.columns)]
@@ -153,9 +157,7 @@ def _forest(target: Target) -> Any:
     return kind(TREES, min_samples_leaf=3, random_state=0)
 
 
-def _fitted(
-    poison: Poison, known: NDArray[np.float32], others: NDArray[np.float32], model: Callable[[Target], Any]
-) -> Tensor:
+def _fitted(poison: Poison, known: NDArray[np.float32], others: NDArray[np.float32], model: Callable[[Target], Any]) -> Tensor:
     """What a model of scikit-learn for each column gives, as a decoder would."""
     parts = []
     for target in poison.targets.columns:

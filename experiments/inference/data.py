@@ -106,7 +106,8 @@ def _flags(records: Records, *sizes: int) -> Split:
 
 def made_up(shared: Path, seed: int) -> Split:
     """A table that needs no file: the label follows from both parties' numbers and the category; the category hardly from
-    the active party's columns."""
+    the active party's columns.
+    """
     rng = np.random.default_rng(2104)
     x, noise = rng.normal(size=(1500, 7)), rng.normal(size=(2, 1500))
     kind = np.digitize(0.5 * x[:, 0] + noise[0], [-1.2, -0.6, 0.0, 0.6, 1.2])

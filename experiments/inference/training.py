@@ -28,7 +28,7 @@ from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.serving.served_model import ServedModel
 from vfl_node.training.split.serving.sides import Embedder
 from vfl_node.training.split.trainer import SplitTrainer
@@ -147,7 +147,9 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
         return dict(zip(sessions, results, strict=True))
 
     trained = together(
-        lambda own: SplitTrainer().run(own, TrainingData(_view(split, own.name), split.tables[own.name]), MemoryCheckpoints(), None),
+        lambda own: SplitTrainer().run(
+            own, TrainingData(_view(split, own.name), split.tables[own.name]), MemoryCheckpoints(), None
+        ),
         recorded=True,
     )
     seeds = together(lambda own: toss(own, own.randomness.derive("toss")))

@@ -31,7 +31,7 @@ from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
 from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, views
 from vfl_node.privacy.features.measures import FIGURES, Score, measure
-from vfl_node.privacy.features.rows import LEAST_KNOWN, Chosen, Inputs, check_enough, choose
+from vfl_node.privacy.features.rows import LEAST_KNOWN, AuditedRows, Inputs, check_enough, choose
 from vfl_node.privacy.features.targets import Targets
 from vfl_node.privacy.features.worst import Found, Worst
 from vfl_node.privacy.outgoing import Sent
@@ -97,8 +97,8 @@ class DecoderAudit(FeatureAudit):
         UsageError: too few rows are known or left to judge (``E_CONFIG``).
 
     Cost: at most 2,048 known and 2,048 judged rows, whatever the number of rows. At the end of an epoch two trainings of fresh
-        decoders, one of them of two views; in each step one of the adaptive decoder. Of 8,000 rows in batches of 128 an epoch
-        with it took about 3.5 times as long as one without (15 columns; one column about as many). Memory, and in a
+        decoders, one of them of two views; in each step one of the adaptive decoder. Of 8,000 rows in batches of 128 a training
+        with it took about three times as long as one without, with one column and with 15. Memory, and in a
         checkpoint: embeddings of these rows of the last epochs, at most 16 and about 256 numbers a row, and their mean.
     """
 
@@ -229,7 +229,7 @@ class DecoderAudit(FeatureAudit):
         parts = [rows_of[:known] for rows_of in rows], [rows_of[known:] for rows_of in rows]
         return rebuild(parts[0], self._known_at, parts[1], self._targets, randomness)
 
-    def _take(self, attack: str, outputs: Tensor, rows: Chosen) -> dict[str, Score]:
+    def _take(self, attack: str, outputs: Tensor, rows: AuditedRows) -> dict[str, Score]:
         """Note what ``attack`` says of the judged ones of ``rows``; column → its score on the half that counts."""
         choosing, measured = (measure(self._targets, outputs[half], self._at(rows.judged[half])) for half in rows.halves)
         self._worst.take(attack, self._epoch, choosing, measured)
