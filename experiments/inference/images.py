@@ -21,7 +21,7 @@ Defences are judged by fresh decoders with the same known images.
     python -m experiments.inference.images --data SHARED_DATA_FOLDER --out docs/experiments
 
 It writes ``inference-images.json``, all values by seed, ``inference-images.svg``, pictures of the first seed, and the page
-``inference-images.md``; about 5 minutes of one core.
+``inference-images.md``; about 7 minutes of one core.
 Source: arXiv 2104.14383, whose images are those of COCO-QA; MNIST, cut in halves, stands for them.
 """
 
