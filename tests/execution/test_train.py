@@ -54,10 +54,25 @@ def test_a_job_goes_on_with_the_settings_that_its_training_depends_on(
     assert caught.value.code == code
 
 
+def a_table(rows: int) -> Table:
+    ids = Identifiers.of(str(row).encode() for row in range(rows))
+    return Table(ids, {"age": NumericColumn(np.arange(float(rows))), "same": NumericColumn(np.ones(rows))}, None)
+
+
+def test_a_table_too_small_for_an_audit_of_columns_is_refused_before_alignment() -> None:
+    def run_of(rows: int) -> Any:
+        protection = Protection(features=FeatureAuditSettings(columns=("age",), known_share=0.1))
+        session = SimpleNamespace(name="lab", role="passive", protection=protection)
+        return SimpleNamespace(session=session, data=SimpleNamespace(table=a_table(rows)))
+
+    _check_columns(run_of(500), Defended(algorithm="test"))
+    with pytest.raises(UsageError, match="49 of this party's rows"):
+        _check_columns(run_of(499), Defended(algorithm="test"))
+
+
 @pytest.mark.parametrize("setting", ["fbs", "audit"])
 def test_settings_that_name_columns_are_held_against_the_table_before_alignment(setting: str) -> None:
-    ids = Identifiers.of(str(row).encode() for row in range(4))
-    table = Table(ids, {"age": NumericColumn(np.arange(4.0)), "same": NumericColumn(np.ones(4))}, None)
+    table = a_table(1000)
 
     def run_of(column: str, role: str = "passive") -> Any:
         defences = (read_params({"name": "fbs", "columns": [column]}),) if setting == "fbs" else ()

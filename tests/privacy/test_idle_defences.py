@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from vfl_node.privacy.defences.idle import effective, idle_defences
+from vfl_node.privacy.defences.idle import effective, idle_defences, idle_feature_audit
 from vfl_node.privacy.defences.registry import read_params
+from vfl_node.protection import FeatureAuditSettings
 
 NOISE, NONE = {"name": "noise", "sigma": 1}, {"name": "noise", "sigma": 0}
 SPLIT = {"embeddings", "gradients"}
@@ -34,6 +35,23 @@ def test_a_defence_that_changed_nothing_is_a_warning(
     warnings = idle_defences([read_params(entry) for entry in defences], role, defended, activity)
     assert len(warnings) == bool(idle)
     assert all(warning.endswith(f"in {activity}: {idle}.") for warning in warnings)
+
+
+@pytest.mark.parametrize(
+    ("role", "defended", "activity", "warned"),
+    [
+        ("passive", SPLIT, "training", False),
+        ("passive", set(), "training", True),
+        ("passive", {"embeddings"}, "predictions", True),
+        ("active", SPLIT, "training", True),
+    ],
+)
+def test_columns_that_nobody_tried_to_rebuild_are_a_warning(
+    role: str, defended: set[str], activity: Literal["training", "predictions"], warned: bool
+) -> None:
+    chosen = FeatureAuditSettings(columns="all")
+    assert bool(idle_feature_audit(chosen, role, defended, activity)) == warned
+    assert idle_feature_audit(None, role, defended, activity) == ()
 
 
 def test_noise_of_standard_deviation_0_is_not_effective() -> None:

@@ -27,7 +27,7 @@ MOST = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class AuditedRows:
     """Rows of one party, in random order; no row is in both.
 
     Attributes:
@@ -52,7 +52,7 @@ class Chosen:
 
 def choose(
     own: Positions, share: float, inputs: Inputs, randomness: Randomness, *, most: int = MOST, like: Collection[str] = ()
-) -> Chosen:
+) -> AuditedRows:
     """Draw the known and the judged ones of a party's ``own`` rows.
 
     Args:
@@ -70,9 +70,9 @@ def choose(
     count = min(int(share * len(own)), most)
     known, rest = order[:count], order[count : count + most]
     if not len(rest):
-        return Chosen(known, rest)
+        return AuditedRows(known, rest)
     seen = {*like, *inputs(known).digests()} if count else set(like)
-    return Chosen(known, rest[[digest not in seen for digest in inputs(rest).digests()]])
+    return AuditedRows(known, rest[[digest not in seen for digest in inputs(rest).digests()]])
 
 
 def check_enough(known: int, judged: int | None = None, *, share: float) -> None:
