@@ -6,10 +6,10 @@ each party does so with its own weights, so both together do what one would. It 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from vfl_node.models.settings import NetworkSettings
 
@@ -22,3 +22,18 @@ def adam(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch
 def sgd(parameters: Iterable[nn.Parameter], settings: NetworkSettings) -> torch.optim.Optimizer:
     """Stochastic gradient descent."""
     return torch.optim.SGD(parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay)
+
+
+def tensors_of_optimiser(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What an optimiser remembers, as ``PARAMETER.KEY``; the tensors are its own."""
+    state: dict[int, dict[str, Tensor]] = optimizer.state_dict()["state"]
+    return {f"{index}.{key}": value for index, of in state.items() for key, value in of.items()}
+
+
+def restore_optimiser(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Let ``optimizer`` remember what :func:`tensors_of_optimiser` gave of one of the same parameters."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        index, key = name.split(".")
+        state.setdefault(int(index), {})[key] = value.clone()
+    optimizer.load_state_dict({**optimizer.state_dict(), "state": state})

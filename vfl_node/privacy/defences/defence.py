@@ -112,8 +112,12 @@ class Defence:
         """A term of the half's loss, a scalar with a graph through ``embedding``, float32[B, d]; None for none."""
         return None
 
+    def figures(self) -> Mapping[str, float]:
+        """What the owner's report says of the steps since the last call: name → mean over these steps; empty for nothing."""
+        return {}
+
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint between two steps must hold."""
+        """What a checkpoint between two epochs must hold."""
         return {}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:

@@ -14,7 +14,16 @@ from vfl_node.privacy.defences.spec import DefenceParams, DefenceSpec
 from vfl_node.registry import Registry, instance_of
 
 DEFENCES: Registry[DefenceSpec] = Registry(
-    "vfl_node.defences", {"noise": "vfl_node.privacy.defences.noise.spec:NOISE"}, check=instance_of(DefenceSpec)
+    "vfl_node.defences",
+    {
+        "noise": "vfl_node.privacy.defences.noise.spec:NOISE",
+        "naive": "vfl_node.privacy.defences.naive.spec:NAIVE",
+        "basic": "vfl_node.privacy.defences.splitting.spec:BASIC",
+        "fbs": "vfl_node.privacy.defences.splitting.spec:FBS",
+        "fbs-fixed": "vfl_node.privacy.defences.splitting.spec:FBS_FIXED",
+        "nopeek": "vfl_node.privacy.defences.nopeek.spec:NOPEEK",
+    },
+    check=instance_of(DefenceSpec),
 )
 """Name in the settings → what the defence is."""
 

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 from vfl_node.data.tables import CategoricalColumn, Column, Table, values_of
 from vfl_node.errors import UsageError
@@ -108,6 +108,15 @@ class Targets:
             parts.append((outputs[:, start:] - truth[rows]).square())
             known.append(of[rows])
         return torch.cat(parts, dim=1), torch.cat(known, dim=1)
+
+    def values(self, rows: Tensor) -> Tensor:
+        """The columns at ``rows``, int64[B], as numbers, float32[B, width]: categories as one 1 each; 0 where not known."""
+        parts = [one_hot(column.truth[rows], column.width).float() * column.known[rows][:, None] for column in self._categories]
+        for side in (self._flags, self._numbers):
+            if side is not None:
+                truth, known = side
+                parts.append(truth[rows] * known[rows])
+        return torch.cat(parts, dim=1)
 
 
 def targets_of(

@@ -12,6 +12,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
 from vfl_node.models import OPTIMISERS, check_version
 from vfl_node.models.layers import Dropout
+from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
 from vfl_node.models.storage import prefixed, under
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.rate import rate_factor
@@ -76,8 +77,7 @@ class Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights as ``model.NAME``, the optimiser's state as ``optimizer.PARAMETER.KEY``, the architecture's ``version``."""
-        state: dict[int, dict[str, Tensor]] = self._optimizer.state_dict()["state"]
-        moments = {f"optimizer.{index}.{key}": value for index, of in state.items() for key, value in of.items()}
+        moments = prefixed("optimizer", tensors_of_optimiser(self._optimizer))
         return {**prefixed("model", self.weights()), **moments, "version": torch.tensor(self._version)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -98,11 +98,7 @@ class Learner:
                 hint="an own network must raise its version when its weights change; submit the job again as a new one",
                 for_peer="what it stored does not fit its model",
             ) from None
-        state: dict[int, dict[str, Tensor]] = {}
-        for name, value in under("optimizer", tensors).items():
-            index, key = name.split(".")
-            state.setdefault(int(index), {})[key] = value.clone()
-        self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": state})
+        restore_optimiser(self._optimizer, under("optimizer", tensors))
 
 
 def _has_schedule(train: Train) -> bool:

@@ -1,0 +1,1 @@
+"""Distance correlation between columns and embeddings, beside the task's loss."""

@@ -1,0 +1,81 @@
+"""The simulated attacker of a defence: a decoder ν that a party trains on its own embeddings and columns.
+
+It is the worst case: it knows all rows that it is trained with, where an attacker knows some.
+
+Source: arXiv 2104.14383, section 4.2, eq. 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.models.inputs import ModelInput
+from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
+from vfl_node.models.storage import prefixed, under
+from vfl_node.privacy.defences.decoding import DecoderParams
+from vfl_node.privacy.features.decoder import decoder
+from vfl_node.privacy.features.targets import Targets
+
+
+class SimulatedDecoder:
+    """ν, and the l that it reaches.
+
+    Args:
+        params: its size and how it learns.
+        targets: what it rebuilds.
+        like: float[B, d], embeddings of any rows: their width, type and device.
+        randomness: of its initial weights alone.
+    """
+
+    def __init__(self, params: DecoderParams, targets: Targets, like: Tensor, randomness: Randomness) -> None:
+        network = decoder(like.shape[1], params.decoder, targets.width, randomness)
+        self.network = network.to(device=like.device, dtype=like.dtype)
+        self.targets = targets
+        self._steps = params.decoder_steps
+        self._optimizer = torch.optim.Adam(self.network.parameters(), lr=params.decoder_rate)
+
+    def learn(self, embeddings: Tensor, rows: Tensor) -> None:
+        """Descend l by M1 steps.
+
+        Args:
+            embeddings: float[B, d], without a graph.
+            rows: int64[B], their shared positions.
+        """
+        for _ in range(self._steps):
+            self._optimizer.zero_grad()
+            self.targets.losses(self.network(embeddings), rows).sum().backward()  # type: ignore[no-untyped-call]
+            self._optimizer.step()
+
+    def losses(self, embeddings: Tensor, rows: Tensor) -> Tensor:
+        """l of each column, float[c], and no more than that of the best constant.
+
+        Beyond the constant there is nothing to gain. Without this bound, embeddings would be rewarded from which ν is wrong
+        most of the time, and a decoder that says the opposite is right.
+        """
+        return self.targets.losses(self.network(embeddings), rows).minimum(self.targets.most)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights and the state of their optimiser."""
+        weights = {name: tensor.detach().cpu().clone() for name, tensor in self.network.state_dict().items()}
+        return {**prefixed("network", weights), **prefixed("optimizer", tensors_of_optimiser(self._optimizer))}
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take back what :meth:`tensors` gave."""
+        self.network.load_state_dict(under("network", tensors))
+        restore_optimiser(self._optimizer, under("optimizer", tensors))
+
+
+def example(model: nn.Module, inputs: Callable[[NDArray[np.int64]], ModelInput]) -> Tensor:
+    """An embedding, float[1, d], of a bottom that is not running: it stays in its mode, and nothing is drawn."""
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        embedding: Tensor = model(inputs(np.zeros(1, dtype=np.int64)))
+    model.train(training)
+    return embedding
