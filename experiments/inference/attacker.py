@@ -52,6 +52,8 @@ ATTACKS = (STATIC, PASS, ADAPTIVE, REPLAY, STACKED, JOINED)
 
 LOOKS = 4
 """After how many epochs the attacks by epochs are run, unless a trial names them."""
+MOST = 2048
+"""Rows that are attacked at most, as in the product's own audit."""
 REPLAYED = 128
 """Known rows of other batches that an adaptive decoder learns from in each step, where it does."""
 COMPONENTS = 8
@@ -87,7 +89,7 @@ class Poison:
         features = split.features(party)[heard.training]
         features[np.isnan(features)] = np.inf  # a missing value is equal to a missing value
         own = {row.tobytes() for row in features[known]}
-        others = np.sort([place for place in rest.tolist() if features[place].tobytes() not in own])
+        others = np.sort([place for place in rest[:MOST].tolist() if features[place].tobytes() not in own])
         halves = randomness.derive("halves").permutation(len(others)) % 2 == 0
         targets = targets_of(split.tables[party], np.arange(len(split)), split.attacked_of(party))
         return cls(targets, heard.training, np.sort(known), others, halves)

@@ -26,8 +26,7 @@ from experiments.inference.experiment import Experiment, Found, Plan, Work
 from vfl_node.logs import configure_logs
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    name: cast("Experiment", module)
-    for name, module in {"table-2": table_2, "figure-2": figure_2, "table-5": table_5}.items()
+    name: cast("Experiment", module) for name, module in {"table-2": table_2, "figure-2": figure_2, "table-5": table_5}.items()
 }
 """Name on the command line → module, in the order of the page."""
 
@@ -69,7 +68,9 @@ def page(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> str:
         lines += [f"## {experiment.TITLE}", "", *experiment.page(plan, found), ""]
         lines += [f"{len(found)} trainings and their attacks, {seconds / 60:.0f} minutes of one core.", ""]
         for one in experiment.check(plan, found):
-            expected.append(f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |")
+            expected.append(
+                f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
+            )
     head = ["## What was expected", "", "| of | what | at least | found | holds |", "|---|---|---|---|---|", *expected, ""]
     return ABOUT + "\n" + "\n".join([*head, *lines]).rstrip() + "\n"
 
