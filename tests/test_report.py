@@ -580,6 +580,8 @@ def test_keys_of_the_whole() -> None:
         "validation_loss": None,
         "validation_auc": None,
         "rebuilt": {},
+        "defence_seconds": 0.0,
+        "defences": [],
     }
     assert found["training"]["rows"] == {"training": 455, "validation": 0, "test": 114}
     assert found["metrics"]["auc"] == 0.991

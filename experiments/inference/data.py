@@ -9,6 +9,7 @@ location30        5,010   the first 223 flags, place (of 30)  the last 223 flags
 location30-three  5,010   the first 148 flags, place          149 flags each                              all flags
 made_up           1,500   4 numbers, label                    3 numbers, a category of 6 values           kind
 made_up_flags     1,500   12 flags, label of 4 classes        12 flags                                    all flags
+made_up_three     1,500   8 flags, label of 4 classes         8 flags each                                all flags
 ================  ======  ==================================  ==========================================  ================
 
 Of ``adult`` and ``default_credit`` each seed draws its own 8,000 rows. Source of the cut: arXiv 2104.14383, table 1, "all
@@ -105,8 +106,7 @@ def _flags(records: Records, *sizes: int) -> Split:
 
 
 def made_up(shared: Path, seed: int) -> Split:
-    """A table that needs no file: the label follows from both parties' numbers and the category; the category hardly from
-    the active party's columns."""
+    """A table that needs no file: a category that the attacker's own columns tell little of, and a label of both parties."""
     rng = np.random.default_rng(2104)
     x, noise = rng.normal(size=(1500, 7)), rng.normal(size=(2, 1500))
     kind = np.digitize(0.5 * x[:, 0] + noise[0], [-1.2, -0.6, 0.0, 0.6, 1.2])
@@ -120,12 +120,20 @@ def made_up(shared: Path, seed: int) -> Split:
 
 def made_up_flags(shared: Path, seed: int) -> Split:
     """Flags that need no file: each is more frequent in some classes than in others, as visits to places are."""
+    return _flags(_made_up_flags(), 12, 12)
+
+
+def made_up_three(shared: Path, seed: int) -> Split:
+    """The same flags over three parties."""
+    return _flags(_made_up_flags(), 8, 8, 8)
+
+
+def _made_up_flags() -> Records:
     rng = np.random.default_rng(30)
     labels = rng.integers(0, 4, 1500)
     often = rng.choice([0.05, 0.15, 0.6], p=[0.5, 0.3, 0.2], size=(4, 24))
     flags = rng.random((1500, 24)) < often[labels]
-    records = Records({f"f{at}": NumericColumn(flags[:, at].astype(float)) for at in range(24)}, labels.astype(np.float32))
-    return _flags(records, 12, 12)
+    return Records({f"f{at}": NumericColumn(flags[:, at].astype(float)) for at in range(24)}, labels.astype(np.float32))
 
 
 SPLITS: Mapping[str, Callable[[Path, int], Split]] = {
@@ -135,6 +143,7 @@ SPLITS: Mapping[str, Callable[[Path, int], Split]] = {
     "location30-three": _location30_three,
     "made_up": made_up,
     "made_up_flags": made_up_flags,
+    "made_up_three": made_up_three,
 }
 """Name → the split, given the folder of shared data sets and the seed of a trial."""
 

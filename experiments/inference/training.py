@@ -28,7 +28,7 @@ from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.serving import KeptHalf, StoredModel
+from vfl_node.training.serving import StoredModel
 from vfl_node.training.split.serving.served_model import ServedModel
 from vfl_node.training.split.serving.sides import Embedder
 from vfl_node.training.split.trainer import SplitTrainer
@@ -41,15 +41,19 @@ from vfl_node.transport.recorder import Recorder
 TRAIN: Mapping[str, Any] = {"bottom": [64, 32], "active_bottom": [32], "top": [32], "epochs": 20, "batch_size": 128}
 """Of all trials that say nothing else."""
 
+SMALL = {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005}
+
 OF_DATA: Mapping[str, Mapping[str, Any]] = {
     "location30": {"bottom": [128, 64], "active_bottom": [64], "top": [64]},
     "location30-three": {"bottom": [128, 64], "active_bottom": [64], "top": [64]},
-    "made_up": {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005},
-    "made_up_flags": {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005},
+    "made_up": SMALL,
+    "made_up_flags": SMALL,
+    "made_up_three": SMALL,
 }
 """Table → what is different for it."""
 
 HELD_OUT = 0.2
+"""Share of the rows that are not trained on: the model's own metrics are measured on them."""
 
 Settings = Mapping[str, Any]
 
@@ -91,7 +95,7 @@ class Heard:
         return torch.cat([batch.rows for batch in steps])[torch.from_numpy(order)]
 
     def final(self, party: str) -> Tensor:
-        """What ``party`` would send of each row trained on if they were predicted, all by the trained weights, float32[t, d]."""
+        """What predictions of the rows trained on would send, all by the trained weights, float32[t, d]."""
         own, job = self.trained[party], self.job.model_copy(update={"serve": Serve(to="active")})
         assert own.servable is not None
         served = ServedModel.of(StoredModel(job, own.weights, own.encoder, own.servable.state))
@@ -146,10 +150,11 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
                 raise result
         return dict(zip(sessions, results, strict=True))
 
-    trained = together(
-        lambda own: SplitTrainer().run(own, TrainingData(_view(split, own.name), split.tables[own.name]), MemoryCheckpoints(), None),
-        recorded=True,
-    )
+    async def training(own: Session) -> Trained:
+        data = TrainingData(_view(split, own.name), split.tables[own.name])
+        return await SplitTrainer().run(own, data, MemoryCheckpoints(), None)
+
+    trained = together(training, recorded=True)
     seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
     schedule = Schedule(seeds[ACTIVE], len(split), job.train.seed)  # type: ignore[union-attr]
     rows, _ = schedule.split(0, HELD_OUT)

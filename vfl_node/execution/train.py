@@ -18,7 +18,9 @@ from vfl_node.execution.keep import keep, traffic_of
 from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.job import Job
 from vfl_node.machine import now
-from vfl_node.privacy.defences.idle import idle_defences
+from vfl_node.privacy.defences.decoding import ColumnParams
+from vfl_node.privacy.defences.idle import idle_defences, sent_by
+from vfl_node.privacy.features.targets import check_columns
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.agree import agree
 from vfl_node.settings import Role
@@ -68,7 +70,25 @@ def _prepared(run: Run) -> Trainer | None:
     if session.job.serve:
         predictor_of(train)  # refuses a model that could be kept but not used
     trainer.prepare(session)
+    _check_columns(run, train)
     return trainer
+
+
+def _check_columns(run: Run, train: TrainerConfig) -> None:
+    """Refuse, before alignment, settings that name columns which this party's table lacks, or which nobody can rebuild.
+
+    Raises:
+        UsageError: as :func:`~vfl_node.privacy.features.targets.check_columns`.
+    """
+    session = run.session
+    if "embeddings" not in train.defended or sent_by(session.role) != "embeddings":
+        return
+    for params in session.protection.defences:
+        if isinstance(params, ColumnParams):
+            setting = f"defences: {params.name}: columns"
+            check_columns(run.data.table, params.names, party=session.name, setting=setting)
+    if features := session.protection.features:
+        check_columns(run.data.table, features.names, party=session.name, setting="audit.features.columns")
 
 
 async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None) -> Trained:

@@ -80,6 +80,14 @@ class EpochFigures(Section):
     rebuilt: dict[str, dict[str, float | None]] = Field(
         default={}, description="column of this party → attack of its own feature audit → success; empty without one"
     )
+    defence_seconds: float = Field(
+        default=0, ge=0, description="of the seconds, those in which this party's defences moved its bottom; 0 without such"
+    )
+    defences: tuple[dict[str, float], ...] = Field(
+        default=(),
+        description="what each of this party's defences says of the epoch, in their order: tau1 and tau2, the means of the "
+        "weights of fbs; empty without defences",
+    )
 
 
 class TrainingRows(Section):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -57,6 +57,8 @@ class Epoch:
             does not tell.
         validation_auc: as :attr:`vfl_node.training.evaluation.Figures.validation_auc`; likewise.
         rebuilt: column of this party → attack of its own feature audit → success after the epoch; empty without one.
+        defence_seconds: of ``seconds``, those that this party's defences took before embeddings were computed.
+        defences: what each of this party's defences says of the epoch, in their order: name → figure.
     """
 
     loss: float | None
@@ -68,6 +70,8 @@ class Epoch:
     validation_loss: float | None = None
     validation_auc: float | None = None
     rebuilt: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    defence_seconds: float = 0.0
+    defences: Sequence[Mapping[str, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -215,7 +219,7 @@ class Trainer(ABC):
                 which sort by time. A party saves the next one only when it knows that all have saved the one before: so they
                 always have one in common.
             resume: name of the checkpoint that all hold, or None to begin. A resumed training gives the same bytes, but for
-                seconds and bytes of :class:`Epoch`.
+                the seconds and bytes of :class:`Epoch`.
 
         Raises:
             VflError: this party's or a peer's error.

@@ -32,7 +32,7 @@ from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs, drops
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import NO_ROWS, ForwardPass, Positions, audit_of_peers, encode, learner
+from vfl_node.training.split.half import NO_ROWS, Defended, ForwardPass, Positions, audit_of_peers, encode, learner
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
@@ -147,6 +147,10 @@ class ActiveHalf:
         self.learner.step()
         self.peers.step_done(positions)
         self._met.append((positions, logits.detach(), loss.item()))
+
+    def defended(self) -> Defended:
+        """As :meth:`Half.defended`: nothing, as no model is moved for gradients."""
+        return Defended()
 
     def figures(self) -> Figures:
         """As :meth:`Half.figures`. Costs one sort; nothing is computed or sent anew."""

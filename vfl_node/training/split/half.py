@@ -76,6 +76,19 @@ class ForwardPass:
     epoch: int = 0
 
 
+@dataclass(frozen=True)
+class Defended:
+    """What a party's defences did in some steps.
+
+    Attributes:
+        seconds: that they took before embeddings were computed.
+        figures: what each of them says, in their order: name → mean over the steps.
+    """
+
+    seconds: float = 0.0
+    figures: Sequence[Mapping[str, float]] = ()
+
+
 class Half(Protocol):
     """One party's half of the network during one repeat.
 
@@ -100,6 +113,9 @@ class Half(Protocol):
 
     def figures(self) -> Figures:
         """What the steps since the last call show, where the party knows it."""
+
+    def defended(self) -> Defended:
+        """What this party's defences did since the last call."""
 
     async def validate(self, rows: ForwardPass) -> Figures:
         """Measure on ``rows`` set apart; what that shows, where the party knows it."""

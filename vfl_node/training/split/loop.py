@@ -173,9 +173,17 @@ async def _epoch(
         failpoints.reach("validated")
         if await decided(session, journal.stopping, measured.validation_loss):
             journal.best = half.weights()
+    defended = half.defended()
     seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
     progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss, rebuilt))
     epoch = Epoch(
-        seconds=seconds, bytes=moved, attacks=attacks, judged=dict(half.audit.judged), rebuilt=rebuilt, **asdict(figures)
+        seconds=seconds,
+        bytes=moved,
+        attacks=attacks,
+        judged=dict(half.audit.judged),
+        rebuilt=rebuilt,
+        defence_seconds=defended.seconds,
+        defences=defended.figures,
+        **asdict(figures),
     )
     journal.epoch_done(epoch, len(batches))

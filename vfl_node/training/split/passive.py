@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,7 @@ from vfl_node.training.schedule import cut
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.half import (
     NO_ROWS,
+    Defended,
     ForwardPass,
     Positions,
     audit,
@@ -70,6 +72,7 @@ class PassiveHalf:
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
         self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
         self.exit = way_out(session, sender, draws, repeat, self.audit, self.features)
+        self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         if saved is not None:
             self.learner.restore(saved)
@@ -83,7 +86,8 @@ class PassiveHalf:
         """As :meth:`Half.step`."""
         leaving = Leaving(f"step/{number}", positions)
         self.learner.rest()  # a defence that looks at the model draws no masks and moves no running averages
-        self.exit.before(leaving)
+        with self._defending():
+            self.exit.before(leaving)
         self.learner.begin(number)
         embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)
         await self._send(number, self.exit.step(embedding.detach(), leaving))
@@ -98,6 +102,11 @@ class PassiveHalf:
     def figures(self) -> Figures:
         """As :meth:`Half.figures`: nothing."""
         return Figures()
+
+    def defended(self) -> Defended:
+        """As :meth:`Half.defended`."""
+        seconds, self._seconds = self._seconds, 0.0
+        return Defended(seconds, self.exit.figures())
 
     async def validate(self, rows: ForwardPass) -> Figures:
         """As :meth:`Half.validate`: nothing is known here. The weights that are measured, and may be kept, are settled."""
@@ -118,7 +127,16 @@ class PassiveHalf:
         """Let the defences prepare the weights as they are before message ``number``, the last ones for now."""
         self.learner.rest()
         batches = cut(self._training, self._batch_size)
-        self.exit.settle([Leaving(f"settle/{number}/{place}", positions) for place, positions in enumerate(batches)])
+        with self._defending():
+            self.exit.settle([Leaving(f"settle/{number}/{place}", positions) for place, positions in enumerate(batches)])
+
+    @contextmanager
+    def _defending(self) -> Iterator[None]:
+        """Takes the time of what is done within, if there are defences."""
+        started = self._clock() if self._clock else 0.0
+        yield
+        if self._clock:
+            self._seconds += self._clock() - started
 
     async def _forward(self, rows: ForwardPass, earlier: ForwardPass | None = None) -> None:
         """Send embeddings of ``rows``, judged beside the ``earlier`` ones that met the same weights."""

@@ -134,6 +134,13 @@ class SplitSection(TrainerSection):
     defences: tuple[dict[str, JsonValue], ...] = Field(
         default=(), description="this party's own defences, in their order: name and parameters"
     )
+    defence_seconds_share: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="of the seconds of the first repeat's epochs, the share in which this party's defences moved its bottom; "
+        "null without such",
+    )
     matched_metrics: MatchedMetrics | None = Field(
         description="over the held-out rows that both own, counted under encryption, first repeat; null where the job does not "
         "ask, and at the passive party"
@@ -191,7 +198,10 @@ class SplitSection(TrainerSection):
             f"{defence['name']} ({', '.join(f'{name} {value}' for name, value in defence.items() if name != 'name')})"
             for defence in at_work
         )
-        return (f"{of.party} changed what it sent by {', then '.join(each)}, without telling {of.peer}.",)
+        took = ""
+        if self.defence_seconds_share is not None:
+            took = f" To move the bottom took {self.defence_seconds_share:.0%} of the time of training."
+        return (f"{of.party} changed what it sent by {', then '.join(each)}, without telling {of.peer}.{took}",)
 
     def _attacked(self, role: str) -> Attacked:
         if role == "active":

@@ -11,10 +11,13 @@ from itertools import chain
 import numpy as np
 
 from vfl_node.alignment.alignment import Alignment
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
+from vfl_node.errors import UsageError
 from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.privacy.defences.decoding import ColumnParams
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
@@ -35,9 +38,10 @@ class SplitTrainer(Trainer):
     """FLORIST (:mod:`vfl_node.training.split.loop`), as a :class:`~vfl_node.training.trainer.Trainer`."""
 
     def prepare(self, session: Session) -> None:
-        """As the base: batches of predictions must fit into a message, too."""
+        """As the base: batches of predictions must fit into a message, and a bottom must make all embeddings that it protects."""
         if serve := session.job.serve:
             check_batch_fits(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
+        _check_defences(session)
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
         """Train with the other data parties; the active one holds the labels.
@@ -60,6 +64,25 @@ class SplitTrainer(Trainer):
         async with session.phase("train") as traffic:
             journal = await train(session, data, checkpoints, resume, traffic)
             return await (_active if session.role == "active" else _passive)(session, data, journal)
+
+
+def _check_defences(session: Session) -> None:
+    """Refuse defences of columns where embeddings are drawn.
+
+    Raises:
+        UsageError: the job draws embeddings for rows that this party lacks (``E_CONFIG``).
+    """
+    missing, spec = Train.of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
+    drawn = missing.feature_strategy.embeddings and session.role in spec.synthetic_rows_at
+    named = [params.name for params in session.protection.defences if isinstance(params, ColumnParams)]
+    if drawn and named and session.role == "passive":
+        raise UsageError(
+            f"the defence {named[0]!r} changes the network that makes embeddings, and train.missing.features: "
+            f"{missing.features} draws those of rows that this party lacks without it",
+            code="E_CONFIG",
+            hint="the job can say train.missing.features: smoothed; or remove the defence from this node's settings",
+            for_peer=f"its settings do not allow train.missing.features: {missing.features}",
+        )
 
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
@@ -100,9 +123,10 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             else None,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
+            defence_seconds_share=_share_of_defences(session, journal),
             contributions=contributions_of(first.contributions) if first else None,
         ),
-        warnings=unaudited(session.protection),
+        warnings=(*unaudited(session.protection), *_unprotected(session, data)),
         weights=journal.weights,
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
@@ -111,6 +135,26 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         feature_audit=journal.rebuilt,
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
+    )
+
+
+def _share_of_defences(session: Session, journal: Journal) -> float | None:
+    """Of the time of the first repeat's epochs, the share in which this party's defences moved its model."""
+    if not any(of.defence_seconds for of in journal.epochs):
+        return None
+    return min(1.0, sum(of.defence_seconds for of in journal.epochs) / sum(of.seconds for of in journal.epochs))
+
+
+def _unprotected(session: Session, data: TrainingData) -> tuple[str, ...]:
+    """A warning of the columns that no defence names, as protected ones may follow from them."""
+    protections = effective(session.protection.defences, sent_by(session.role))
+    named = [params.names for params in protections if isinstance(params, ColumnParams)]
+    others = sorted(set(data.table.columns).difference(*named))
+    if not named or () in named or not others:
+        return ()
+    return (
+        f"No defence protects {', '.join(others)}. What can be rebuilt of these columns may tell of the protected ones, too: "
+        "compare the feature audit of both.",
     )
 
 
