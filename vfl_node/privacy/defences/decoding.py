@@ -33,7 +33,7 @@ class DecoderParams(ColumnParams):
     """Keys of a defence that simulates an attacker: a decoder that knows the embeddings and columns of all rows."""
 
     decoder: tuple[LayerWidth, ...] = Field(
-        default=(64,), max_length=8, description="widths of the simulated decoder's hidden layers; none makes it linear"
+        default=(128, 128), max_length=8, description="widths of the simulated decoder's hidden layers; none makes it linear"
     )
     decoder_steps: int = Field(default=1, ge=1, le=1000, description="steps of the simulated decoder each time that it learns")
     decoder_rate: float = Field(default=3e-3, gt=0, le=1, description="learning rate of the simulated decoder (Adam)")

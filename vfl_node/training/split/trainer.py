@@ -38,7 +38,7 @@ class SplitTrainer(Trainer):
     """FLORIST (:mod:`vfl_node.training.split.loop`), as a :class:`~vfl_node.training.trainer.Trainer`."""
 
     def prepare(self, session: Session) -> None:
-        """As the base: batches of predictions must fit into a message, and a bottom must make all embeddings that it protects."""
+        """As the base: batches of predictions must fit into a message, and a bottom must make what its defences protect."""
         if serve := session.job.serve:
             check_batch_fits(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
         _check_defences(session)

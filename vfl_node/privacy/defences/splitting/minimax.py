@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
 from vfl_node.models.storage import prefixed, under
-from vfl_node.privacy.defences.simulated import SimulatedDecoder
+from vfl_node.privacy.defences.simulated import BETAS, SimulatedDecoder
 from vfl_node.privacy.defences.splitting.spec import SplittingParams
 from vfl_node.privacy.defences.splitting.weighting import Weighting
 
@@ -65,7 +65,8 @@ class Minimax:
     ) -> None:
         self._rounds, self._steps = params.rounds, params.model_steps
         self._model, self._decoder, self._weighting, self._features = model, decoder, weighting, features
-        self._optimizer = torch.optim.Adam([*model.parameters(), *weighting.parameters()], lr=params.model_rate)
+        learnt = [*model.parameters(), *weighting.parameters()]
+        self._optimizer = torch.optim.Adam(learnt, lr=params.model_rate, betas=BETAS)
 
     def __call__(self, batches: Sequence[OwnRows]) -> None:
         """θ ← θ̃, by these rows."""
