@@ -21,14 +21,21 @@ from typing import Any, cast
 
 import torch
 
-from experiments.inference import figure_2, table_2, table_5
+from experiments.inference import cost, figure_2, figure_3, figure_4, table_2, tables_3_4, table_5
 from experiments.inference.experiment import Experiment, Found, Plan, Work
 from vfl_node.logs import configure_logs
 
-EXPERIMENTS: Mapping[str, Experiment] = {
-    name: cast("Experiment", module)
-    for name, module in {"table-2": table_2, "figure-2": figure_2, "table-5": table_5}.items()
+MODULES = {
+    "table-2": table_2,
+    "figure-2": figure_2,
+    "figure-3": figure_3,
+    "figure-4": figure_4,
+    "tables-3-4": tables_3_4,
+    "table-5": table_5,
+    "cost": cost,
 }
+
+EXPERIMENTS: Mapping[str, Experiment] = {name: cast("Experiment", module) for name, module in MODULES.items()}
 """Name on the command line → module, in the order of the page."""
 
 ABOUT = (Path(__file__).with_name("about.md")).read_text(encoding="utf-8")
