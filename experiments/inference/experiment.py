@@ -31,7 +31,14 @@ from vfl_node.training.intervals import student_t
 Outcome = Any
 """JSON."""
 
-SMALL = {"adult": "made_up", "default_credit": "made_up", "location30": "made_up_flags", "location30-three": "made_up_three"}
+SMALL = {
+    "adult": "made_up",
+    "default_credit": "made_up",
+    "location30": "made_up_flags",
+    "location30-three": "made_up_three",
+    "location30-one": "made_up_one",
+    "location30-other": "made_up_other",
+}
 """Table → the one that is made up in its place."""
 
 

@@ -43,12 +43,11 @@ TRAIN: Mapping[str, Any] = {"bottom": [64, 32], "active_bottom": [32], "top": [3
 
 SMALL = {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005}
 
+FLAGS = {"bottom": [128, 64], "active_bottom": [64], "top": [64]}
+
 OF_DATA: Mapping[str, Mapping[str, Any]] = {
-    "location30": {"bottom": [128, 64], "active_bottom": [64], "top": [64]},
-    "location30-three": {"bottom": [128, 64], "active_bottom": [64], "top": [64]},
-    "made_up": SMALL,
-    "made_up_flags": SMALL,
-    "made_up_three": SMALL,
+    **dict.fromkeys(("location30", "location30-three", "location30-one", "location30-other"), FLAGS),
+    **dict.fromkeys(("made_up", "made_up_flags", "made_up_three", "made_up_one", "made_up_other"), SMALL),
 }
 """Table → what is different for it."""
 

@@ -16,7 +16,7 @@ from vfl_node.execution.shown import FileShown
 from vfl_node.execution.stored_serving import Serving
 from vfl_node.files import checked, read_checked, write_checked
 from vfl_node.job import Job
-from vfl_node.privacy.defences.idle import idle_defences
+from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
 from vfl_node.protection import Protection
 from vfl_node.settings import role_in
 from vfl_node.training.serving import Predicted, Predictor, ReportedPredictions, Served, StoredModel
@@ -103,6 +103,7 @@ def reported(
         (
             *(unaudited(protection) if isinstance(exchanged, Served) else ()),
             *idle_defences(protection.defences, role, predictor.defended, "predictions"),
+            *idle_feature_audit(protection.features, role, predictor.defended, "predictions"),
         ),
     )
 

@@ -19,7 +19,8 @@ from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.job import Job
 from vfl_node.machine import now
 from vfl_node.privacy.defences.decoding import ColumnParams
-from vfl_node.privacy.defences.idle import idle_defences, sent_by
+from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, sent_by
+from vfl_node.privacy.features.rows import check_enough
 from vfl_node.privacy.features.targets import check_columns
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.agree import agree
@@ -78,7 +79,8 @@ def _check_columns(run: Run, train: TrainerConfig) -> None:
     """Refuse, before alignment, settings that name columns which this party's table lacks, or which nobody can rebuild.
 
     Raises:
-        UsageError: as :func:`~vfl_node.privacy.features.targets.check_columns`.
+        UsageError: as :func:`~vfl_node.privacy.features.targets.check_columns`, or the table is too small for an audit of
+            columns, even if all its rows were trained on (``E_CONFIG``).
     """
     session = run.session
     if "embeddings" not in train.defended or sent_by(session.role) != "embeddings":
@@ -89,6 +91,7 @@ def _check_columns(run: Run, train: TrainerConfig) -> None:
             check_columns(run.data.table, params.names, party=session.name, setting=setting)
     if features := session.protection.features:
         check_columns(run.data.table, features.names, party=session.name, setting="audit.features.columns")
+        check_enough(int(features.known_share * len(run.data.table)), share=features.known_share)
 
 
 async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None) -> Trained:
@@ -105,7 +108,11 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
     before = _cautions(run, alignment)
     own = dataclasses.replace(session, randomness=session.randomness.derive("train"))
     trained = await trainer.run(own, TrainingData(alignment, run.data.table, number), checkpoints, resume)
-    idle = idle_defences(session.protection.defences, session.role, job.train.defended, "training")
+    protection, defended = session.protection, job.train.defended
+    idle = (
+        *idle_defences(protection.defences, session.role, defended, "training"),
+        *idle_feature_audit(protection.features, session.role, defended, "training"),
+    )
     after = cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
     for text in after:
         session.progress.emit(ResultDoubted(text))
@@ -140,7 +147,7 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
     """Refuse to go on with other settings than those that the job began with, if another result would come of it.
 
     Raises:
-        StateError: another device (``E_DEVICE``), or other defences (``E_DEFENCES``).
+        StateError: another device (``E_DEVICE``), or other defences or columns that are audited (``E_DEFENCES``).
     """
     if train.on_device:
         device = device_name(run.session.device)
@@ -150,6 +157,10 @@ def _check_settings(run: Run, train: TrainerConfig) -> None:
         defences = [params.model_dump(mode="json") for params in run.session.protection.defences]
         text = "the job began with other defences than those in this node's settings"
         run.folder.check_setting("defences", json.dumps(defences), text=text, code="E_DEFENCES")
+        features = run.session.protection.features
+        text = "the job began with another audit.features than that in this node's settings"
+        audited = json.dumps(features.model_dump(mode="json") if features else None)
+        run.folder.check_setting("audit.features", audited, text=text, code="E_DEFENCES")
 
 
 def _number(run: Run, alignment: Alignment) -> int:

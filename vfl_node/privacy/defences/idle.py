@@ -1,4 +1,4 @@
-"""Which defences of a node's settings have something to change."""
+"""Which defences of a node's settings have something to change, and whether its audit of columns has something to look at."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Literal
 
 from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
+from vfl_node.protection import FeatureAuditSettings
 
 
 def sent_by(role: str) -> Direction:
@@ -35,3 +36,20 @@ def idle_defences(
     if not idle:
         return ()
     return (f"Of the defences in this node's settings these changed nothing that it sent in {activity}: {', '.join(idle)}.",)
+
+
+def idle_feature_audit(
+    features: FeatureAuditSettings | None, role: str, defended: Collection[str], activity: Literal["training", "predictions"]
+) -> tuple[str, ...]:
+    """A warning where the owner's settings have columns that nobody tried to rebuild.
+
+    Args:
+        features: of this party's settings.
+        role: its role.
+        defended: the tensors that are sent through defences, and that an audit sees.
+        activity: what the job does. Predictions are not audited: the training has judged rows held out by the same weights.
+    """
+    sees = activity == "training" and sent_by(role) == "embeddings" and "embeddings" in defended
+    if features is None or sees:
+        return ()
+    return (f"The columns of audit.features were not tried in {activity}, so this report does not say whether they leak.",)

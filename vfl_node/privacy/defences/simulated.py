@@ -35,7 +35,7 @@ class SimulatedDecoder:
     """ν, and the l that it reaches.
 
     Args:
-        params: its size and how it learns.
+        params: its size and how fast it learns.
         targets: what it rebuilds.
         like: float[B, d], embeddings of any rows: their width, type and device.
         randomness: of its initial weights alone.
@@ -45,17 +45,17 @@ class SimulatedDecoder:
         network = decoder(like.shape[1], params.decoder, targets.width, randomness)
         self.network = network.to(device=like.device, dtype=like.dtype)
         self.targets = targets
-        self._steps = params.decoder_steps
         self._optimizer = torch.optim.Adam(self.network.parameters(), lr=params.decoder_rate, betas=BETAS)
 
-    def learn(self, embeddings: Tensor, rows: Tensor) -> None:
-        """Descend l by M1 steps.
+    def learn(self, embeddings: Tensor, rows: Tensor, steps: int) -> None:
+        """Descend l.
 
         Args:
             embeddings: float[B, d], without a graph.
             rows: int64[B], their shared positions.
+            steps: of the optimiser.
         """
-        for _ in range(self._steps):
+        for _ in range(steps):
             self._optimizer.zero_grad()
             self.targets.losses(self.network(embeddings), rows).sum().backward()  # type: ignore[no-untyped-call]
             self._optimizer.step()

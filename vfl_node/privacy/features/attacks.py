@@ -9,7 +9,7 @@ attack         what it learns from, and guesses from                    here
 =============  =======================================================  ===============================================
 static-epoch   embeddings of one epoch, of a model that moves slowly    :func:`rebuild`
 static-pass    embeddings of one pass by the same weights               :func:`rebuild`
-stacked        embeddings of a row in several epochs side by side       :func:`stacked`, then :func:`rebuild`
+stacked        embeddings of a row in several epochs together           :func:`views`, then :func:`rebuild`
 adaptive       known rows of each batch, all through the training       :class:`Adaptive`
 =============  =======================================================  ===============================================
 
@@ -42,11 +42,8 @@ from vfl_node.privacy.features.targets import Targets
 LAST_EPOCHS = 16
 """Of how many epochs at most embeddings are put side by side."""
 
-WIDEST = 512
-"""How many numbers a row has at most with embeddings of several epochs side by side."""
-
-DIRECTIONS = 256
-"""How many numbers a row has at most when a fresh decoder reads it."""
+WIDEST = 256
+"""How many numbers a row has at most with embeddings of several epochs side by side, unless two have more already."""
 
 HIDDEN, RATE = 128, 3e-3
 """Width of an adaptive decoder's hidden layer, and its learning rate (Adam)."""
@@ -59,25 +56,43 @@ LEAST = 1e-6
 
 
 def rebuild(
-    known: Tensor, known_at: Tensor, others: Tensor, targets: Targets, randomness: Randomness, effort: Effort = EFFORT
+    known: Tensor | Sequence[Tensor],
+    known_at: Tensor,
+    others: Tensor | Sequence[Tensor],
+    targets: Targets,
+    randomness: Randomness,
+    effort: Effort = EFFORT,
 ) -> Tensor:
     """Guess columns of ``others`` by fresh decoders that learn from the ``known`` rows.
 
     Args:
         known: float32[k, d], what the attacker has of rows whose columns it knows: embeddings, or several of them side by side.
+            Or several views of them, each of a width of its own: for each column the decoder of the best one is used.
         known_at: int64[k], their shared positions.
-        others: float32[n, d], the same of the rows that it attacks.
+        others: float32[n, d], the same of the rows that it attacks, with the same views.
         targets: the columns; of these only the truth at ``known_at`` is used.
         randomness: of this attack alone.
         effort: how hard it tries.
 
     Returns:
         float32[n, targets.width]: logits, and numbers in standard deviations. Where no decoder predicts known rows that it
-        has not learnt from better than a constant does, it is that constant.
+        has not learnt from better than a constant does, they are near that constant.
 
     Cost: as :func:`~vfl_node.privacy.features.fitting.fitted`.
     """
-    return fitted(*_standardised(known, others), known_at, targets, randomness, effort)
+    seen, attacked = ([rows] if isinstance(rows, Tensor) else list(rows) for rows in (known, others))
+    pairs = [_standardised(*pair) for pair in zip(seen, attacked, strict=True)]
+    return fitted(pairs, known_at, targets, randomness, effort)
+
+
+def views(epochs: Sequence[Tensor], mean: Tensor) -> tuple[Tensor, ...]:
+    """What several epochs say of the same rows: side by side, and their mean, in which noise of each epoch averages out.
+
+    Args:
+        epochs: as :func:`stacked`.
+        mean: float32[n, d], of all epochs.
+    """
+    return (stacked(epochs), mean) if len(epochs) > 1 else (epochs[0],)
 
 
 def stacked(epochs: Sequence[Tensor]) -> Tensor:
@@ -201,15 +216,7 @@ class Adaptive:
 
 
 def _standardised(known: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
-    """Both with the mean 0 and the standard deviation 1 that all rows have together, as few of the largest directions.
-
-    More than :data:`DIRECTIONS` numbers a row are reduced to the principal components of all rows: embeddings of several
-    epochs are alike, and what they share is in the first ones.
-    """
+    """Both with the mean 0 and the standard deviation 1 that all rows have together."""
     rows = torch.cat([known, others])
     rows = (rows - rows.mean(dim=0)) / (rows.std(dim=0) + LEAST)
-    if rows.shape[1] > DIRECTIONS:
-        _, vectors = torch.linalg.eigh(rows.T @ rows)  # ascending
-        rows = rows @ vectors[:, -DIRECTIONS:]
-        rows = rows / rows.square().mean().sqrt()
     return rows[: len(known)], rows[len(known) :]

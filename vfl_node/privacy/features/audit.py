@@ -17,7 +17,7 @@ does not say what embeddings *add*: how much the peer rebuilds from its own colu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
-from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, stacked
+from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, views
 from vfl_node.privacy.features.measures import FIGURES, measure
 from vfl_node.privacy.features.rows import LEAST_KNOWN, Chosen, Inputs, check_enough, choose
 from vfl_node.privacy.features.targets import Targets
@@ -97,7 +97,7 @@ class DecoderAudit(FeatureAudit):
 
     Cost: at most 2,048 known and 2,048 judged rows, so at the end of an epoch two trainings of decoders of at most 300 steps
         each, whatever the number of rows; in each step one of the adaptive decoder. Memory, and in a checkpoint: embeddings of
-        these rows of the last epochs, at most 16 and about 512 numbers a row.
+        these rows of the last epochs, at most 16 and about 256 numbers a row, and their mean.
     """
 
     def __init__(
@@ -121,6 +121,8 @@ class DecoderAudit(FeatureAudit):
         self._worst = Worst(targets, (*TRAINING, HELD_OUT))
         self._epochs: list[Tensor] = []
         """Embeddings of the followed rows, float32[k + n, d], of the last epochs."""
+        self._mean = torch.empty(0)
+        """Their mean over all epochs, likewise."""
         self._now: Tensor | None = None
         """Those of this epoch as far as it is."""
         self._adaptive: Adaptive | None = None
@@ -144,13 +146,16 @@ class DecoderAudit(FeatureAudit):
         now, self._now = self._now, None
         self._epochs = [*self._epochs, now][-depth(now.shape[1]) :]
         self._epoch += 1
+        self._mean = now.clone() if self._epoch == 1 else self._mean + (now - self._mean) / self._epoch
         known = len(self._rows.known)
         drawn = self._randomness.derive(f"epoch/{self._epoch}")
-        static = self._rebuild(now, drawn.derive("static"))
+        static = together = self._rebuild((now,), drawn.derive("static"))
+        if len(self._epochs) > 1:
+            together = self._rebuild(views(self._epochs, self._mean), drawn.derive("stacked"))
         outputs = {
             "static": static,
             "adaptive": self._adaptive_of(now.shape[1]).rebuild(now[known:]),
-            "stacked": self._rebuild(stacked(self._epochs), drawn.derive("stacked")) if len(self._epochs) > 1 else static,
+            "stacked": together,
         }
         shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
         self._check()
@@ -197,7 +202,7 @@ class DecoderAudit(FeatureAudit):
         """As :meth:`FeatureAudit.tensors`; empty before the first epoch is done."""
         if not self._epoch:
             return {}
-        kept = {"epoch": torch.tensor(self._epoch), "embeddings": torch.stack(self._epochs)}
+        kept = {"epoch": torch.tensor(self._epoch), "embeddings": torch.stack(self._epochs), "mean": self._mean}
         adaptive = self._adaptive_of(self._epochs[-1].shape[1]).tensors()
         return {**kept, **prefixed("worst", self._worst.tensors()), **prefixed("adaptive", adaptive)}
 
@@ -207,12 +212,15 @@ class DecoderAudit(FeatureAudit):
             return
         self._epoch = int(tensors["epoch"])
         self._epochs = list(tensors["embeddings"].to(self._known_at.device))
+        self._mean = tensors["mean"].to(self._known_at.device)
         self._worst.restore(under("worst", tensors))
         self._adaptive_of(self._epochs[-1].shape[1]).restore(under("adaptive", tensors))
 
-    def _rebuild(self, rows: Tensor, randomness: Randomness) -> Tensor:
+    def _rebuild(self, rows: Sequence[Tensor], randomness: Randomness) -> Tensor:
+        """Guess the columns of the judged ones of the followed rows; ``rows`` are views of all of these."""
         known = len(self._rows.known)
-        return rebuild(rows[:known], self._known_at, rows[known:], self._targets, randomness)
+        parts = [rows_of[:known] for rows_of in rows], [rows_of[known:] for rows_of in rows]
+        return rebuild(parts[0], self._known_at, parts[1], self._targets, randomness)
 
     def _take(self, attack: str, outputs: Tensor, rows: Chosen) -> dict[str, float | None]:
         """Note what ``attack`` says of the judged ones of ``rows``; column → its success on the half that counts."""

@@ -1,18 +1,22 @@
 """Decoders trained to convergence on few rows, and chosen by rows that they have not learnt from.
 
-The k known rows are cut into folds. For each shape (linear, two hidden layers) one decoder a fold learns from the other
-folds; all decoders of a shape are trained side by side, as one product of batches of matrices. Every few steps each of them
-predicts the fold that it has not seen, so that together they predict every known row. For each column the shape and the step
-with the smallest of these losses are chosen, and what is given is the mean of that shape's decoders at that step.
+The k known rows are cut into folds. For each shape (linear, two hidden layers) and each view of the rows one decoder a fold
+learns from the other folds. All decoders of a shape are trained side by side, as one product of batches of matrices. Every few
+steps each of them predicts the fold that it has not seen, so that together they predict every known row. These predictions are
+also moved towards a constant, by several factors: a decoder that learns a weak signal from few rows is too sure of it. For each
+column the view, the shape, the step and the factor with the smallest of these losses are chosen, and what is given is the mean
+of these decoders.
 
-So columns that are hard to learn stop early, and no decoder fits the known rows by heart. Step 0 is the best constant: output
-weights begin at 0, and the bias at the frequencies among the known rows.
+So columns that are hard to learn stop early, and no decoder fits the known rows by heart. Training begins at the best constant:
+output weights are 0, and the bias is that of the frequencies among the known rows. Where nothing can be learnt, the smallest
+factor leaves nearly this constant, and the order of its answers is that of chance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -31,39 +35,45 @@ class Effort:
         shapes: widths of the hidden layers of each decoder that is tried; none: it is linear.
         folds: in how many parts the known rows are cut.
         steps: of training at most.
-        every: so many steps lie between two looks at the folds.
+        every: so many steps lie between two looks at the folds, after a few early ones.
         patience: training ends after so many looks without a smaller mean loss.
+        factors: how far from the constant predictions are taken; 1: as they are.
         batch: rows of a step at most; all that a fold leaves where they are no more.
         rate: learning rate of a decoder with hidden layers; of a linear one 10 times that.
     """
 
-    shapes: tuple[tuple[int, ...], ...] = ((), (128, 128))
+    shapes: tuple[tuple[int, ...], ...] = ((), (64, 64))
     folds: int = 4
     steps: int = 300
-    every: int = 5
-    patience: int = 10
+    every: int = 10
+    patience: int = 4
+    factors: tuple[float, ...] = (1.0, 0.5, 0.25, 0.1, 0.02)
     batch: int = 256
-    rate: float = 2e-3
+    rate: float = 8e-3
 
 
 EFFORT = Effort()
 
+EARLY = (1, 2, 4, 7)
+"""Steps after which the folds are looked at before the first of every so many."""
+
 
 @dataclass(frozen=True, eq=False)
 class _Look:
-    """Decoders of one shape at one step: weights and biases of each layer, [folds, …]."""
+    """Decoders of one shape at one step, for one view: weights and biases of each layer, [folds, …]."""
 
+    view: int
     layers: tuple[Tensor, ...]
 
 
 def fitted(
-    known: Tensor, others: Tensor, known_at: Tensor, targets: Targets, randomness: Randomness, effort: Effort = EFFORT
+    views: Sequence[tuple[Tensor, Tensor]], known_at: Tensor, targets: Targets, randomness: Randomness, effort: Effort = EFFORT
 ) -> Tensor:
-    """What decoders that learn from ``known`` give for ``others``, float32[n, targets.width].
+    """What decoders that learn from known rows give for others, float32[n, targets.width].
 
     Args:
-        known: float32[k, d], standardised; k is at least ``effort.folds``.
-        others: float32[n, d], likewise.
+        views: the known rows, float32[k, d], and the others, float32[n, d], standardised; in each view d is another. k is at
+            least ``effort.folds``.
         known_at: int64[k], shared positions of the known rows.
         targets: what to learn.
         randomness: of initial weights, folds and batches.
@@ -72,23 +82,26 @@ def fitted(
     Cost: a step takes 6·folds·min(k, batch) multiplications for each weight of a decoder; at most ``steps`` steps a shape,
         usually about a third of it. Memory: the weights at each look.
     """
-    folds = _Folds(len(known), effort.folds, randomness.derive("folds"), known.device)
+    folds = _Folds(len(known_at), effort.folds, randomness.derive("folds"), known_at.device)
     looks: list[_Look] = []
     losses: list[Tensor] = []
     with torch.enable_grad():
-        for shape in effort.shapes:
-            own = randomness.derive("shape/" + "-".join(map(str, shape)))
-            for look, loss in _trained(known, known_at, targets, folds, shape, own, effort):
-                looks.append(look)
+        for (view, (known, _)), shape in product(enumerate(views), effort.shapes):
+            own = randomness.derive(f"{view}/{shape}")
+            for layers, loss in _trained(known, known_at, targets, folds, shape, own, effort):
+                looks.append(_Look(view, layers))
                 losses.append(loss)
-    best = torch.stack(losses).argmin(dim=0).tolist()  # of each column
-    outputs = torch.empty(len(others), targets.width, device=others.device)
-    for number in sorted(set(best)):
-        said = _forward(looks[number].layers, others.expand(effort.folds, *others.shape)).mean(dim=0)
+    best = torch.cat(losses).argmin(dim=0)  # (c)
+    chosen, factors = (best // len(effort.factors)).tolist(), (best % len(effort.factors)).tolist()
+    constant = _constant(targets, known_at).to(known_at.device)
+    outputs = constant.repeat(len(views[0][1]), 1)
+    for number in sorted(set(chosen)):
+        others = views[looks[number].view][1]
+        said = _forward(looks[number].layers, others.expand(effort.folds, *others.shape)).mean(dim=0) - constant
         start = 0
-        for column, chosen in zip(targets.columns, best, strict=True):
-            if chosen == number:
-                outputs[:, start : start + column.width] = said[:, start : start + column.width]
+        for column, look, factor in zip(targets.columns, chosen, factors, strict=True):
+            if look == number:
+                outputs[:, start : start + column.width] += effort.factors[factor] * said[:, start : start + column.width]
             start += column.width
     return outputs
 
@@ -113,18 +126,18 @@ def _trained(
     shape: Sequence[int],
     randomness: Randomness,
     effort: Effort,
-) -> list[tuple[_Look, Tensor]]:
-    """Decoders of one shape at each look, and the loss of each column over the known rows, each in its own fold."""
+) -> list[tuple[tuple[Tensor, ...], Tensor]]:
+    """Layers of the decoders of one shape at each look, and for each factor each column's loss over the known rows."""
     layers = _initial(known.shape[1], shape, targets, known_at, len(folds.held), randomness.derive("weights"))
-    optimiser = torch.optim.AdamW(layers, lr=effort.rate if shape else 10 * effort.rate, weight_decay=0.01)
+    optimiser = torch.optim.AdamW(layers, lr=effort.rate if shape else 10 * effort.rate, weight_decay=0.01, fused=True)
     drawn = randomness.derive("batches")
-    looks: list[tuple[_Look, Tensor]] = []
+    looks: list[tuple[tuple[Tensor, ...], Tensor]] = []
     smallest, since = float("inf"), 0
     for step in range(effort.steps + 1):
-        if step % effort.every == 0:
-            loss = _unseen(layers, known, known_at, targets, folds)
-            looks.append((_Look(tuple(layer.detach().clone() for layer in layers)), loss))
-            mean = float(loss.mean())
+        if step in EARLY or (step and step % effort.every == 0):
+            loss = _unseen(layers, known, known_at, targets, folds, effort.factors)
+            looks.append((tuple(layer.detach().clone() for layer in layers), loss))
+            mean = float(loss.mean(dim=1).min())
             smallest, since = (mean, 0) if mean < smallest else (smallest, since + 1)
             if since > effort.patience:
                 break
@@ -175,11 +188,17 @@ def _batch(rows: Tensor, most: int, randomness: Randomness) -> Tensor:
 
 
 @torch.no_grad()
-def _unseen(layers: Sequence[Tensor], known: Tensor, known_at: Tensor, targets: Targets, folds: _Folds) -> Tensor:
-    """Loss of each column over the known rows, each predicted by the decoder that has not learnt from it."""
+def _unseen(
+    layers: Sequence[Tensor], known: Tensor, known_at: Tensor, targets: Targets, folds: _Folds, factors: Sequence[float]
+) -> Tensor:
+    """Loss of each column over the known rows, each predicted by the decoder that has not learnt from it: [factors, c]."""
     said = torch.empty(len(known), targets.width, device=known.device)
     said[folds.held.flatten()] = _forward(layers, known[folds.held]).flatten(0, 1)
-    return targets.losses(said, known_at)
+    constant = _constant(targets, known_at).to(known.device)
+    moved = torch.cat([constant + factor * (said - constant) for factor in factors])
+    losses, counted = targets.row_losses(moved, known_at.repeat(len(factors)))
+    parts = (losses * counted).view(len(factors), len(known), -1), counted.view(len(factors), len(known), -1)
+    return parts[0].sum(dim=1) / parts[1].sum(dim=1).clamp(min=1)
 
 
 def _forward(layers: Sequence[Tensor], rows: Tensor) -> Tensor:

@@ -150,16 +150,16 @@ def check_columns(table: Table, names: Sequence[str], *, party: str = "", settin
     for name in names:
         text = ""
         if name not in table.columns:
-            text = f"there is no column {name!r} in the table of {party or 'this party'}"
+            text = f"a column is not in the table of {party or 'this party'}"
         elif _values(table.columns[name]) < 2:
-            text = f"column {name!r} has one value only, which everybody guesses"
+            text = "a column has one value only, which everybody guesses"
         elif _too_many(table.columns[name]):
-            text = f"column {name!r} has more than {MOST_LEVELS} categories"
+            text = f"a column has more than {MOST_LEVELS} categories"
         if text:
             raise UsageError(
                 f"{setting}: {text}",
                 code="E_CONFIG" if name in table.columns else "E_COLUMN",
-                hint="name columns of the table that a model reads, or declare their kind in data.columns",
+                hint=f"it is {name!r}: name columns of the table that a model reads, or declare their kind in data.columns",
                 for_peer="its settings do not fit its table",
             )
     return tuple(dict.fromkeys(names))

@@ -27,7 +27,7 @@ class Naive(Defence):
     """
 
     def __init__(self, params: NaiveParams, sender: Sender, randomness: Randomness) -> None:
-        self._strength = params.strength
+        self._strength, self._steps = params.strength, params.decoder_steps
         self._decoder: SimulatedDecoder | None = None
         if sender.columns is not None and sender.model is not None and sender.inputs is not None:
             like = example(sender.model, sender.inputs)
@@ -38,7 +38,7 @@ class Naive(Defence):
         if self._decoder is None:
             return None
         rows = torch.from_numpy(leaving.positions).to(embedding.device)
-        self._decoder.learn(embedding.detach(), rows)
+        self._decoder.learn(embedding.detach(), rows, self._steps)
         return -self._strength * self._decoder.losses(embedding, rows).mean()
 
     def state(self) -> dict[str, Tensor]:

@@ -36,7 +36,7 @@ class Splitting(Defence):
     """
 
     def __init__(self, params: SplittingParams, sender: Sender, randomness: Randomness) -> None:
-        self._every, self._steps = params.every, 0
+        self._rounds, self._warm_up, self._every, self._steps = params.rounds, params.warm_up, params.every, 0
         self._taus: list[tuple[float, float]] = []
         self._minimax: Minimax | None = None
         if sender.columns is None or sender.model is None or sender.inputs is None:
@@ -53,8 +53,10 @@ class Splitting(Defence):
         """As :meth:`Defence.before`."""
         if self._minimax is None:
             return
+        if self._steps == 0:
+            self._move([leaving], self._warm_up)
         if self._steps % self._every == 0:
-            self._move([leaving])
+            self._move([leaving], self._rounds)
             self._taus.append(self._weighting.tau)
         else:
             self._pull()
@@ -63,7 +65,7 @@ class Splitting(Defence):
     def settle(self, rows: Sequence[Leaving]) -> None:
         """As :meth:`Defence.settle`."""
         if self._minimax is not None:
-            self._move(rows)
+            self._move(rows, self._rounds)
 
     def figures(self) -> dict[str, float]:
         """As :meth:`Defence.figures`: the means of τ1 and τ2 over the steps in which Minimax ran."""
@@ -90,12 +92,15 @@ class Splitting(Defence):
             weights.copy_(state[f"protected.{number}"])
         self._steps = int(state["steps"])
 
-    def _move(self, rows: Sequence[Leaving]) -> None:
+    def _move(self, rows: Sequence[Leaving], rounds: int) -> None:
         """θ ← θ̃ by all of ``rows``."""
         assert self._minimax is not None
-        device = next(self._model.parameters()).device
-        self._minimax([OwnRows(self._inputs(of.positions), torch.from_numpy(of.positions).to(device)) for of in rows])
+        self._minimax([self._own(of) for of in rows], rounds)
         self._protected = self._weights()
+
+    def _own(self, leaving: Leaving) -> OwnRows:
+        positions = torch.from_numpy(leaving.positions).to(next(self._model.parameters()).device)
+        return OwnRows(self._inputs(leaving.positions), positions)
 
     @torch.no_grad()
     def _pull(self) -> None:

@@ -51,7 +51,7 @@ class Minimax:
     """Moves a bottom, h with weights θ, in place.
 
     Args:
-        params: N2, M1, m2 and the rates.
+        params: M1, m2 and the rates.
         model: the bottom. Only its parameters are moved; it stays in the mode in which it is.
         decoder: ν. It goes on from where the last call has left it.
         weighting: τ.
@@ -63,22 +63,22 @@ class Minimax:
     def __init__(
         self, params: SplittingParams, model: nn.Module, decoder: SimulatedDecoder, weighting: Weighting, *, features: bool
     ) -> None:
-        self._rounds, self._steps = params.rounds, params.model_steps
+        self._decoder_steps, self._model_steps = params.decoder_steps, params.model_steps
         self._model, self._decoder, self._weighting, self._features = model, decoder, weighting, features
         learnt = [*model.parameters(), *weighting.parameters()]
         self._optimizer = torch.optim.Adam(learnt, lr=params.model_rate, betas=BETAS)
 
-    def __call__(self, batches: Sequence[OwnRows]) -> None:
-        """θ ← θ̃, by these rows."""
+    def __call__(self, batches: Sequence[OwnRows], rounds: int) -> None:
+        """θ ← θ̃, by these rows, in N2 ``rounds``."""
         weights = [parameter.detach().clone() for parameter in self._model.parameters()]
         with torch.no_grad():
             embeddings = [self._model(batch.inputs) for batch in batches] if self._features else [None] * len(batches)
-        for _ in range(self._rounds):
+        for _ in range(rounds):
             for batch, before in zip(batches, embeddings, strict=True):
                 with torch.no_grad():
                     embedding = self._model(batch.inputs)
-                self._decoder.learn(embedding, batch.positions)
-                for _ in range(self._steps):
+                self._decoder.learn(embedding, batch.positions, self._decoder_steps)
+                for _ in range(self._model_steps):
                     embedding = self._model(batch.inputs)
                     losses = self._decoder.losses(embedding, batch.positions)
                     if before is None:

@@ -82,7 +82,7 @@ class Automatic:
     @property
     def tau(self) -> tuple[float, float]:
         """As :class:`Weighting`."""
-        tau1, tau2 = self.log_tau.detach().exp().tolist()
+        tau1, tau2 = (min(max(tau, LEAST), MOST) for tau in self.log_tau.detach().exp().tolist())  # rounded, else below
         return tau1, tau2
 
     @property
