@@ -18,7 +18,6 @@ from benchmarks.sessions import session
 from experiments.inference.data import ACTIVE, SPLITS, VICTIMS, Split
 from experiments.inference.defended import COLUMNS, FBS, NAMES, NONE, SETTINGS, Defence, Results, defended, entries
 from experiments.inference.experiment import Expectation, Found, Outcome, Plan, Work, cell, interval, mean, table
-from experiments.inference.figure_3 import SEEDS
 from experiments.inference.training import OF_DATA, TRAIN, view
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Parties
@@ -34,8 +33,9 @@ from vfl_node.transport.memory import memory_network
 
 TITLE = "Cost of a defended step"
 
-ROUNDS = (5, 10, 20)
-EVERY = (1, 2, 5, 10)
+SEEDS = 3
+ROUNDS = {False: (5, 10, 20), True: (10,)}
+EVERY = {False: (1, 2, 5, 10), True: (1, 5)}
 DATA = ("adult", "location30")
 ROUND_TRIP_S = 0.02
 
@@ -141,8 +141,8 @@ def _timed(plan: Plan, data: str, rounds: int) -> Work:
 
 def works(plan: Plan) -> list[Work]:
     """Times, and what ``every`` does to privacy."""
-    times = [_timed(plan, data, rounds) for data in DATA for rounds in ROUNDS]
-    chosen = [NONE, *(_defence(10, every) for every in EVERY)]
+    times = [_timed(plan, data, rounds) for data in DATA for rounds in ROUNDS[plan.small]]
+    chosen = [NONE, *(_defence(10, every) for every in EVERY[plan.small])]
     return times + [defended(plan, "adult", seed, one) for one in chosen for seed in plan.few(SEEDS)]
 
 
@@ -155,18 +155,18 @@ def page(plan: Plan, found: Found) -> list[str]:
     """Ratios by rounds, network and ``every``, and its privacy."""
     rows = []
     for data in DATA:
-        for rounds in ROUNDS:
+        for rounds in ROUNDS[plan.small]:
             of = found[_timed(plan, data, rounds).name]
             for link, words in LINKS.items():
                 times = of[link]
                 plain, minimax = (f"{1e3 * times[name]:.1f} ms" for name in ("plain", "minimax"))
-                ratios = [f"{ratio(times, every):.1f}" for every in EVERY]
+                ratios = [f"{ratio(times, every):.1f}" for every in EVERY[plan.small]]
                 rows.append([f"{NETWORKS[data]}", str(rounds), words, plain, minimax, *ratios])
-    head = ["network", "N2", "link", "plain", "defended", *(f"every: {every}" for every in EVERY)]
+    head = ["network", "N2", "link", "plain", "defended", *(f"every: {every}" for every in EVERY[plan.small])]
     results = Results(plan, found, "adult", plan.few(SEEDS))
     metric = NAMES[results.metric]
     kept = []
-    for every in EVERY:
+    for every in EVERY[plan.small]:
         one = _defence(10, every)
         left = mean(results.leakage(one)) / mean(results.leakage(NONE))
         attack, leak = cell(results.success(one)), cell(results.leakage(one))

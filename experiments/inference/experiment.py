@@ -156,8 +156,9 @@ def attacked(
     """The work of a :func:`trial`.
 
     Returns:
-        ``test``: metric → value on the rows held out. ``alone``: of the attacker's own columns on them. ``losses``: of each epoch. ``victims``: passive party → known share, as
-        ``{:g}`` → what :func:`~experiments.inference.attacker.attack` found.
+        ``test``: metric → value on the rows held out. ``alone``: that of the attacker's own columns alone. ``losses``: of each
+        epoch. ``victims``: passive party → known share, as ``{:g}`` → what
+        :func:`~experiments.inference.attacker.attack` found.
     """
     heard = train(data, SPLITS[data](shared, seed), seed, settings=settings, defences=defences)
 

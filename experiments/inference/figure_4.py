@@ -9,10 +9,11 @@ import numpy as np
 from experiments.florist.figures import Curve, Panel, drawing
 from experiments.inference.defended import NONE, Defence, Results, defended
 from experiments.inference.experiment import Expectation, Found, Plan, Work, cell, mean, table
-from experiments.inference.figure_3 import SEEDS, STRENGTHS
+from experiments.inference.figure_3 import STRENGTHS
 
 TITLE = "Figure 4: convergence under defences"
 
+SEEDS = 3
 DATA = "adult"
 
 SHOWN: Mapping[str, Defence] = {

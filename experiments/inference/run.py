@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import torch
 
-from experiments.inference import cost, figure_2, figure_3, figure_4, table_2, tables_3_4, table_5
+from experiments.inference import cost, figure_2, figure_3, figure_4, table_2, table_5, tables_3_4
 from experiments.inference.experiment import Experiment, Found, Plan, Work
 from vfl_node.logs import configure_logs
 
@@ -75,8 +75,10 @@ def page(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> str:
         found, seconds = results(kept[name])
         lines += [f"## {experiment.TITLE}", "", *experiment.page(plan, found), ""]
         lines += [f"{len(found)} trainings and their attacks, {seconds / 60:.0f} minutes of one core.", ""]
-        for one in experiment.check(plan, found):
-            expected.append(f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |")
+        expected += [
+            f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
+            for one in experiment.check(plan, found)
+        ]
     head = ["## What was expected", "", "| of | what | at least | found | holds |", "|---|---|---|---|---|", *expected, ""]
     return ABOUT + "\n" + "\n".join([*head, *lines]).rstrip() + "\n"
 

@@ -64,7 +64,12 @@ def page(plan: Plan, found: Found) -> list[str]:
             ("replay − static-epoch", (REPLAY, STATIC)),
         )
     ]
-    return [*lines, "**Differences of success** (accuracy, or AUC), paired by seed", "", *table(["B", *map(str, sizes)], differences)]
+    return [
+        *lines,
+        "**Differences of success** (accuracy, or AUC), paired by seed",
+        "",
+        *table(["B", *map(str, sizes)], differences),
+    ]
 
 
 def _differences(plan: Plan, found: Found, data: str, batch: int, of: tuple[str, str]) -> list[float]:

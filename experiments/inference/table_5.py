@@ -103,7 +103,9 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     for form in FORMS:
         for number, (victim, alone) in enumerate(ALONE.items(), 1):
             three, two = (mean(_leaks(plan, found, data, form, victim)) for data in ("location30-three", alone))
-            expected.append(Expectation(f"{form}, victim {number}: −|leak of three parties − of two|", -abs(three - two), -NEAR))
+            expected.append(
+                Expectation(f"{form}, victim {number}: −|leak of three parties − of two|", -abs(three - two), -NEAR)
+            )
     return expected
 
 

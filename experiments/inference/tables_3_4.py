@@ -23,7 +23,7 @@ SEEDS = 3
 COUNTS = {False: (60, 120, 223), True: (4, 8, 12)}
 """Protected flags of ``location30``; the first of them are attacked."""
 
-ROUNDS = (5, 10, 20)
+ROUNDS = {False: (1, 5, 10, 20), True: (1, 5, 20)}
 DATA = ("location30", "adult")
 ERRORS = 2.0
 """By so many standard errors 20 rounds are to be better than 5."""
@@ -65,7 +65,7 @@ def _rounds(rounds: int) -> Defence:
 def works(plan: Plan) -> list[Work]:
     """Those of both tables."""
     counts = [_protected(plan, count, seed) for count in (0, *COUNTS[plan.small]) for seed in plan.few(SEEDS)]
-    defences = (NONE, *map(_rounds, ROUNDS))
+    defences = (NONE, *map(_rounds, ROUNDS[plan.small]))
     return counts + [defended(plan, data, seed, one) for data in DATA for one in defences for seed in plan.few(SEEDS)]
 
 
@@ -112,14 +112,19 @@ def _table_4(plan: Plan, found: Found) -> list[str]:
     for data in DATA:
         results = Results(plan, found, data, plan.few(SEEDS))
         metric = "AUC" if data == "location30" else "accuracy"
-        defences = (NONE, *map(_rounds, ROUNDS))
+        defences = (NONE, *map(_rounds, ROUNDS[plan.small]))
         rows += [
             [f"`{data}`: {metric} of the best attack", *(cell(results.success(one)) for one in defences)],
             ["… its error", *(cell(results.success(one, metric="error")) for one in defences)],
             ["… its success − imputation's", *(cell(results.leakage(one)) for one in defences)],
             [f"{NAMES[results.metric]} of the joint model", *(cell(results.task(one)) for one in defences)],
         ]
-    lines += [*table(["N2", "no defence", *map(str, ROUNDS)], rows), "", "The paper, accuracy and the metric by N2:", ""]
+    lines += [
+        *table(["N2", "no defence", *map(str, ROUNDS[plan.small])], rows),
+        "",
+        "The paper, accuracy and the metric by N2:",
+        "",
+    ]
     published = [
         [data, "; ".join(f"{rounds}: {accuracy:.4f}, {value:.4f}" for rounds, (accuracy, value) in values.items())]
         for data, values in paper.TABLE_4.items()
@@ -132,10 +137,16 @@ def drawings(plan: Plan, found: Found) -> dict[str, str]:
     return {}
 
 
+def _ends(plan: Plan) -> tuple[int, int]:
+    """The fewest of the paper's rounds, and the most."""
+    _, few, *_, many = ROUNDS[plan.small]
+    return few, many
+
+
 def fewer(plan: Plan, found: Found, data: str) -> tuple[float, float]:
-    """How much less is rebuilt with the most rounds than with the fewest: mean and standard error over the seeds."""
+    """How much less is rebuilt with 20 rounds than with 5: mean and standard error over the seeds."""
     results = Results(plan, found, data, plan.few(SEEDS))
-    few, many = (results.success(_rounds(rounds)) for rounds in (ROUNDS[0], ROUNDS[-1]))
+    few, many = (results.success(_rounds(rounds)) for rounds in _ends(plan))
     less = [a - b for a, b in zip(few, many, strict=True)]
     return mean(less), float(np.std(less, ddof=1) / np.sqrt(len(less))) if len(less) > 1 else 0.0
 
@@ -143,8 +154,9 @@ def fewer(plan: Plan, found: Found, data: str) -> tuple[float, float]:
 def check(plan: Plan, found: Found) -> list[Expectation]:
     """More rounds leave less to rebuild."""
     expected = []
+    few, many = _ends(plan)
     for data in DATA:
         less, error = fewer(plan, found, data)
-        what = f"`{data}`: what is rebuilt with N2 = {ROUNDS[0]} − with {ROUNDS[-1]}, less {ERRORS:g} standard errors"
+        what = f"`{data}`: what is rebuilt with N2 = {few} − with {many}, less {ERRORS:g} standard errors"
         expected.append(Expectation(what, less - ERRORS * error, 0.0))
     return expected
