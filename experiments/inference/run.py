@@ -21,7 +21,7 @@ from typing import Any, cast
 
 import torch
 
-from experiments.inference import cost, figure_2, figure_3, figure_4, table_2, table_5, tables_3_4
+from experiments.inference import cost, digits, figure_2, figure_3, figure_4, table_2, table_5, tables_3_4
 from experiments.inference.experiment import Experiment, Found, Plan, Work
 from vfl_node.logs import configure_logs
 
@@ -32,6 +32,7 @@ MODULES = {
     "figure-4": figure_4,
     "tables-3-4": tables_3_4,
     "table-5": table_5,
+    "images": digits,
     "cost": cost,
 }
 
