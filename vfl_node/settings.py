@@ -24,7 +24,7 @@ from pydantic import (
 
 from vfl_node.comparison import Compare
 from vfl_node.configuration import Frozen, load
-from vfl_node.data.declared import Declared
+from vfl_node.data.declared import Declared, DeclaredImage
 from vfl_node.data_source import DataSource
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
@@ -54,6 +54,9 @@ class Data(DataSource):
     label: LabelAsWritten | None = Field(default=None, description="column of labels, where a job needs them (default 'label')")
     columns: dict[str, Declared] = Field(
         default={}, description="kind per column, or kind and scaling; undeclared ones are detected"
+    )
+    image: DeclaredImage | None = Field(
+        default=None, description="columns that are the pixels of one image a record: {columns: 'pixel_*', shape: [28, 28]}"
     )
     check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
     peers: tuple[Name, ...] | None = Field(

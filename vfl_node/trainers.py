@@ -44,11 +44,13 @@ class TableShape:
         rows: records.
         numeric: numeric columns as they are encoded: the values, and whether there is one.
         cardinalities: codes of each categorical column.
+        image: channels, height and width of an image whose pixels are among the numeric columns; None: there is none.
     """
 
     rows: int = 0
     numeric: int = 0
     cardinalities: tuple[int, ...] = ()
+    image: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,14 @@ class TrainerConfig(Frozen):
         Raises:
             DataError: with what to change in the table or the job.
         """
+
+    def reads_images(self, models: Mapping[str, str]) -> bool:
+        """Whether a party's image is read as one; else its pixels are numeric columns.
+
+        Args:
+            models: as for :meth:`check_here`.
+        """
+        return False
 
     def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
         """What training would do with each column of ``table``, as all its rows suggest; empty: it does not say.

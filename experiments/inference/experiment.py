@@ -156,8 +156,9 @@ def attacked(
     """The work of a :func:`trial`.
 
     Returns:
-        ``test``: metric → value on the rows held out. ``losses``: of each epoch. ``victims``: passive party → known share, as
-        ``{:g}`` → what :func:`~experiments.inference.attacker.attack` found.
+        ``test``: metric → value on the rows held out. ``alone``: that of the attacker's own columns alone. ``losses``: of each
+        epoch. ``victims``: passive party → known share, as ``{:g}`` → what
+        :func:`~experiments.inference.attacker.attack` found.
     """
     heard = train(data, SPLITS[data](shared, seed), seed, settings=settings, defences=defences)
 
@@ -166,7 +167,7 @@ def attacked(
         return attack(heard, party, share, own, epochs=epochs, attacks=attacks)
 
     victims = {party: {f"{share:g}": of(party, share) for share in shares} for party in heard.split.passive}
-    return {"test": dict(heard.test), "losses": heard.losses, "victims": victims}
+    return {"test": dict(heard.test), "alone": dict(heard.alone), "losses": heard.losses, "victims": victims}
 
 
 def mean(values: Sequence[float]) -> float:

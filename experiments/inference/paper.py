@@ -16,3 +16,18 @@ TABLE_5 = {
     "fbs": (0.8879, (0.3067, 0.6876), (0.3118, 0.5767)),
 }
 """Purchase100 over three parties, α = .01: defence → accuracy, then error and recall of each victim."""
+
+FIGURE_3_FBS = {"Purchase100": 0.0045, "COCO-QA": 0.0338, "Adult": 0.0021, "Credit": 0.0069}
+"""Data → mean loss of accuracy of fbs over its settings."""
+
+TABLE_3 = {
+    "Purchase100, first 100": {100: 0.785, 200: 0.7946, 300: 0.8015},
+    "COCO-QA, first 30": {30: 0.489, 60: 0.4822, 90: 0.4959},
+}
+"""Attacked attributes → number of protected ones → recall."""
+
+TABLE_4 = {
+    "Purchase100, recall": {10: (0.9134, 0.7983), 20: (0.9091, 0.7672), 30: (0.9085, 0.7312)},
+    "Adult, error": {5: (0.8394, 0.2097), 10: (0.8432, 0.248), 20: (0.8411, 0.2519)},
+}
+"""Data and metric → N2 → accuracy, and the metric."""

@@ -21,13 +21,22 @@ from typing import Any, cast
 
 import torch
 
-from experiments.inference import figure_2, table_2, table_5
+from experiments.inference import cost, digits, figure_2, figure_3, figure_4, table_2, table_5, tables_3_4
 from experiments.inference.experiment import Experiment, Found, Plan, Work
 from vfl_node.logs import configure_logs
 
-EXPERIMENTS: Mapping[str, Experiment] = {
-    name: cast("Experiment", module) for name, module in {"table-2": table_2, "figure-2": figure_2, "table-5": table_5}.items()
+MODULES = {
+    "table-2": table_2,
+    "figure-2": figure_2,
+    "figure-3": figure_3,
+    "figure-4": figure_4,
+    "tables-3-4": tables_3_4,
+    "table-5": table_5,
+    "images": digits,
+    "cost": cost,
 }
+
+EXPERIMENTS: Mapping[str, Experiment] = {name: cast("Experiment", module) for name, module in MODULES.items()}
 """Name on the command line → module, in the order of the page."""
 
 ABOUT = (Path(__file__).with_name("about.md")).read_text(encoding="utf-8")
@@ -67,10 +76,10 @@ def page(plan: Plan, kept: Mapping[str, Mapping[str, Any]]) -> str:
         found, seconds = results(kept[name])
         lines += [f"## {experiment.TITLE}", "", *experiment.page(plan, found), ""]
         lines += [f"{len(found)} trainings and their attacks, {seconds / 60:.0f} minutes of one core.", ""]
-        for one in experiment.check(plan, found):
-            expected.append(
-                f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
-            )
+        expected += [
+            f"| {name} | {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
+            for one in experiment.check(plan, found)
+        ]
     head = ["## What was expected", "", "| of | what | at least | found | holds |", "|---|---|---|---|---|", *expected, ""]
     return ABOUT + "\n" + "\n".join([*head, *lines]).rstrip() + "\n"
 

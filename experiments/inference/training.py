@@ -83,6 +83,11 @@ class Heard:
         return self.trained[ACTIVE].metrics or {}
 
     @property
+    def alone(self) -> Mapping[str, float | None]:
+        """Metrics of the active party's own columns alone on the same rows."""
+        return self.trained[ACTIVE].local_metrics or {}
+
+    @property
     def losses(self) -> list[float]:
         """Mean loss of each epoch."""
         return [float(epoch.loss or 0.0) for epoch in self.trained[ACTIVE].epochs]
@@ -98,8 +103,8 @@ class Heard:
         own, job = self.trained[party], self.job.model_copy(update={"serve": Serve(to="active")})
         assert own.servable is not None
         served = ServedModel.of(StoredModel(job, own.weights, own.encoder, own.servable.state))
-        view, table = _view(self.split, party), self.split.tables[party]
-        return Embedder(served, view, table, torch.device("cpu"), self.defences).shared(self.training)
+        table = self.split.tables[party]
+        return Embedder(served, view(self.split, party), table, torch.device("cpu"), self.defences).shared(self.training)
 
 
 def train(name: str, split: Split, seed: int, *, settings: Settings | None = None, defences: Sequence[Settings] = ()) -> Heard:
@@ -150,7 +155,7 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
         return dict(zip(sessions, results, strict=True))
 
     async def training(own: Session) -> Trained:
-        data = TrainingData(_view(split, own.name), split.tables[own.name])
+        data = TrainingData(view(split, own.name), split.tables[own.name])
         return await SplitTrainer().run(own, data, MemoryCheckpoints(), None)
 
     trained = together(training, recorded=True)
@@ -173,7 +178,7 @@ def _tensor(message: training_pb2.Embedding) -> Tensor:
     return codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape))
 
 
-def _view(split: Split, party: str) -> Alignment:
+def view(split: Split, party: str) -> Alignment:
     """All rows are everybody's, in their order."""
     size = len(split)
     peers = {other: PeerFacts(size, intersection=size, missing=0) for other in split.tables if other != party}

@@ -24,15 +24,14 @@ class Joint:
     def __init__(self, parties: Any, both: Any) -> None:
         self.train, ours, theirs = both.train, Randomness(both.clinic_seed), Randomness(both.lab_seed)
         self.schedule = both.schedule(parties)
-        evaluate = both.evaluate
+        evaluate, architecture = both.evaluate, architecture_of(self.train.model)
         self.parts = self.schedule.parts(0, evaluate.test_fraction, evaluate.validation_fraction)
 
         def inputs(table: Any, view: Any) -> PositionedInput:
             features = Encoder.fit(table, view.rows[self.parts.training]).transform(table)
-            return PositionedInput.of(features, view.rows, torch.device("cpu"))
+            return PositionedInput.of(features, view.rows, torch.device("cpu"), images=architecture.reads_images())
 
         self.own, self.other = inputs(parties.clinic, parties.clinic_view), inputs(parties.lab, parties.lab_view)
-        architecture = architecture_of(self.train.model)
         self.bottom = architecture.bottom(self.other.schema, self.train.bottom, self.train)
         self.model = build_classifier(architecture, self.train, self.own.schema, [cut_width(self.train)])
         initialise(self.model, ours.derive("weights/0"))

@@ -49,10 +49,10 @@ def joint_weights(parties: Any, runs: Any) -> dict[str, dict[str, torch.Tensor]]
     def inputs(name: str) -> PositionedInput:
         view = parties.views[name]
         features = Encoder.fit(parties.tables[name], view.rows[training]).transform(parties.tables[name])
-        return PositionedInput.of(features, view.rows, torch.device("cpu"))
+        return PositionedInput.of(features, view.rows, torch.device("cpu"), images=architecture.reads_images())
 
-    read = {name: inputs(name) for name in parties.names}
     architecture = architecture_of(train.model)
+    read = {name: inputs(name) for name in parties.names}
     modules: dict[str, torch.nn.Module] = {
         active: build_classifier(architecture, train, read[active].schema, [cut_width(train)] * len(passive))
     }

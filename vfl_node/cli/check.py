@@ -153,6 +153,8 @@ def _show(checked: TableCheck) -> None:
         missing, distinct = ("-" if count is None else f"{count:,}" for count in (column.missing, column.distinct))
         listed.add_row(*map(escape, (column.name, column.use, missing, distinct, _note(column, table.rows))))
     (out if out.is_terminal else Console(highlight=False, width=UNCUT)).print(listed)
+    if image := table.image:
+        out.print(f"image: {len(image.columns):,} columns, {image}, {image.columns[0]} to {image.columns[-1]}", markup=False)
     for line in (*_label_lines(table.label), *_id_lines(table.ids, table.rows), *_job_lines(checked.job)):
         out.print(line, markup=False)
 
@@ -222,6 +224,8 @@ def _job_lines(use: JobUse | None) -> Iterator[str]:
         yield f"  trains on {len(use.features):,} columns: {', '.join(use.features) or 'none'}"
         what = "numbers" if use.classes is None else f"{use.classes} classes"
         yield f"  labels: {use.label or 'of another party'}, {what}"
+    if use.image:
+        yield f"  {use.image}"
     for column in use.columns:
         yield f"  {column.name}: {column}"
 
@@ -242,5 +246,13 @@ def _as_json(checked: TableCheck) -> dict[str, Any]:
         label = table.label and {**vars(table.label), "rate": getattr(table.label, "rate", None)}
         ids = {**vars(table.ids), "forms": {form: vars(profile) for form, profile in table.ids.forms.items()}}
         columns = [{**vars(column), "error": column.error and described(column.error)} for column in table.columns]
-        document["table"] = {"rows": table.rows, "whole": table.whole, "columns": columns, "label": label, "ids": ids}
+        image = table.image and table.image.model_dump()
+        document["table"] = {
+            "rows": table.rows,
+            "whole": table.whole,
+            "columns": columns,
+            "image": image,
+            "label": label,
+            "ids": ids,
+        }
     return document

@@ -24,6 +24,7 @@ from vfl_node.logs import configure_logs
 from vfl_node.report.words import SEEDED, quantity
 from vfl_node.settings import load_settings
 from vfl_node.terminal import ShownProgress
+from vfl_node.trainers import TableShape
 
 ENDINGS = {"--data": "csv", "--settings": "yaml"}
 
@@ -131,12 +132,12 @@ def estimate(
     from vfl_node.estimate.totals import estimate as costs_of
     from vfl_node.execution.inputs import count_input
 
-    known, columns = _records(spec, active, passive, records), 0
+    known, shape = _records(spec, active, passive, records), TableShape()
     own = shown_party(spec, settings)
     if settings and settings.data and own not in known:
         shape = count_input(settings, spec)
-        known[own], columns = shape.rows, shape.numeric
-    planned = plan(spec, settings, known, columns=columns, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
+        known[own] = shape.rows
+    planned = plan(spec, settings, known, table=shape, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     machine = machines.of_node(group(spec.align.group), settings)
     costs = costs_of(planned, machine)
     if as_json:

@@ -1,14 +1,20 @@
-"""What an owner declares of a column in the node's settings."""
+"""What an owner declares of columns in the node's settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.scaling import Scaling
+
+Shape = tuple[int, int, int]
+"""Channels, height and width."""
+
+Size = Annotated[int, Field(ge=1, le=4096)]
+"""Height or width of an image, or how many channels it has."""
 
 Kind = Literal["numeric", "categorical", "date", "ignore"]
 
@@ -18,6 +24,35 @@ class DeclaredColumn(Frozen):
 
     kind: Literal["numeric", "date"]
     scaling: Scaling = Field(description="how its numbers are scaled, whatever the job's train.scaling says")
+
+
+class DeclaredImage(Frozen):
+    """What an owner declares of the columns that are an image."""
+
+    columns: Annotated[str, Field(min_length=1)] | Annotated[tuple[str, ...], Field(min_length=1)] = Field(
+        description="their names in a list; or a pattern in which * stands for any text and ? for any character, which takes "
+        "the columns in the table's order"
+    )
+    shape: Annotated[tuple[Size, ...], Field(min_length=2, max_length=3)] = Field(
+        description="[height, width], or [channels, height, width]. Columns go row by row, channel after channel"
+    )
+
+    @model_validator(mode="after")
+    def _distinct(self) -> DeclaredImage:
+        if not isinstance(self.columns, str) and len(set(self.columns)) != len(self.columns):
+            raise ValueError("data.image.columns: a column may be one pixel only")
+        return self
+
+    @property
+    def dimensions(self) -> Shape:
+        """Channels, height and width."""
+        channels, height, width = self.shape if len(self.shape) == 3 else (1, *self.shape)
+        return channels, height, width
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The columns that stand in a list; none of a pattern."""
+        return () if isinstance(self.columns, str) else self.columns
 
 
 def _short(declared: Any) -> Any:

@@ -7,6 +7,9 @@ categorical
     levels that enough fitted rows have are numbered from 1 in sorted order (:mod:`vfl_node.data.levels`).
 date
     days as a number, and month, weekday and hour as categories where they vary (:mod:`vfl_node.data.dates`).
+image
+    columns that are the pixels of one: numbers that are scaled together, by one mean and one standard deviation for each
+    channel. Each by itself, a pixel that hardly ever varies would become as large as the others.
 
 The encoder is part of the party's half of the model: it contains means, quantiles and levels of the
 party's own data and stays at the party.
@@ -15,7 +18,7 @@ party's own data and stays at the party.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
@@ -26,13 +29,27 @@ from vfl_node import versions
 from vfl_node.configuration import Frozen
 from vfl_node.data import transforms
 from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
+from vfl_node.data.images import Image, missing_pixel
 from vfl_node.data.levels import Levels
 from vfl_node.data.scaling import Method, Scaling
 from vfl_node.data.stored import StoredEncoder
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, values_of
 from vfl_node.errors import DataError
 
 Number = TypeVar("Number", np.float32, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Pixels:
+    """Where an image is among the numeric columns.
+
+    Attributes:
+        columns: int64[k], of each pixel, row by row, channel after channel.
+        shape: channels, height and width, whose product is k.
+    """
+
+    columns: NDArray[np.int64]
+    shape: tuple[int, int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,11 +60,13 @@ class Features:
         numeric: float32[n, p], finite: scaled columns in the table's order, then indicators.
         categorical: int64[n, c], codes below the column's cardinality.
         cardinalities: number of codes of each categorical column, code 0 included.
+        pixels: which of the numeric columns are an image; None: none are.
     """
 
     numeric: NDArray[np.float32]
     categorical: NDArray[np.int64]
     cardinalities: tuple[int, ...]
+    pixels: Pixels | None = None
 
     def __len__(self) -> int:
         return len(self.numeric)
@@ -62,15 +81,15 @@ class Features:
 
     def take(self, rows: NDArray[np.int64]) -> Features:
         """The rows ``rows``, int64[k], in that order; a row may come several times."""
-        return Features(self.numeric[rows], self.categorical[rows], self.cardinalities)
+        return replace(self, numeric=self.numeric[rows], categorical=self.categorical[rows])
 
     def followed_by(self, *others: Features) -> Features:
         """These rows, followed by those of ``others``, which have the same encoding."""
         parts = (self, *others)
-        return Features(
-            np.concatenate([part.numeric for part in parts]),
-            np.concatenate([part.categorical for part in parts]),
-            self.cardinalities,
+        return replace(
+            self,
+            numeric=np.concatenate([part.numeric for part in parts]),
+            categorical=np.concatenate([part.categorical for part in parts]),
         )
 
 
@@ -133,12 +152,17 @@ def _with_transforms(first: versions.Document) -> versions.Document:
 
 
 class Encoder(StoredEncoder):
-    """How each column of a table becomes model input."""
+    """How each column of a table becomes model input.
 
-    version: ClassVar[int] = 2
-    steps: ClassVar[versions.Steps] = {1: _with_transforms}
+    Attributes:
+        image: which of the columns are one; their transforms are the same within a channel.
+    """
+
+    version: ClassVar[int] = 3
+    steps: ClassVar[versions.Steps] = {1: _with_transforms, 2: dict}  # version 2 had no images
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
+    image: Image | None = None
 
     @classmethod
     def fit(cls, table: Table, rows: NDArray[np.int64], scaling: Scaling = "standard", least_rows: int = 0) -> Encoder:
@@ -150,19 +174,19 @@ class Encoder(StoredEncoder):
             scaling: of numbers.
             least_rows: a level that fewer fitted rows have is merged with other rare ones.
         """
-        return cls(
-            columns=tuple(
-                encoding
-                for name, column in table.columns.items()
-                for encoding in _fitted(name, column, rows, scaling, least_rows)
-            )
+        pixels = _fitted_pixels(table, rows)
+        columns = (
+            encoding
+            for name, column in table.columns.items()
+            for encoding in ([pixels[name]] if name in pixels else _fitted(name, column, rows, scaling, least_rows))
         )
+        return cls(columns=tuple(columns), image=table.image)
 
     def transform(self, table: Table) -> Features:
         """Encode all rows of ``table``; columns that the encoder does not know are left out.
 
         Raises:
-            DataError: a column is missing or of another kind (``E_COLUMN``).
+            DataError: a column is missing or of another kind (``E_COLUMN``), or a pixel has no value (``E_IMAGE``).
         """
         return self._encode(table.columns, len(table))
 
@@ -211,7 +235,20 @@ class Encoder(StoredEncoder):
             _side_by_side([*scaled, *indicators], rows, np.float32),
             _side_by_side(categorical, rows, np.int64),
             tuple(cardinalities),
+            self._pixels(columns),
         )
+
+    def _pixels(self, columns: Mapping[str, Column]) -> Pixels | None:
+        """Where the image is among the encoded numbers of ``columns``, in which no pixel may be missing."""
+        if self.image is None:
+            return None
+        for name in self.image.columns:
+            missing = np.flatnonzero(np.isnan(values_of(columns[name])))
+            if len(missing):
+                raise missing_pixel(f"row {missing[0] + 1}", name, len(missing))
+        numbers = [encoding.name for encoding in self.columns if isinstance(encoding, Scale)]
+        place = {name: place for place, name in enumerate(numbers)}
+        return Pixels(np.array([place[name] for name in self.image.columns]), self.image.shape)
 
     def _decode(self, features: Features, table: Table) -> dict[str, Column]:
         """The columns that ``features`` encodes; cells of ``table`` if they are encoded so."""
@@ -236,6 +273,15 @@ class Encoder(StoredEncoder):
 def kind_of(encoding: Encoding) -> Literal["numeric", "categorical", "date"]:
     """The kind of column that is encoded."""
     return "date" if encoding.part else encoding.kind
+
+
+def _fitted_pixels(table: Table, rows: NDArray[np.int64]) -> dict[str, Scale]:
+    """How each column of the image is encoded: one mean and one standard deviation for each channel."""
+    fitted = {}
+    for channel in table.image.channels if table.image else ():
+        transform = transforms.Standard.fit(np.concatenate([values_of(table.columns[name])[rows] for name in channel]))
+        fitted.update({name: Scale(name=name, indicator=False, transform=transform) for name in channel})
+    return fitted
 
 
 def _fitted(name: str, column: Column, rows: NDArray[np.int64], scaling: Scaling, least_rows: int) -> Iterator[Encoding]:

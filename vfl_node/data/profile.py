@@ -19,9 +19,10 @@ import pyarrow as pa
 
 from vfl_node.data.cells import MISSING, numbers_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
+from vfl_node.data.images import Image
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
-from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, table_with
+from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, image_in, table_with
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, Table, check_enough, values_of
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
@@ -139,6 +140,7 @@ class TableProfile:
         label: its labels, or its targets; None if the table has no such column.
         errors: what reading the table would raise, in its order; the first one is raised.
         table: what a job would read; None if there are errors.
+        image: the columns that are one; None: none are.
     """
 
     rows: int
@@ -148,6 +150,7 @@ class TableProfile:
     label: LabelProfile | TargetProfile | None
     errors: tuple[VflError, ...]
     table: Table | None
+    image: Image | None = None
 
     @property
     def features(self) -> tuple[ColumnProfile, ...]:
@@ -197,6 +200,8 @@ def profile(
                 labels = read_targets(text, data.labels)
             else:
                 labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
+    image = image_in(text, data, set_apart)
+    pixels = frozenset(image.columns if image else ())
     features: dict[str, Column] = {}
     columns: list[ColumnProfile] = []
     for name in text.names:
@@ -207,15 +212,15 @@ def profile(
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:
             try:
-                features[name] = column_of(text, name, kind)
+                features[name] = column_of(text, name, kind, pixel=name in pixels)
             except DataError as error:
                 errors.append(error)
                 use: Use = "date" if error.code == "E_DATE" else "numeric"
                 columns.append(ColumnProfile(name, use, declared=kind is not None, error=error))
             else:
                 columns.append(_feature(name, features[name], text.decimal, declared=kind is not None))
-    table = None if errors else table_with(labels, ids, features)
-    return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table)
+    table = None if errors else table_with(labels, ids, features, image=image)
+    return TableProfile(len(text), whole, tuple(columns), _ids(text, id_columns), label, tuple(errors), table, image)
 
 
 @contextmanager

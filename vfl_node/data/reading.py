@@ -7,7 +7,7 @@ label or any other cell, because errors are logged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
 from difflib import get_close_matches
@@ -20,6 +20,7 @@ from vfl_node.data.cells import number
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, scaling_of
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.images import Image, image_of, missing_pixel
 from vfl_node.data.labels import ReadLabels, read_labels
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
@@ -101,11 +102,12 @@ def columns_for(
     """
     id_columns, label = id_columns_of(data, id_form, party), data.labels.column
     as_text = {*id_columns, label} if needs_label or keep_label else {*id_columns}
-    declared = kinds_of(data.columns)
+    declared: dict[str, Kind] = kinds_of(data.columns)
     unused = {name for name, kind in declared.items() if kind == "ignore"} | ({label} if data.label else set())
     used = [name for name in reader.names if name in as_text or name not in unused]
     beginning = Beginning(reader, used)
-    columns_set_apart(beginning, data, id_columns, needs_label=needs_label)
+    image = image_in(beginning, data, columns_set_apart(beginning, data, id_columns, needs_label=needs_label))
+    declared |= dict.fromkeys(image.columns if image else (), "numeric")
     kinds = {name: declared.get(name) for name in used if name not in as_text}
     values = {name: _read_as(kind) for name, kind in kinds.items() if kind != "ignore"}
     return TextColumns(beginning, values, as_text.intersection(used))
@@ -133,18 +135,31 @@ def table_of(
     labels: ReadLabels | None = None
     if needs_label:
         labels = read_targets(text, data.labels) if task == "regression" else read_labels(text, data.labels, classes)
+    image = image_in(text, data, set_apart)
     kinds = {name: data.columns.get(name) for name in text.names if name not in set_apart}
-    columns = {name: column_of(text, name, kind) for name, kind in kinds.items() if kind != "ignore"}
-    return table_with(labels, ids, columns, plain)
+    pixels = frozenset(image.columns if image else ())
+    columns = {name: column_of(text, name, kind, pixel=name in pixels) for name, kind in kinds.items() if kind != "ignore"}
+    return table_with(labels, ids, columns, plain, image)
 
 
 def table_with(
-    labels: ReadLabels | None, ids: Identifiers, columns: Mapping[str, Column], plain: Identifiers | None = None
+    labels: ReadLabels | None,
+    ids: Identifiers,
+    columns: Mapping[str, Column],
+    plain: Identifiers | None = None,
+    image: Image | None = None,
 ) -> Table:
     """A table of these parts."""
     if labels is None:
-        return Table(ids, columns, plain=plain)
-    return Table(ids, columns, labels.values, plain, labels.names, labels.positive_assumed)
+        return Table(ids, columns, plain=plain, image=image)
+    return Table(ids, columns, labels.values, plain, labels.names, labels.positive_assumed, image)
+
+
+def image_in(text: TextColumns | Beginning, data: Data, set_apart: Collection[str]) -> Image | None:
+    """The columns that ``data`` declares an image; raises as :func:`vfl_node.data.images.image_of`."""
+    if data.image is None:
+        return None
+    return image_of(data.image, text.names, data.columns, set_apart, header=text.header)
 
 
 def id_columns_of(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) -> tuple[str, ...]:
@@ -178,6 +193,7 @@ def columns_set_apart(
         dict.fromkeys(id_columns, "data.id")
         | ({label: "data.label"} if needs_label else {})
         | dict.fromkeys(data.columns, "data.columns")
+        | dict.fromkeys(data.image.named if data.image else (), "data.image")
     )
     for name, setting in setting_of.items():
         if name not in text.names:
@@ -239,18 +255,20 @@ def _joined(text: TextColumns, names: tuple[str, ...], forms: tuple[IdForm, ...]
     return Identifiers.joined(batches())
 
 
-def column_of(text: TextColumns, name: str, declared: Declared | None) -> Column:
+def column_of(text: TextColumns, name: str, declared: Declared | None, *, pixel: bool = False) -> Column:
     """The column in its declared kind; if none is declared, in the kind that its values suggest.
 
     Args:
         text: the input.
         name: of the column.
         declared: what the settings say of it.
+        pixel: whether it is one of an image.
 
     Raises:
-        DataError: text or an infinite number in a numeric column (``E_NUMERIC``), or no date in one of dates (``E_DATE``).
+        DataError: text or an infinite number in a numeric column (``E_NUMERIC``), no date in one of dates (``E_DATE``), or no
+            value in one of an image (``E_IMAGE``).
     """
-    kind, scaling = kind_of(declared), scaling_of(declared)
+    kind, scaling = "numeric" if pixel else kind_of(declared), scaling_of(declared)
     column = text.feature(name, _read_as(kind))
     if isinstance(column, CategoricalColumn):
         if kind == "date":
@@ -268,6 +286,8 @@ def column_of(text: TextColumns, name: str, declared: Declared | None) -> Column
             code="E_NUMERIC",
             hint=f"correct the cell, leave it empty if the value is missing, or {_otherwise(kind)}",
         )
+    if pixel and len(missing := np.flatnonzero(np.isnan(column.values))):
+        raise missing_pixel(text.where(name, int(missing[0])), name, len(missing))
     return NumericColumn(column.values, scaling)
 
 

@@ -54,6 +54,7 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         labels=labels,
         classes=table.classes,
         positive_assumed=table.positive_assumed,
+        image=table.image,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.images import Image
 from vfl_node.data.scaling import Scaling
 from vfl_node.errors import UNUSABLE_DATA, DataError, PolicyError
 
@@ -71,6 +72,7 @@ class Table:
         plain: the same identifiers in the form ``text``, whatever form the job names; None if ``ids`` already are.
         classes: names of the classes, in their order; empty without labels, and where the table has their numbers.
         positive_assumed: whether there are two such names, and the settings do not say which is positive.
+        image: which of the columns are an image; they are numeric, and none of their values is missing.
     """
 
     ids: Identifiers
@@ -79,6 +81,7 @@ class Table:
     plain: Identifiers | None = None
     classes: tuple[str, ...] = ()
     positive_assumed: bool = False
+    image: Image | None = None
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
@@ -127,6 +130,8 @@ class Table:
         add(b"" if self.labels is None else self.labels.astype(self.labels.dtype.newbyteorder("<")).tobytes())
         if self.classes:  # where they have no names, the digest is that of versions without names
             add(b"".join(hashlib.sha256(name.encode()).digest() for name in self.classes))
+        if self.image:
+            add(self.image.model_dump_json().encode())
         return state.digest()
 
 

@@ -40,7 +40,8 @@ def shape_of(table: Table | None) -> TableShape:
     levels = (
         len(column.levels) + 1 + bool((column.codes < 0).any()) for column in read if isinstance(column, CategoricalColumn)
     )
-    return TableShape(len(table), 2 * numeric, tuple(levels))
+    pixels = len(table.image.columns) if table.image else 0  # none of them is missing
+    return TableShape(len(table), 2 * numeric - pixels, tuple(levels), table.image.shape if table.image else None)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
@@ -21,6 +21,9 @@ Records = Mapping[str, int]
 
 Span = tuple[int, int]
 """The fewest and the most."""
+
+UNKNOWN = TableShape()
+"""A table of which nothing is known."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def plan(
     settings: Settings | None,
     records: Records,
     *,
-    columns: int = 0,
+    table: TableShape = UNKNOWN,
     shared: int | None,
     rate_mbit_s: float,
     rtt_ms: float,
@@ -105,7 +108,7 @@ def plan(
         job: the job.
         settings: of this node; without them the active party's side is shown.
         records: of all data parties.
-        columns: of this node's table as :attr:`~vfl_node.trainers.TableShape.numeric`; 0: not known.
+        table: this node's, its number of records aside, which ``records`` has.
         shared: records that all have; None: from none to all of the smallest set.
         rate_mbit_s: of the wire.
         rtt_ms: of the wire.
@@ -127,7 +130,7 @@ def plan(
     if shared is not None and shared > smallest:
         which = "smallest" if several else "smaller"
         raise UsageError(f"--shared {shared} is more than the {which} party's {smallest} records")
-    shape, models = TableShape(records[party], columns), settings.models if settings else NONE_DECLARED
+    shape, models = replace(table, rows=records[party]), settings.models if settings else NONE_DECLARED
     role = data_role(job.parties, party)
     return Plan(
         job=job,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
@@ -80,7 +81,8 @@ def count_input(settings: Settings, job: Job) -> TableShape:
     data = data_of(settings, job)
     with closing(open_input(data, party=settings.name)) as reader:
         rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
-        return TableShape(rows, 2 * len(reader.names))
+        pixels, shape = (math.prod(data.image.dimensions), data.image.dimensions) if data.image else (0, None)
+        return TableShape(rows, max(2 * len(reader.names) - pixels, pixels), image=shape)
 
 
 def announce(progress: Progress, job: Job, tables: Mapping[str, Table]) -> None:
@@ -136,7 +138,7 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], so
     with closing(open_input(source, party=party)) as reader:
         present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
         columns: dict[str, Declared] = {**present, **kinds} if all_columns else {**present}
-        as_read = source.model_copy(update={"columns": columns, "label": None})
+        as_read = source.model_copy(update={"columns": columns, "label": None, "image": None})  # the encoder knows the image
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids, task=trained.task)

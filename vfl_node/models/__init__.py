@@ -5,7 +5,7 @@
     each passive  columns ─ bottom ─► embedding [B, d] ──────┐ the cut: this crosses the wire
     active        columns ─ bottom ─► embedding [B, d'] ─────┴─ fusion ─ top ─► logits [B], or [B, K]
 
-An :class:`Architecture` builds these parts. ``mlp`` and ``wide_deep`` are composed of parts that are registered in
+An :class:`Architecture` builds these parts. ``mlp``, ``wide_deep`` and ``cnn`` are composed of parts that are registered in
 ``bottoms``, ``fusions`` and ``tops``. An owner's architecture is a class that the node's settings declare
 (``models: {gated: mymodels:Gated}``), or that an installed package declares by an entry point of the group
 ``vfl_node.models``; a job may then say ``train.model: gated``. The job carries the name only. Every party whose half it builds
@@ -34,6 +34,8 @@ What such a class must keep to:
 * A fusion and a top take an embedding of the active party, if it has columns, and then one of each passive party, however many
   there are: they are built for the list of their widths.
 * A bottom gives float32[B, ``sizes[-1]``], a top float32[B, ``settings.outputs``]; other shapes are refused.
+* A bottom that reads images says so in a method ``reads_images``, and gets them as ``rows.images`` where ``schema.image`` has
+  their shape, which may be another one at each party, or none. Without this method pixels are among the numeric columns.
 * Initial weights come from the party's private randomness alone: whatever a constructor has set is overwritten
   (:func:`vfl_node.models.initial_weights.initialise` says how, layer by layer; a layer that it does not know sets its own
   parameters in a method ``initialise(draws)``).
@@ -55,7 +57,12 @@ from vfl_node.models.settings import NetworkSettings
 from vfl_node.registry import Registry, load
 
 ARCHITECTURES: Registry[Architecture | type[Architecture]] = Registry(
-    "vfl_node.models", {"mlp": "vfl_node.models.architecture:MLP", "wide_deep": "vfl_node.models.architecture:WIDE_DEEP"}
+    "vfl_node.models",
+    {
+        "mlp": "vfl_node.models.architecture:MLP",
+        "wide_deep": "vfl_node.models.architecture:WIDE_DEEP",
+        "cnn": "vfl_node.models.architecture:CNN",
+    },
 )
 """Name → architecture, or its class; see :func:`architecture_of`."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from vfl_node.models.bottoms import BOTTOMS
+from vfl_node.models.counts import dense_values
 from vfl_node.models.fusions import FUSIONS
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import NetworkSettings
@@ -66,6 +67,17 @@ class Architecture(ABC):
 
         return weights(lambda: self.fusion(widths, settings)) + weights(lambda: self.top(widths, settings))
 
+    def bottom_values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
+        """How many numbers a row of a batch takes in a bottom, for an estimate of memory. By default as in dense layers."""
+        return dense_values(schema, sizes, settings)
+
+    def reads_images(self) -> bool:
+        """Whether bottoms read :attr:`ModelInput.images <vfl_node.models.inputs.ModelInput.images>`.
+
+        Where they do not, a party's image is as many numeric columns.
+        """
+        return False
+
     def wide(self, outputs: int) -> int:
         """How many coordinates at the end of each embedding are added to the ``outputs`` logits as they are: 0, or each one.
 
@@ -114,6 +126,14 @@ class Composed(Architecture):
         fusion, top = FUSIONS[self.fusion_kind], TOPS[self.top_kind]
         return fusion.weights(widths, settings) + top.weights(fusion.width(widths, settings), settings)
 
+    def bottom_values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
+        """As :meth:`Architecture.bottom_values`."""
+        return BOTTOMS[self.bottom_kind].values(schema, sizes, settings)
+
+    def reads_images(self) -> bool:
+        """As :meth:`Architecture.reads_images`."""
+        return BOTTOMS[self.bottom_kind].reads_images
+
     def wide(self, outputs: int) -> int:
         """As :meth:`Architecture.wide`."""
         return BOTTOMS[self.bottom_kind].wide(outputs)
@@ -121,3 +141,4 @@ class Composed(Architecture):
 
 MLP = Composed(bottom_kind="mlp")
 WIDE_DEEP = Composed(bottom_kind="wide_deep")
+CNN = Composed(bottom_kind="cnn")

@@ -40,6 +40,14 @@ class BatchNorm(nn.BatchNorm1d):
         return batch_norm(input, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps)
 
 
+class ChannelNorm(BatchNorm):
+    """As :class:`BatchNorm`, for each channel of a convolution: over all rows of the batch and all places of the image."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """float32[B, channels, h, w] → the same shape."""
+        return super().forward(input.flatten(2)).view_as(input)
+
+
 class Dropout(nn.Module):
     """Sets a share of the numbers to 0 in training and scales the others by 1 / (1 − rate) (Srivastava et al. 2014).
 
@@ -89,6 +97,27 @@ def hidden(width: int, sizes: Sequence[int], options: LayerOptions) -> nn.Sequen
         if options.layer_norm:
             layers.append(nn.LayerNorm(after))
         layers.append(nn.ReLU())
+        if options.dropout:
+            layers.append(Dropout(options.dropout))
+    return nn.Sequential(*layers)
+
+
+def convolutions(channels: int, sizes: Sequence[int], options: LayerOptions) -> nn.Sequential:
+    """3 × 3 convolution → norm, if any → ReLU → max-pooling → dropout, if any, for each of ``sizes``.
+
+    float32[B, channels, h, w] → float32[B, sizes[-1], h', w']. A convolution keeps height and width, as if zeros were around
+    the image; a pooling takes the largest of 2 × 2 numbers, and at an edge of what is left there. Normalised within the row,
+    all channels of an image are scaled together.
+    """
+    device = torch.get_default_device()
+    layers: list[nn.Module] = []
+    for before, after in zip([channels, *sizes], sizes, strict=False):
+        layers.append(nn.Conv2d(before, after, 3, padding=1, device="meta").to_empty(device=device))
+        if options.batch_norm:
+            layers.append(ChannelNorm(after))
+        if options.layer_norm:
+            layers.append(nn.GroupNorm(1, after))
+        layers += [nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
         if options.dropout:
             layers.append(Dropout(options.dropout))
     return nn.Sequential(*layers)

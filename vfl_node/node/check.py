@@ -13,6 +13,7 @@ from typing import Any
 import structlog
 
 from vfl_node.data.encoded import EncodedColumn
+from vfl_node.data.images import Image
 from vfl_node.data.levels import check_categories
 from vfl_node.data.named import data_of
 from vfl_node.data.profile import LabelProfile, TableProfile, profile
@@ -56,6 +57,7 @@ class JobUse:
             not say.
         records: how many take part.
         min_set_size: the fewest that this node's owner allows.
+        image: what training does with an image, in words; empty if there is none, and none is expected.
     """
 
     job: str
@@ -70,6 +72,7 @@ class JobUse:
     records: int
     min_set_size: int
     columns: tuple[EncodedColumn, ...] = ()
+    image: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,17 @@ def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_
         features=tuple(column.name for column in seen.features) if job.train else (),
         records=seen.rows if job.align.at_most is None else min(seen.rows, job.align.at_most),
         min_set_size=settings.limits.min_set_size,
+        image=_image(job, settings, seen.image) if job.train else "",
     )
+
+
+def _image(job: Job, settings: Settings, image: Image | None) -> str:
+    """What training does with the image of a table, or without one."""
+    read = job.train is not None and job.train.reads_images(settings.models)
+    if image is None:
+        return "the model reads images, and data.image names none: this party's columns go into dense layers" if read else ""
+    pixels = f"{len(image.columns):,} columns of data.image"
+    return f"reads {pixels} as an image, {image}" if read else f"reads {pixels} as numeric columns: its model takes no images"
 
 
 def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) -> None:

@@ -16,11 +16,18 @@ if TYPE_CHECKING:
 class BottomKind(Protocol):
     """A :class:`~vfl_node.models.inputs.ModelInput` of B rows → their embedding, float32[B, d + wide]."""
 
+    @property
+    def reads_images(self) -> bool:
+        """Whether it reads images; else the pixels of a party's image are numeric columns."""
+
     def wide(self, outputs: int) -> int:
         """How many linear coordinates follow the d = ``sizes[-1]`` others: 0, or one for each of ``outputs`` logits."""
 
     def weights(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
         """Number of weights, counted without building anything."""
+
+    def values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
+        """How many numbers a row of a batch takes in memory, what it reads included; likewise."""
 
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> nn.Module:
         """The module, without initial weights."""
@@ -28,6 +35,10 @@ class BottomKind(Protocol):
 
 BOTTOMS: Registry[BottomKind] = Registry(
     "vfl_node.bottoms",
-    {"mlp": "vfl_node.models.bottoms.mlp:MLP", "wide_deep": "vfl_node.models.bottoms.mlp:WIDE_DEEP"},
+    {
+        "mlp": "vfl_node.models.bottoms.mlp:MLP",
+        "wide_deep": "vfl_node.models.bottoms.mlp:WIDE_DEEP",
+        "cnn": "vfl_node.models.bottoms.cnn:CNN",
+    },
 )
 """Name → kind of bottom."""

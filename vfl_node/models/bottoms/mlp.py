@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vfl_node.models.counts import hidden_weights
+from vfl_node.models.counts import dense_values, hidden_weights
 from vfl_node.models.schema import InputSchema
 from vfl_node.models.settings import LayerOptions, NetworkSettings
 
@@ -37,6 +37,15 @@ class MlpBottomKind:
         width = schema.numeric + settings.embedding_size * len(schema.cardinalities)
         hidden = hidden_weights(width, sizes, LayerOptions.of(settings))
         return hidden + settings.embedding_size * codes + wide * (schema.numeric + codes)
+
+    @property
+    def reads_images(self) -> bool:
+        """As :attr:`BottomKind.reads_images`."""
+        return False
+
+    def values(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> int:
+        """As :meth:`BottomKind.values`."""
+        return dense_values(schema, sizes, settings)
 
     def build(self, schema: InputSchema, sizes: Sequence[int], settings: NetworkSettings) -> MlpBottom:
         """As :meth:`BottomKind.build`."""

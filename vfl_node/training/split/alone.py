@@ -90,15 +90,17 @@ def logits_alone(
     if len(own.validation):
         places = places.followed_by(Places.of(own.validation, own.validation_positions))
     features = Encoder.fit(data.table, own.training, train.scaling, train.least_rows).transform(data.table)
-    rows = PositionedInput.of(features, np.arange(len(features)), session.device)
+    architecture = architecture_of(train.model, session.models)
+    images = architecture.reads_images()
+    rows = PositionedInput.of(features, np.arange(len(features)), session.device, images=images)
     if rows.schema.empty:
         return None
-    model = build_classifier(architecture_of(train.model, session.models), train, rows.schema, []).to(session.device)
+    model = build_classifier(architecture, train, rows.schema, []).to(session.device)
     initialise(model, randomness)
     train_local(
         model,
         train,
-        PositionedInput.of(features, places.source, session.device),
+        PositionedInput.of(features, places.source, session.device, images=images),
         task.targets(labels[places.source]).to(session.device),
         np.arange(width),
         randomness,

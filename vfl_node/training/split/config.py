@@ -291,6 +291,10 @@ class Train(TrainerConfig):
         encoder = Encoder.fit(table, np.arange(len(table)), self.scaling, self.least_rows)
         return encoded_columns(table, encoder.columns)
 
+    def reads_images(self, models: Mapping[str, str]) -> bool:
+        """As the base: what its model does."""
+        return architecture_of(self.model, models).reads_images()
+
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Of this party's half, the active party's own model included."""
         return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)

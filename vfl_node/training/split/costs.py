@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.models import Architecture, InputSchema, cut_width
+from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
 
@@ -89,7 +89,7 @@ def bins_of(rows: int) -> int:
 
 def parameters(train: Train, role: DataRole, table: TableShape, architecture: Architecture, passive_parties: int = 1) -> int:
     """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
-    schema = InputSchema(table.numeric, table.cardinalities)
+    schema = _schema(table, images=architecture.reads_images())
     bottom = architecture.bottom_weights(schema, _bottom_sizes(train, role), train)
     if role == "passive":
         return bottom
@@ -100,12 +100,12 @@ def parameters(train: Train, role: DataRole, table: TableShape, architecture: Ar
 
 def batch_bytes(train: Train, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
     """Memory of what the networks compute for one batch, and of the audits that only a job with several passive parties has."""
-    units = sum(_bottom_sizes(train, role)) + (sum(train.top) if role == "active" else 0)
-    values = LayerOptions.of(train).values * units + (train.outputs if role == "active" else 0)
-    width = table.numeric + train.embedding_size * len(table.cardinalities)
+    kind = architecture_of(train.model if train.model in ARCHITECTURES else "mlp")  # an own one is counted as a dense one
+    bottom = kind.bottom_values(_schema(table, images=kind.reads_images()), _bottom_sizes(train, role), train)
+    head = LayerOptions.of(train).values * sum(train.top) + train.outputs if role == "active" else 0
     crossing = 2 * cut_width(train) * (passive_parties if role == "active" else 1)
     audits = passive_parties if role == "active" and passive_parties > 1 else 0  # one of each peer and one of all, less one
-    return VALUE_BYTES * train.batch_size * (width + values + crossing) + AUDIT_BYTES * table.rows * audits
+    return VALUE_BYTES * train.batch_size * (bottom + head + crossing) + AUDIT_BYTES * table.rows * audits
 
 
 def message_bytes(train: Train, evaluate: Evaluate) -> int:
@@ -120,6 +120,13 @@ def message_bytes(train: Train, evaluate: Evaluate) -> int:
 def tensor_bytes(train: Train, rows: int) -> int:
     """A message with an embedding of ``rows`` rows, or with what is predicted from it."""
     return max(4 * cut_width(train), 8 * train.outputs) * rows + HEAD_BYTES
+
+
+def _schema(table: TableShape, *, images: bool) -> InputSchema:
+    """What a bottom reads of a table, whether it reads ``images`` or takes their pixels for numeric columns."""
+    if table.image is None or not images:
+        return InputSchema(table.numeric, table.cardinalities)
+    return InputSchema(table.numeric - math.prod(table.image), table.cardinalities, table.image)
 
 
 def _bottom_sizes(train: Train, role: DataRole) -> Sequence[int]:

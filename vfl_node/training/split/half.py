@@ -161,7 +161,8 @@ def encode(session: Session, data: TrainingData, draws: Randomness, training: Po
     train = Train.of(session.job)
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)
-    return encoder.to_json(), PositionedInput.of(features, source, session.device)
+    images = architecture_of(train.model, session.models).reads_images()
+    return encoder.to_json(), PositionedInput.of(features, source, session.device, images=images)
 
 
 def learner(model: nn.Module, session: Session, randomness: Randomness, repeat: int) -> Learner:

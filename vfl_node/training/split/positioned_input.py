@@ -28,12 +28,27 @@ class PositionedInput:
         self._device = device
 
     @classmethod
-    def of(cls, features: Features, source: NDArray[np.int64], device: torch.device) -> PositionedInput:
-        """Of a table's encoded columns."""
-        schema = InputSchema(features.numeric.shape[1], features.cardinalities)
-        return cls(
-            schema, ModelInput(torch.from_numpy(features.numeric), torch.from_numpy(features.categorical)), source, device
-        )
+    def of(
+        cls, features: Features, source: NDArray[np.int64], device: torch.device, *, images: bool = False
+    ) -> PositionedInput:
+        """Of a table's encoded columns.
+
+        Args:
+            features: n rows.
+            source: int64[m], the row that is used at each shared position.
+            device: where the model is.
+            images: whether the model reads images (:meth:`vfl_node.models.Architecture.reads_images`); else pixels are numeric
+                columns as any other.
+        """
+        numeric, categorical = features.numeric, torch.from_numpy(features.categorical)
+        if features.pixels is None or not images:
+            schema = InputSchema(numeric.shape[1], features.cardinalities)
+            return cls(schema, ModelInput(torch.from_numpy(numeric), categorical), source, device)
+        pixels, shape = features.pixels.columns, features.pixels.shape
+        other = np.delete(numeric, pixels, axis=1)
+        image = torch.from_numpy(numeric[:, pixels].reshape(-1, *shape))  # (n, c, h, w)
+        schema = InputSchema(other.shape[1], features.cardinalities, shape)
+        return cls(schema, ModelInput(torch.from_numpy(other), categorical, image), source, device)
 
     def at(self, positions: NDArray[np.int64]) -> ModelInput:
         """The rows at shared ``positions``, int64[B]."""

@@ -63,12 +63,16 @@ class ServingSide:
         self.draws = Randomness(served_model.draws)
         train = served_model.train
         features, source = fill_in(alignment, table, self.encoder, train.missing, self.draws, train.scaling)
-        self.inputs = PositionedInput.of(features, source, device)
         self.architecture = served_model.architecture
+        self.inputs = self._positioned(features, source)
         self.cut_width = cut_width(served_model.train)
         self._table = table
         self._position = np.full(len(table), NOT_MINE)
         self._position[alignment.rows[alignment.owned]] = np.flatnonzero(alignment.owned)
+
+    def _positioned(self, features: Features, source: NDArray[np.int64]) -> PositionedInput:
+        """``features`` as the model reads them; of each position the row ``source``, int64[m]."""
+        return PositionedInput.of(features, source, self.device, images=self.architecture.reads_images())
 
     @cached_property
     def batches(self) -> Batches:
@@ -191,7 +195,7 @@ class Embedder(ServingSide):
         order = randomness.derive("order").permutation(total)
         places[~known] = len(numbers) * size + np.argsort(order)[: len(new)]
         filler = order >= len(new)
-        mixed = PositionedInput.of(self._filled_up(new, total, randomness).take(order), np.arange(total), self.device)
+        mixed = self._positioned(self._filled_up(new, total, randomness).take(order), np.arange(total))
 
         def embedding(number: int) -> Tensor:  # both kinds of batch are computed for each: none takes longer
             known = number < len(numbers)

@@ -77,7 +77,8 @@ def fill_in(
 def _refitted(encoder: Encoder, table: Table, scaling: Scaling) -> Encoder:
     """The columns of ``encoder`` as all rows of ``table`` suggest, every level by itself: the same in every repeat."""
     read = {column.name: _comparable(table.columns[column.name]) for column in encoder.columns}
-    return Encoder.fit(Table(table.ids, read), np.arange(len(table)), "auto" if scaling == "none" else scaling)
+    compared = Table(table.ids, read, image=encoder.image)
+    return Encoder.fit(compared, np.arange(len(table)), "auto" if scaling == "none" else scaling)
 
 
 def _comparable(column: Column) -> Column:

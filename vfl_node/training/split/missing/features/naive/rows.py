@@ -7,6 +7,8 @@ Source: Song et al. 2021, section 4.2, which discards it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -25,7 +27,7 @@ class NaiveRows:
     """
 
     def __init__(self, strategy: FeatureStrategy, features: Features, randomness: Randomness) -> None:
-        self._cardinalities = features.cardinalities
+        self._none = features.take(np.empty(0, dtype=np.int64))
         self._numeric = [_Column(values) for values in features.numeric.T]
         self._codes = [np.unique(codes) for codes in features.categorical.T]
 
@@ -39,7 +41,7 @@ class NaiveRows:
         categorical = np.empty((rows, len(self._codes)), dtype=np.int64)
         for index, codes in enumerate(self._codes):
             categorical[:, index] = codes[_index(cells[:, len(self._numeric) + index], len(codes))]
-        return Features(numeric, categorical, self._cardinalities)
+        return replace(self._none, numeric=numeric, categorical=categorical)
 
 
 class _Column:

@@ -20,6 +20,8 @@ Manifold Parzen Windows (local covariance). Ours for synthetic rows: the paper c
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -76,7 +78,7 @@ class SmoothedRows:
         columns = np.arange(rows.shape[1])
         copied = self._atoms[rows, columns]
         numeric = np.where(copied, self._features.numeric[rows, columns], moved).astype(np.float32)
-        return Features(numeric, self._categories(x, near_row, randomness), x.cardinalities)
+        return replace(x, numeric=numeric, categorical=self._categories(x, near_row, randomness))
 
     def _moved(
         self, sources: NDArray[np.int64], together: NDArray[np.float32], apart: NDArray[np.float32]

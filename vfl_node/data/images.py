@@ -1,0 +1,99 @@
+"""Columns of a table that are the pixels of one image a record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from vfl_node.configuration import Frozen
+from vfl_node.data.declared import Declared, DeclaredColumn, DeclaredImage, Shape
+from vfl_node.errors import DataError
+
+
+class Image(Frozen):
+    """Which columns are an image.
+
+    Attributes:
+        columns: the pixels, row by row, channel after channel.
+        shape: of the image.
+    """
+
+    columns: tuple[str, ...]
+    shape: Annotated[Shape, Field(strict=False)]
+
+    @model_validator(mode="after")
+    def _complete(self) -> Image:
+        if len(self.columns) != math.prod(self.shape):
+            raise ValueError("a column for each pixel")
+        return self
+
+    def __str__(self) -> str:
+        """Its size in words."""
+        channels, height, width = self.shape
+        return f"{height} × {width}" + (f" of {channels} channels" if channels > 1 else "")
+
+    @property
+    def channels(self) -> Sequence[tuple[str, ...]]:
+        """The columns of each channel."""
+        pixels = len(self.columns) // self.shape[0]
+        return [self.columns[start : start + pixels] for start in range(0, len(self.columns), pixels)]
+
+
+def image_of(
+    declared: DeclaredImage,
+    names: Sequence[str],
+    columns: Mapping[str, Declared],
+    set_apart: Collection[str],
+    *,
+    header: str,
+) -> Image:
+    """The image of a table.
+
+    Args:
+        declared: what its owner says of it.
+        names: of the table's columns; those that ``declared`` lists are among them.
+        columns: what else is declared of columns. A pattern takes none that is ignored.
+        set_apart: columns of identifiers and labels. A pattern takes none of them.
+        header: the place of the names, for errors.
+
+    Raises:
+        DataError: a listed column is no number that can be a pixel (``E_COLUMN``), or there are more or fewer of them than the
+            shape has pixels (``E_IMAGE``).
+    """
+    if isinstance(declared.columns, str):
+        usable = [name for name in names if name not in set_apart and columns.get(name) != "ignore"]
+        pixels = tuple(name for name in usable if fnmatchcase(name, declared.columns))
+    else:
+        pixels = declared.columns
+    for name in pixels:
+        said = columns.get(name, "numeric")
+        if name in set_apart:
+            wrong, hint = "identifies records or labels them", "leave it out of data.image"
+        elif isinstance(said, DeclaredColumn):
+            wrong, hint = "has a scaling of its own", "remove it from data.columns: the pixels of an image are scaled together"
+        elif said != "numeric":
+            wrong, hint = f"is declared {said}", "remove it from data.columns, or from data.image"
+        else:
+            continue
+        raise DataError(f"{header}:{name}: {wrong} and cannot be a pixel", code="E_COLUMN", hint=hint)
+    if len(pixels) != math.prod(declared.dimensions):
+        raise DataError(
+            f"{header}: data.image has {len(pixels)} columns, and its shape, {' × '.join(map(str, declared.shape))}, needs "
+            f"{math.prod(declared.dimensions)}",
+            code="E_IMAGE",
+            hint="correct data.image: shape is [height, width] or [channels, height, width]",
+        )
+    return Image(columns=pixels, shape=declared.dimensions)
+
+
+def missing_pixel(where: str, name: str, count: int) -> DataError:
+    """That ``count`` rows have no value in the column ``name`` of an image, the first of them at ``where``."""
+    return DataError(
+        f"{where}: column {name!r} is a pixel of an image and has no value ({count} such {'cell' if count == 1 else 'cells'})",
+        code="E_IMAGE",
+        hint="give every pixel a number, such as that of the background",
+    )
