@@ -54,7 +54,7 @@ from vfl_node.data.tables import Column, NumericColumn, Table, values_of
 from vfl_node.privacy.features.attacks import rebuild, stacked
 from vfl_node.privacy.features.targets import Target, Targets
 
-ROWS, SEEDS, KNOWN = 6_000, 5, 0.05
+ROWS, SEEDS, KNOWN = 3_000, 5, 0.05
 HALF = SIDE // 2
 VICTIM = VICTIMS[0]
 
@@ -63,7 +63,7 @@ TRAIN: Mapping[str, Any] = {
     "bottom": [64],
     "active_bottom": [64],
     "top": [64],
-    "epochs": 5,
+    "epochs": 4,
     "batch_size": 128,
     "learning_rate": 2e-3,
 }
@@ -71,7 +71,7 @@ TRAIN: Mapping[str, Any] = {
 DEFENCES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "none": (),
     "noise": ({"name": "noise", "sigma": 2.0},),
-    "fbs": ({"name": "fbs", "columns": "all", "every": 2},),
+    "fbs": ({"name": "fbs", "columns": "all"},),
 }
 """Name → of the passive party's settings."""
 

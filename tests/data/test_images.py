@@ -208,9 +208,12 @@ def test_an_encoder_of_a_version_without_images_is_read(file: Path) -> None:
 
 def test_a_stored_image_that_lacks_a_pixel_is_refused(file: Path) -> None:
     document = json.loads(Encoder.fit(read(declared(file)), np.arange(4)).to_json())
-    document["image"]["columns"].pop()
-    with pytest.raises(StateError):
-        Encoder.from_json(json.dumps(document))
+    lacking = {**document, "image": {**document["image"], "columns": NAMES[1:]}}
+    strange = {**document, "image": {**document["image"], "columns": [*NAMES[1:], "ward"]}}
+    for damaged in (lacking, strange):
+        with pytest.raises(StateError) as caught:
+            Encoder.from_json(json.dumps(damaged))
+        assert caught.value.code == "E_STATE_CORRUPT"
 
 
 def test_new_records_need_every_pixel(file: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from vfl_node import versions
 from vfl_node.configuration import Frozen
@@ -163,6 +163,13 @@ class Encoder(StoredEncoder):
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     image: Image | None = None
+
+    @model_validator(mode="after")
+    def _has_its_pixels(self) -> Encoder:
+        numbers = {encoding.name for encoding in self.columns if isinstance(encoding, Scale) and encoding.part is None}
+        if self.image and not numbers.issuperset(self.image.columns):
+            raise ValueError("a number for each pixel")
+        return self
 
     @classmethod
     def fit(cls, table: Table, rows: NDArray[np.int64], scaling: Scaling = "standard", least_rows: int = 0) -> Encoder:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from vfl_node.configuration import Frozen
 from vfl_node.data.declared import Declared, DeclaredColumn, DeclaredImage, Shape
@@ -23,7 +22,7 @@ class Image(Frozen):
     """
 
     columns: tuple[str, ...]
-    shape: Annotated[Shape, Field(strict=False)]
+    shape: Shape
 
     @model_validator(mode="after")
     def _complete(self) -> Image:
