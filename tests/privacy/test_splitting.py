@@ -105,7 +105,7 @@ class Reference:
             for _ in range(keys["model_steps"]):
                 h = x @ self.bottom[0] + self.bottom[1]
                 losses, errors = self.losses(h, s, z)
-                errors = -keys["tau1"] * errors * (losses < self.most) / 2  # g = −l, the mean of two columns, bounded
+                errors = -keys["tau1"] * errors * (losses < self.most)  # g = −l, the sum over two columns, bounded
                 to_h = errors @ self.nu[0]
                 if keys["distance"] == "features":
                     to_h += keys["tau2"] * (h - x @ start[0] - start[1]) / len(s)
@@ -171,7 +171,7 @@ def test_with_learnt_weights_the_objective_is_that_of_uncertainty_weighting() ->
     with torch.no_grad():
         weighting.log_tau.copy_(torch.tensor([0.2, -0.4]))
     tau1, tau2 = weighting.tau
-    g = (np.exp(-0.4) + np.exp(-0.5)) / 2
+    g = np.exp(-0.4) + np.exp(-0.5)
     expected = g / (2 * tau1**2) + 0.3 / (2 * tau2**2) + np.log(tau1) + np.log(tau2)
     assert weighting.objective(losses, proximal).item() == pytest.approx(expected)
     assert weighting.pull == pytest.approx(1 / (2 * tau2**2))

@@ -39,7 +39,7 @@ class Naive(Defence):
             return None
         rows = torch.from_numpy(leaving.positions).to(embedding.device)
         self._decoder.learn(embedding.detach(), rows, self._steps)
-        return -self._strength * self._decoder.losses(embedding, rows).mean()
+        return -self._strength * self._decoder.losses(embedding, rows).sum()
 
     def state(self) -> dict[str, Tensor]:
         """As :meth:`Defence.state`."""

@@ -1,4 +1,8 @@
-"""How the privacy loss g and the proximal term weigh against each other."""
+"""How the privacy loss g and the proximal term weigh against each other.
+
+g is the sum over the protected columns. With the mean each column of many would weigh next to nothing beside the proximal term:
+of 223 flags (``location30``) all that leaked without a defence leaked with it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ class Fixed:
 
     def objective(self, losses: Tensor, proximal: Tensor) -> Tensor:
         """As :class:`Weighting`."""
-        return -self.tau[0] * losses.mean() + self.tau[1] * proximal
+        return -self.tau[0] * losses.sum() + self.tau[1] * proximal
 
     def parameters(self) -> list[nn.Parameter]:
         """As :class:`Weighting`."""
@@ -67,7 +71,7 @@ class Automatic:
 
     def objective(self, losses: Tensor, proximal: Tensor) -> Tensor:
         """As :class:`Weighting`."""
-        terms = torch.stack([losses.neg().exp().mean(), proximal])
+        terms = torch.stack([losses.neg().exp().sum(), proximal])
         return (terms / (2 * (2 * self.log_tau).exp()) + self.log_tau).sum()
 
     def parameters(self) -> list[nn.Parameter]:
