@@ -65,7 +65,7 @@ class Splitting(Defence):
     def settle(self, rows: Sequence[Leaving]) -> None:
         """As :meth:`Defence.settle`."""
         if self._minimax is not None:
-            self._move(rows, self._rounds)
+            self._move(rows, max(self._rounds, -(-self._warm_up // len(rows))))
 
     def figures(self) -> dict[str, float]:
         """As :meth:`Defence.figures`: the means of τ1 and τ2 over the steps in which Minimax ran."""

@@ -18,8 +18,8 @@ class SplittingParams(DecoderParams):
         default=100,
         ge=0,
         le=10_000,
-        description="rounds of Minimax before the first batch of a training, besides its own: a decoder that has learnt "
-        "nothing finds every embedding private",
+        description="rounds of Minimax before the first batch of a training, besides its own, as a decoder that has learnt "
+        "nothing finds every embedding private; and at least so many, over all batches, where weights stay",
     )
     model_steps: int = Field(default=1, ge=1, le=1000, description="steps of the bottom in each round (m2)")
     model_rate: float = Field(default=3e-3, gt=0, le=1, description="learning rate of the bottom in Minimax (Adam)")
