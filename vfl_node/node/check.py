@@ -150,9 +150,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             from vfl_node.execution.named_columns import check_named_columns  # loads torch
 
             train, name = job.train if job else None, settings.name
-            check_named_columns(
-                seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole
-            )
+            check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
     except VflError as error:
         errors.append(error)
     return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
