@@ -9,10 +9,12 @@ from pydantic import BaseModel
 from vfl_node.configuration import leaves
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
-from vfl_node.protection import Protection
+from vfl_node.privacy.defences.registry import DEFENCES
+from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.settings import Data, Limits, Settings, Tls, is_loopback, load_settings, role_in
 
 BASE = "name: clinic\nrole: active\ninsecure_loopback: true\n"
+PASSIVE = BASE.replace("active", "passive")
 
 
 def settings(folder: Path, text: str):
@@ -70,6 +72,34 @@ def test_relative_paths_are_relative_to_the_file(tmp_path: Path) -> None:
             BASE + "audit: {membership: false}\nlimits: {max_attack_auc: 0.6}\n",
             "audit.membership: false switches off",
         ),
+        (BASE + "audit: {features: {columns: [x]}}\n", "node.yaml:4:9: audit.features is for a passive node"),
+        (PASSIVE + "audit: {features: {columns: some}}\n", "'audit.features.columns'"),
+        (PASSIVE + "audit: {features: {columns: []}}\n", "'audit.features.columns'"),
+        (PASSIVE + "audit: {features: {columns: all, known_share: 0}}\n", "4:47: 'audit.features.known_share'"),
+        (PASSIVE + "audit: {features: {columns: all, known_share: 0.6}}\n", "'audit.features.known_share'"),
+        (PASSIVE + "audit: {features: {colunms: [x]}}\n", "unknown key 'audit.features.colunms'"),
+        (
+            PASSIVE + "audit: {membership: true}\nlimits: {max_feature_gain: 0.1}\n",
+            "node.yaml:5:10: limits.max_feature_gain needs audit.features",
+        ),
+        (
+            PASSIVE + "audit: {features: {columns: all}}\nlimits: {max_feature_gain: -0.1}\n",
+            "node.yaml:5:28: 'limits.max_feature_gain'",
+        ),
+        (
+            BASE + "defences:\n  - {name: noise, sigma: 1}\n  - {name: fbs, columns: [x]}\n",
+            "node.yaml:6:5: defences.1: 'fbs' changes nothing that this node sends: its role is active",
+        ),
+        (
+            PASSIVE + "defences:\n  - {name: noise, sigma: 1}\n  - {name: fbs, columns: [x], round: 5}\n",
+            "node.yaml:6:5: 'defences.1': fbs: unknown key 'round' ('round': did you mean 'rounds'?)",
+        ),
+        (PASSIVE + "defences: [{name: fbs}]\n", "node.yaml:4:12: 'defences.0': fbs: 'columns' is missing"),
+        (PASSIVE + "defences: [{name: fbs, columns: []}]\n", "fbs: 'columns'"),
+        (PASSIVE + "defences: [{name: fbs, columns: [x], rounds: 0}]\n", "fbs: 'rounds'"),
+        (PASSIVE + "defences: [{name: fbs-fixed, columns: [x], tau1: 0}]\n", "fbs-fixed: 'tau1': 0 is not more than 0"),
+        (PASSIVE + "defences: [{name: fbs-fixed, columns: [x], tau2: -1}]\n", "fbs-fixed: 'tau2': -1 is not more than 0"),
+        (PASSIVE + "defences: [{name: naive, columns: [x], strength: 0}]\n", "naive: 'strength': 0 is not more than 0"),
         (BASE + "obfuscation: {security_number: 1.5}\n", "'obfuscation.security_number'"),
         (BASE + "obfuscation: {security_number: .nan}\n", "'obfuscation.security_number'"),
         (BASE.replace("active", "passive") + "obfuscation: {security_number: 0.5}\n", "obfuscation is for an active node"),
@@ -136,6 +166,29 @@ def test_every_setting_is_documented_with_its_default() -> None:
     for key in counts:
         row = next(row for row in rows if f"`{key}`" in row)
         assert float(row.split("|")[2].replace(",", "")) == keys[key]
+
+
+def test_what_passive_nodes_alone_have_is_documented_with_its_default() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "operations.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("| ")]
+    audited = {row[0]: row[1] for row in rows}
+    for key, field in FeatureAuditSettings.model_fields.items():
+        assert audited[f"`audit.features.{key}`"] == ("–" if field.is_required() else str(field.default))
+    section = page.partition("### Defences\n")[2].partition("\n### ")[0]
+    own, shared, name = {}, {}, ""
+    for line in section.splitlines():
+        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
+        if line.startswith("|") and len(cells) == 4:
+            name = cells[0] or name
+            own[name, cells[1]] = cells[2]
+        elif line.startswith("|"):
+            shared[cells[0]] = cells[1]
+    for defence in DEFENCES:
+        for key, field in DEFENCES[defence].params.model_fields.items():
+            if key != "name":
+                default = list(field.default) if isinstance(field.default, tuple) else field.default
+                said = own.get((defence, key), shared.get(key))
+                assert said == ("–" if field.is_required() else str(default)), (defence, key)
 
 
 def test_missing_file(tmp_path: Path) -> None:

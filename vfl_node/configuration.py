@@ -193,7 +193,7 @@ def _place(item: Any, document: object) -> tuple[str, ...]:
 
 def _where(marks: Mapping[Place, Any], path: Place, item: Any) -> tuple[int, ...]:
     """Line and column of an error; where its text begins with a key of what is wrong as a whole, those of this key."""
-    named = re.match(r"Value error, ([a-z_]+(?:\.[a-z_]+)*)", item["msg"])
+    named = re.match(r"Value error, ([a-z_]+(?:\.[a-z_0-9]+)*)", item["msg"])
     key = (*path, *named[1].split(".")) if named else path
     if key != path and key in marks:
         return where(marks, key, key=True)

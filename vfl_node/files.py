@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from vfl_node import failpoints
 from vfl_node.errors import StateError
@@ -27,7 +28,19 @@ VERSION = 1
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write ``data`` under a temporary name (0600), make it durable, then rename it to ``path``; a failure leaves neither.
+    """Write ``data`` to ``path``, as :func:`writing_whole`."""
+    try:
+        with writing_whole(path) as file:
+            file.write(data)
+    except OSError as error:
+        if error.errno in _FULL:
+            raise OSError(error.errno, f"{error.strerror}, {len(data)} bytes are needed", str(path)) from None
+        raise
+
+
+@contextmanager
+def writing_whole(path: Path) -> Iterator[BinaryIO]:
+    """Write a file under a temporary name (0600), make it durable, then rename it to ``path``; a failure leaves neither.
 
     A symbolic link under either name is replaced, never followed.
     """
@@ -36,16 +49,14 @@ def write_whole(path: Path, data: bytes) -> None:
         failpoints.reach("write")
         temporary.unlink(missing_ok=True)  # of a process that was killed, or planted
         with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
-            file.write(data)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         failpoints.reach("rename")
         temporary.replace(path)
-    except OSError as error:
+    except OSError:
         with suppress(OSError):
             temporary.unlink()
-        if error.errno in _FULL:
-            raise OSError(error.errno, f"{error.strerror}, {len(data)} bytes are needed", str(path)) from None
         raise
     _make_names_durable(path.parent)
 

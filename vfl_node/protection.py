@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -11,10 +11,14 @@ from vfl_node.configuration import Frozen
 from vfl_node.privacy.defences.spec import DefenceParams
 
 
+ColumnNames = Annotated[tuple[str, ...], Field(min_length=1)]
+"""Columns of a party's own table; at least one, since no name would read as no column."""
+
+
 class FeatureAuditSettings(Frozen):
     """Columns of this party that its node tries to rebuild from what it sends."""
 
-    columns: tuple[str, ...] | Literal["all"] = Field(description="columns of this party's table; all: every one that varies")
+    columns: ColumnNames | Literal["all"] = Field(description="columns of this party's table; all: every one that varies")
     known_share: float = Field(
         default=0.05,
         gt=0,

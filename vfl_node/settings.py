@@ -225,9 +225,11 @@ class Settings(Frozen):
             raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
         if self.limits.max_feature_gain is not None and not self.audit.features:
             raise ValueError("limits.max_feature_gain needs audit.features, which says which columns are tried")
-        for defence in self.defences:
+        for number, defence in enumerate(self.defences):
             if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
-                raise ValueError(f"the defence {defence.name!r} changes nothing that this node sends: its role is {self.role}")
+                raise ValueError(
+                    f"defences.{number}: {defence.name!r} changes nothing that this node sends: its role is {self.role}"
+                )
         return self
 
     @property

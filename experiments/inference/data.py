@@ -9,9 +9,9 @@ location30        5,010   the first 223 flags, place (of 30)  the last 223 flags
 location30-three  5,010   the first 148 flags, place          149 flags each                              all flags
 location30-one    5,010   the same                            the first of these two alone                all flags
 location30-other  5,010   the same                            the second of them alone                    all flags
-made_up           1,500   4 numbers, label                    3 numbers, a category of 6 values           kind
-made_up_flags     1,500   12 flags, label of 4 classes        12 flags                                    all flags
-made_up_three     1,500   8 flags, label of 4 classes         8 flags each; or one of them                all flags
+made_up           900     4 numbers, label                    3 numbers, a category of 6 values           kind
+made_up_flags     900     12 flags, label of 4 classes        12 flags                                    all flags
+made_up_three     900     8 flags, label of 4 classes         8 flags each; or one of them                all flags
 ================  ======  ==================================  ==========================================  ================
 
 Of ``adult`` and ``default_credit`` each seed draws its own 8,000 rows. Source of the cut: arXiv 2104.14383, table 1, "all
@@ -120,7 +120,7 @@ def _flags(records: Records, *sizes: int, only: str = "") -> Split:
 def made_up(shared: Path, seed: int) -> Split:
     """A table that needs no file: a category that the attacker's own columns tell little of, and a label of both parties."""
     rng = np.random.default_rng(2104)
-    x, noise = rng.normal(size=(1500, 7)), rng.normal(size=(2, 1500))
+    x, noise = rng.normal(size=(900, 7)), rng.normal(size=(2, 900))
     kind = np.digitize(0.5 * x[:, 0] + noise[0], [-1.2, -0.6, 0.0, 0.6, 1.2])
     score = x[:, 1] + x[:, 5] + 0.5 * kind + noise[1]
     columns: dict[str, Column] = {f"x{column}": NumericColumn(x[:, column]) for column in range(7)}
@@ -142,9 +142,9 @@ def made_up_three(shared: Path, seed: int, only: str = "") -> Split:
 
 def _made_up_flags() -> Records:
     rng = np.random.default_rng(30)
-    labels = rng.integers(0, 4, 1500)
+    labels = rng.integers(0, 4, 900)
     often = rng.choice([0.05, 0.15, 0.6], p=[0.5, 0.3, 0.2], size=(4, 24))
-    flags = rng.random((1500, 24)) < often[labels]
+    flags = rng.random((900, 24)) < often[labels]
     return Records({f"f{at}": NumericColumn(flags[:, at].astype(float)) for at in range(24)}, labels.astype(np.float32))
 
 

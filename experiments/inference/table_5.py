@@ -111,5 +111,5 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
 
 
 ABOUT_TABLE = """\
-`location30`: 148 flags and the place at the attacker, 149 flags at each victim; batches of 256, 12 epochs. Three seeds. Each victim
-defends all of its columns by itself. The attacker knows 40 rows."""
+`location30`: 148 flags and the place at the attacker, 149 flags at each victim; batches of 256, 12 epochs. Three
+seeds. Each victim defends all of its columns by itself. The attacker knows 40 rows."""

@@ -28,9 +28,9 @@ def given(folder: Path, text: str, name: str = "clinic.yaml") -> PrivateSettings
     return read_private(folder / name)
 
 
-def settings_of(folder: Path, text: str, spec: Job, **options: Any) -> Settings:
+def settings_of(folder: Path, text: str, spec: Job, party: str = "clinic", **options: Any) -> Settings:
     files = {"clinic": folder / "given.csv", "lab": folder / "lab.csv"}
-    return trial_settings(spec, files, given={"clinic": given(folder, text)}, **options)["clinic"]
+    return trial_settings(spec, files, given={party: given(folder, text, f"{party}.yaml")}, **options)[party]
 
 
 def test_what_is_written_binds_and_the_rest_permits_what_the_job_asks(tmp_path: Path) -> None:
@@ -89,6 +89,45 @@ def test_a_mistake_has_file_line_and_column(tmp_path: Path, text: str, said: str
         settings_of(tmp_path, text, job(SPLIT))
     assert said in caught.value.message
     assert caught.value.message.startswith(str(tmp_path))
+
+
+def test_what_a_passive_party_audits_hides_and_allows(tmp_path: Path) -> None:
+    text = "audit: {features: {columns: [ward]}}\ndefences: [{name: fbs, columns: [ward]}]\nlimits: {max_feature_gain: 0.1}\n"
+    protection = settings_of(tmp_path, text, job(SPLIT), "lab").protection
+    assert protection.features
+    assert (protection.features.names, protection.features.known_share) == (("ward",), 0.05)
+    assert protection.max_feature_gain == 0.1
+    (fbs,) = protection.defences
+    assert fbs.model_dump()["columns"] == ("ward",)
+
+
+@pytest.mark.parametrize(
+    ("party", "text", "said"),
+    [
+        ("clinic", "limits: {}\naudit:\n  features: {columns: all}\n", "clinic.yaml:3:3: audit.features is for a passive node"),
+        (
+            "clinic",
+            "defences:\n  - {name: fbs, columns: [a]}\n",
+            "clinic.yaml:2:5: defences.0: 'fbs' changes nothing",
+        ),
+        ("lab", "limits: {max_feature_gain: 0.1}\n", "lab.yaml:1:10: limits.max_feature_gain needs audit.features"),
+        (
+            "lab",
+            "defences:\n  - name: fbs\n    columns: [a]\n    tau: 1\n",
+            "lab.yaml:2:5: 'defences.0': fbs: unknown key",
+        ),
+        (
+            "lab",
+            "defences: [{name: fbs-fixed, columns: [a], tau1: 0}]\n",
+            "lab.yaml:1:12: 'defences.0': fbs-fixed: 'tau1'",
+        ),
+        ("lab", "audit: {features: {columns: []}}\n", "lab.yaml:1:29: 'audit.features.columns'"),
+    ],
+)
+def test_a_mistake_in_what_protects_columns_has_file_line_and_column(tmp_path: Path, party: str, text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        settings_of(tmp_path, text, job(SPLIT), party)
+    assert caught.value.message.startswith(f"{tmp_path}/{said}")
 
 
 def test_every_key_of_a_nodes_settings_is_either_set_by_a_trial_or_may_be_given() -> None:

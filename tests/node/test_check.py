@@ -256,3 +256,43 @@ def test_a_node_that_starts_with_a_good_table(tmp_path: Path) -> None:
         assert (health["data"]["status"], health["data"]["rows"], health["data"]["whole"]) == ("usable", 60, True)
     finally:
         node.stop()
+
+
+AUDITED: dict[str, Any] = {"audit": {"features": {"columns": ["kind", "x"]}}}
+SPLITTING: dict[str, Any] = {"defences": [{"name": "noise", "sigma": 1}, {"name": "fbs", "columns": ["kind"]}]}
+
+
+@pytest.mark.parametrize("protected", [AUDITED, SPLITTING])
+def test_columns_that_are_audited_or_protected_are_looked_for_before_a_job(tmp_path: Path, protected: dict[str, Any]) -> None:
+    def found(content: str, text: str = "", **more: Any) -> tuple[str, ...]:
+        checked = check_table(settings_of(tmp_path, content, "passive", **protected), job=job(text) if text else None, **more)
+        return tuple(f"{error.code} {error.message} {error.hint}" for error in checked.errors)
+
+    good = rows(1200, "id,x,kind,z")
+    assert found(good) == found(good, SPLIT) == ()
+    (absent,) = found(rows(1200, "id,x,sort,z"), SPLIT)
+    setting = "audit.features.columns" if "audit" in protected else "defences.1 (fbs): columns"
+    assert absent.startswith(f"E_COLUMN {setting}: a column is not in the table of lab it is 'kind'")
+    (same,) = found(good.replace("k1", "k0").replace("k2", "k0"))
+    assert same.startswith(f"E_CONFIG {setting}: a column has one value only")
+    many = "id,x,kind,z\n" + "".join(f"r{row},{row},k{row % 300},{row % 2}\n" for row in range(1200))
+    (levels,) = found(many, SPLIT)
+    assert levels.startswith(f"E_CONFIG {setting}: a column has more than 256 categories")
+    no_embeddings = LOGISTIC.replace("none", "standard") + "align: {protocol: psi}"
+    assert found(rows(1200, "id,x,sort,z"), no_embeddings) == ()
+    assert found(rows(1200, "id,x,sort,z"), "align: {protocol: psi}") == ()  # trains nothing
+    head = good.replace("k1", "k0").replace("k2", "k0") + "r9999,1,k1,0\n"
+    assert found(head, rows=1100) == ()  # a column that does not vary in the first rows may vary in others
+    assert found(rows(1200, "id,x,sort,z"), rows=1100)[0].startswith("E_COLUMN")
+    with capture_logs() as lines:
+        health = started(settings_of(tmp_path, rows(1200, "id,x,sort,z"), "passive", **protected)).health()
+    assert health is not None
+    assert "'kind'" in health["errors"][0]["hint"]
+    assert [line["code"] for line in lines] == ["E_COLUMN"]
+    assert "kind" not in str(lines)
+
+
+def test_an_audit_that_would_know_too_few_rows_is_told_before_a_job(tmp_path: Path) -> None:
+    checked = check_table(settings_of(tmp_path, rows(900, "id,x,kind,z"), "passive", **AUDITED), job=job(SPLIT))
+    assert codes(checked) == ["E_CONFIG"]
+    assert "45 of this party's rows would be taken as known" in checked.errors[0].message

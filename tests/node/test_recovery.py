@@ -20,9 +20,11 @@ from vfl_node.execution.conversations import conversations
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.run import set_up
+from vfl_node.execution.trial import Trial
 from vfl_node.node import partners
 from vfl_node.node.partners import Partner
 from vfl_node.settings import Data, Settings
+from vfl_node.training.split import journal
 from vfl_node.transport.memory import memory_channels, run_together
 
 ROLES = {"clinic": "active", "lab": "passive"}
@@ -74,6 +76,7 @@ def attempt(
     *,
     job: str = JOB,
     defences: Sequence[Mapping[str, Any]] = (),
+    asked: Trial | None = None,
 ) -> tuple[list[Any], int]:
     """One attempt of both parties from what their folders hold; results, and frames the victim has left."""
     channels = dict(zip(ROLES, memory_channels("clinic", "lab", job_id="trial"), strict=True))
@@ -85,7 +88,7 @@ def attempt(
         data = Data(path=trial.files[name], label="label" if role == "active" else None)
         settings = Settings(name=name, role=role, data=data, insecure_loopback=True, device="cpu", defences=defences)
         table = read_table(data, id_form="text", needs_label=role == "active", party=name)
-        seed, store = Randomness(name[:1].encode() * 32), JobFolder(folder / name)
+        seed, store = Randomness(name[:1].encode() * 32), JobFolder(folder / name, asked)
         progress = LiveProgress("trial", Stop())
         peer = next(other for other in ROLES if other != name)
         memory = Partner(folder / "partners" / name, peer)
@@ -148,6 +151,32 @@ def test_a_training_that_stops_early_does_so_after_any_cut(trial: Any, ram: Path
             attempt(trial, folder, 1, victim, int(moment * frames) + cut, job=STOPPED)
             assert attempt(trial, folder, 2, job=STOPPED)[0] == [None, None]
             assert outcome(folder) == expected
+
+
+RECORDED = JOB.replace("epochs: 15, batch_size: 32", "epochs: 4, batch_size: 16")
+
+
+@pytest.mark.parametrize("victim", ["clinic", "lab"])
+def test_what_is_recorded_stands_once_after_any_cut(
+    trial: Any, ram: Path, victim: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)  # a checkpoint after each epoch, however short
+    asked = Trial(transcript=True)
+    results, left = attempt(trial, ram / "clean", 1, victim, 1 << 20, job=RECORDED, asked=asked)
+    assert results == [None, None]
+    frames, clean = (1 << 20) - left, JobFolder(ram / "clean" / "lab", asked).transcript.read_bytes()
+    assert len(clean) == 8 + 4 * 140 * (16 + 2 * 4 * 8)  # epochs · rows · (step, row; embedding, gradient)
+    longer = 0
+    for moment in (0.5, 0.6, 0.9):  # in the first repeat, and in the second, which is not recorded
+        folder = ram / str(moment)
+        attempt(trial, folder, 1, victim, int(moment * frames), job=RECORDED, asked=asked)
+        recorded = JobFolder(folder / "lab", asked).transcript
+        newest = max((path.stem for path in (folder / "lab" / "checkpoints").glob("*.checkpoint")), default="r000-e000000")
+        epochs = int(newest[-6:]) if newest.startswith("r000") else 4
+        longer += recorded.stat().st_size > 8 + epochs * 140 * (16 + 2 * 4 * 8)
+        assert attempt(trial, folder, 2, job=RECORDED, asked=asked)[0] == [None, None]
+        assert recorded.read_bytes() == clean
+    assert longer  # some attempt had written rows after its last checkpoint
 
 
 JOBS = {

@@ -44,6 +44,7 @@ def run(
     processes: bool = False,
     seed: int | None = None,
     predictions: bool = False,
+    transcript: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> Result:
@@ -67,6 +68,8 @@ def run(
         seed: from which the randomness of all parties follows, 0 to 2^63 - 1: the same run gives the same bytes again, and
             nothing in it is secret. Reports say so.
         predictions: whether the trained model's predictions of all shared rows are made (:attr:`Result.predictions`).
+        transcript: folder for what each party receives in training of the first repeat, row by row, for those who attack it
+            (docs/trial.md).
         out: folder for the reports and models of all parties; by default one that ends with the result.
         progress: whether a bar is shown, on a terminal or in a notebook.
 
@@ -79,6 +82,11 @@ def run(
         from vfl_node.execution.known_rows import check_predictable
 
         check_predictable(spec)
+    received = None if transcript is None else Path(transcript)
+    if received:
+        from vfl_node.execution.transcripts import check_transcribable
+
+        check_transcribable(spec)
     if seed is not None and not 0 <= seed < 1 << 63:
         raise UsageError(f"seed {seed} is not a whole number from 0 to 2^63 - 1")
     files, frames = tables_of(spec, active, passive)
@@ -99,9 +107,9 @@ def run(
         try:
             predicted = target / PREDICTIONS if predictions else None
             if processes:
-                folders = _in_processes(spec, owners, target, view, seed, predicted)
+                folders = _in_processes(spec, owners, target, view, seed, predicted, received)
             else:
-                folders = _in_one(spec, owners, frames, target, view, seed, predicted)
+                folders = _in_one(spec, owners, frames, target, view, seed, predicted, received)
             return Result(folders, scratch=target if out is None else None)
         except BaseException:
             if out is None:
@@ -117,6 +125,7 @@ def _in_one(
     view: Any,
     seed: int | None,
     predictions: Path | None,
+    transcript: Path | None,
 ) -> dict[str, Path]:
     import torch
 
@@ -124,18 +133,35 @@ def _in_one(
 
     threads = torch.get_num_threads()
     try:
-        return simulate(job, {}, out, settings=owners, tables=frames, on_view=view, seed=seed, predictions=predictions)
+        return simulate(
+            job,
+            {},
+            out,
+            settings=owners,
+            tables=frames,
+            on_view=view,
+            seed=seed,
+            predictions=predictions,
+            transcript=transcript,
+        )
     finally:
         torch.set_num_threads(threads)
 
 
 def _in_processes(
-    job: Job, owners: Mapping[str, Settings], out: Path, view: Any, seed: int | None, predictions: Path | None
+    job: Job,
+    owners: Mapping[str, Settings],
+    out: Path,
+    view: Any,
+    seed: int | None,
+    predictions: Path | None,
+    transcript: Path | None,
 ) -> dict[str, Path]:
     from vfl_node.node.federation import LocalFederation
 
     keeps = predictions is not None
-    with LocalFederation(job, owners, logs=out / "logs", seed=seed, keeps=keeps) as federation:
+    nodes = LocalFederation(job, owners, logs=out / "logs", seed=seed, keeps=keeps, transcript=transcript)
+    with nodes as federation:
         ended = federation.run(out, view)
         if predictions:
             federation.predict(ended["id"], predictions)

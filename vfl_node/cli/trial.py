@@ -47,6 +47,10 @@ def run(
         Optional[Path],  # noqa: UP045
         typer.Option(help="CSV file for what the model says of the active party's shared rows."),
     ] = None,
+    transcript: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(help="Folder for what each party receives in training, row by row, to attack it."),
+    ] = None,
     in_process: Annotated[bool, typer.Option("--in-process", help="One process, in-memory channel.")] = False,
 ) -> None:
     """Run a whole federation on this machine, to try a job on your own files."""
@@ -60,6 +64,10 @@ def run(
         from vfl_node.execution.known_rows import check_predictable
 
         check_predictable(spec)
+    if transcript:
+        from vfl_node.execution.transcripts import check_transcribable
+
+        check_transcribable(spec)
     given = {name: read_private(path) for name, path in _files(spec, settings, "--settings").items()}
     parties = trial_settings(
         spec,
@@ -93,19 +101,30 @@ def run(
         if in_process:
             from vfl_node.execution.simulation import simulate
 
-            simulate(spec, {}, folder, on_view=shown.update, settings=parties, seed=seed, predictions=predictions)
+            simulate(
+                spec,
+                {},
+                folder,
+                on_view=shown.update,
+                settings=parties,
+                seed=seed,
+                predictions=predictions,
+                transcript=transcript,
+            )
         else:
             from vfl_node.node.federation import LocalFederation
 
-            logs = folder / "logs"
             keeps = predictions is not None
-            with LocalFederation(spec, parties, logs=logs, seed=seed, keeps=keeps) as federation:
+            nodes = LocalFederation(spec, parties, logs=folder / "logs", seed=seed, keeps=keeps, transcript=transcript)
+            with nodes as federation:
                 view = federation.run(folder, shown.update)
                 if predictions:
                     federation.predict(view["id"], predictions)
     _summarise(folder / "report.json", time.monotonic() - started)
     if predictions:
         out.print(f"predictions: {predictions}")
+    if transcript:
+        out.print(f"what each party received in training: {transcript}")
 
 
 @app.command()

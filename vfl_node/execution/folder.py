@@ -164,6 +164,11 @@ class JobFolder:
         return self.path / "shown"
 
     @property
+    def transcript(self) -> Path:
+        """What split training exchanged, in a trial that asked for it (:class:`vfl_node.session.transcript.Transcript`)."""
+        return self.path / "transcript"
+
+    @property
     def cancelled(self) -> bool:
         """Whether the owner has cancelled the job, which has not ended yet."""
         return self._cancelled.exists()
@@ -313,6 +318,8 @@ class JobFolder:
         remaining = {self.artefacts} | ({self._serving, self._alignment, self.shown} if self._serving.exists() else set())
         if (self.path / _EARLIER_SERVING).exists():
             remaining |= {self.path / _EARLIER_SERVING, self.path / "alignment.safetensors"}
+        if self.trial.transcript:
+            remaining |= {self.transcript}
         for entry in self.path.iterdir():
             if entry in remaining:
                 continue

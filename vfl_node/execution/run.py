@@ -21,6 +21,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import Table
 from vfl_node.engines.processes import Processes
@@ -31,8 +34,9 @@ from vfl_node.execution.inputs import taking_part
 from vfl_node.execution.serving import Predicting
 from vfl_node.job import Job
 from vfl_node.progress import Progress
-from vfl_node.session.memory import PeerMemory
+from vfl_node.session.memory import PeerMemory, joint
 from vfl_node.session.session import Session
+from vfl_node.session.transcript import Transcript
 from vfl_node.settings import Settings
 from vfl_node.transport.channel import Channel
 
@@ -53,6 +57,14 @@ class DataInputs:
     whole: Table
     table: Table
     predicting: Predicting | None = None
+
+    @property
+    def places(self) -> NDArray[np.int64] | None:
+        """int64[n], the row of ``whole`` of each record of ``table``; None: they are the same."""
+        if self.table is self.whole:
+            return None
+        place = {id_: row for row, id_ in enumerate(self.whole.ids)}
+        return np.fromiter((place[id_] for id_ in self.table.ids), np.int64, len(self.table))
 
 
 @dataclass(frozen=True)
@@ -108,6 +120,13 @@ def set_up(
     Raises:
         DataError, PolicyError: as :func:`vfl_node.execution.inputs.taking_part`.
     """
+    inputs = None
+    if table is not None:
+        part = table
+        if not predicting:
+            memory = joint([memories[name] for name in job.parties.others(settings.name)])
+            part = taking_part(table, job.align, memory, settings.limits, settings.name)
+        inputs = DataInputs(table, part, predicting)
     session = Session(
         job=job,
         name=settings.name,
@@ -127,9 +146,6 @@ def set_up(
         models=settings.models,
         protection=settings.protection,
         compare=settings.compare,
+        transcript=Transcript(folder.transcript, inputs.places) if folder.trial.transcript and inputs else None,
     )
-    inputs = None
-    if table is not None:
-        part = table if predicting else taking_part(table, job.align, session.memory, settings.limits, settings.name)
-        inputs = DataInputs(table, part, predicting)
     return Run(session, folder, inputs)

@@ -27,6 +27,7 @@ from vfl_node.execution.known_rows import TrialParty, write_predictions
 from vfl_node.execution.live import LiveProgress, Stop
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.run import Run, set_up
+from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
@@ -54,6 +55,7 @@ def simulate(
     tables: Mapping[str, Any] = NO_TABLES,
     seed: int | None = None,
     predictions: Path | None = None,
+    transcript: Path | None = None,
 ) -> dict[str, Path]:
     """Run ``job`` with all its parties in this process.
 
@@ -73,6 +75,7 @@ def simulate(
             :class:`vfl_node.data.readers.arrow.ArrowReader` takes it.
         seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
         predictions: file for what the trained model says of the shared rows (:mod:`vfl_node.execution.known_rows`).
+        transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`).
 
     Returns:
         Party name → folder of its artefacts.
@@ -80,6 +83,9 @@ def simulate(
     Raises:
         VflError: the first party's error, as its owner would see it.
     """
+    if transcript:
+        check_transcribable(job)
+        prepare_transcripts(job, transcript)
     settings = settings or trial_settings(job, files, columns=columns, threads=threads, models=models)
     torch.set_num_threads(settings[job.parties.active].threads)
     for own in settings.values():
@@ -97,7 +103,7 @@ def simulate(
             if table is not None:
                 read[name] = table
             progress = _ShownProgress(job, on_view) if role == "active" and on_view else LiveProgress(job.name, Stop())
-            trial = Trial.of(seed, name, keeps=predictions is not None)
+            trial = Trial.of(seed, name, keeps=predictions is not None, transcript=transcript is not None)
             folder = JobFolder(Path(scratch) / name / job_id, trial)
             secret = (randomness or {}).get(name) or Randomness(folder.seed())
             peers = job.parties.others(name) if table is not None else ()
@@ -131,6 +137,8 @@ def simulate(
                 if run.inputs
             }
             write_predictions(job, halves, predictions)
+        if transcript:
+            write_transcripts(job, {run.session.name: run.folder for run in runs}, transcript)
     return folders
 
 

@@ -15,13 +15,11 @@ from vfl_node.estimate.words import after_alignment
 from vfl_node.execution import cautions
 from vfl_node.execution.align import Aligned, aligned
 from vfl_node.execution.keep import keep, traffic_of
+from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.job import Job
 from vfl_node.machine import now
-from vfl_node.privacy.defences.decoding import ColumnParams
-from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, sent_by
-from vfl_node.privacy.features.rows import check_enough
-from vfl_node.privacy.features.targets import check_columns
+from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.agree import agree
 from vfl_node.settings import Role
@@ -71,27 +69,8 @@ def _prepared(run: Run) -> Trainer | None:
     if session.job.serve:
         predictor_of(train)  # refuses a model that could be kept but not used
     trainer.prepare(session)
-    _check_columns(run, train)
+    check_named_columns(run.data.table, session.protection, party=session.name, role=session.role, train=train)
     return trainer
-
-
-def _check_columns(run: Run, train: TrainerConfig) -> None:
-    """Refuse, before alignment, settings that name columns which this party's table lacks, or which nobody can rebuild.
-
-    Raises:
-        UsageError: as :func:`~vfl_node.privacy.features.targets.check_columns`, or the table is too small for an audit of
-            columns, even if all its rows were trained on (``E_CONFIG``).
-    """
-    session = run.session
-    if "embeddings" not in train.defended or sent_by(session.role) != "embeddings":
-        return
-    for params in session.protection.defences:
-        if isinstance(params, ColumnParams):
-            setting = f"defences: {params.name}: columns"
-            check_columns(run.data.table, params.names, party=session.name, setting=setting)
-    if features := session.protection.features:
-        check_columns(run.data.table, features.names, party=session.name, setting="audit.features.columns")
-        check_enough(int(features.known_share * len(run.data.table)), share=features.known_share)
 
 
 async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: FileCheckpoints, resume: str | None) -> Trained:

@@ -1,4 +1,4 @@
-"""What ``vfl-node run`` adds to a job on one machine: a seed for all randomness, halves of the model to predict with.
+"""What ``vfl-node run`` adds to a job on one machine: a seed for all randomness, halves to predict with, transcripts.
 
 A service has none of it. No setting, no key of a job, no environment variable and no message can give it: in one process
 it is an argument, and for parties in processes of their own it is the file :data:`FILE`, which the trial writes into the state
@@ -28,17 +28,20 @@ class Trial:
     Attributes:
         seed: 32 bytes from which all its secrets follow; None: they come from the operating system.
         keeps: whether it keeps its half of the model as for predictions, although the job does not say ``serve``.
+        transcript: whether it records what split training exchanges (:mod:`vfl_node.session.transcript`).
     """
 
     seed: bytes | None = field(default=None, repr=False)
     keeps: bool = False
+    transcript: bool = False
 
     @classmethod
-    def of(cls, number: int | None, party: str, *, keeps: bool = False) -> Trial:
+    def of(cls, number: int | None, party: str, *, keeps: bool = False, transcript: bool = False) -> Trial:
         """The trial of ``party`` in a run whose seed is ``number``, of at most 64 bits, or that has none."""
         if number is None:
-            return cls(None, keeps)
-        return cls(hashlib.sha256(b"vfl-node trial" + number.to_bytes(8, "big") + party.encode()).digest(), keeps)
+            return cls(None, keeps, transcript)
+        seed = hashlib.sha256(b"vfl-node trial" + number.to_bytes(8, "big") + party.encode()).digest()
+        return cls(seed, keeps, transcript)
 
     @property
     def seeded(self) -> bool:
@@ -65,7 +68,7 @@ class Trial:
 def write_trial(state: Path, trial: Trial) -> None:
     """Make ``state`` the state folder of a party in a trial, before its node first starts."""
     state.mkdir(mode=0o700)
-    document = {"seed": trial.seed.hex() if trial.seed else None, "keeps": trial.keeps}
+    document = {"seed": trial.seed.hex() if trial.seed else None, "keeps": trial.keeps, "transcript": trial.transcript}
     write_checked(state / FILE, json.dumps(document).encode())
 
 
@@ -87,4 +90,5 @@ def read_trial(settings: Settings) -> Trial:
             code="E_CONFIG",
             hint="give the node a state_dir of its own: secrets of a trial are not secret",
         )
-    return Trial(bytes.fromhex(document["seed"]) if document["seed"] else None, document["keeps"])
+    seed = bytes.fromhex(document["seed"]) if document["seed"] else None
+    return Trial(seed, document["keeps"], document["transcript"])

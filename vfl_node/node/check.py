@@ -146,6 +146,11 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             _check_use(use, job, settings, seen)
             if job.train and seen.table:
                 use = replace(use, columns=job.train.columns_read(seen.table))
+        if seen.table and (settings.audit.features or settings.defences) and (job is None or job.train):
+            from vfl_node.execution.named_columns import check_named_columns  # loads torch
+
+            train, name = job.train if job else None, settings.name
+            check_named_columns(seen.table, settings.protection, party=name, role=settings.role, train=train, whole=seen.whole)
     except VflError as error:
         errors.append(error)
     return TableCheck(data, format, seen, use, tuple(errors), _warnings(seen, job) if seen else ())
@@ -271,7 +276,8 @@ class StartCheck:
             log.warning("this node's table could not be checked", error=type(defect).__name__, **said)
             return {"status": "unknown"}
         for error in checked.errors:
-            log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=error.hint, **said)
+            hint = "" if isinstance(error, UsageError) else error.hint  # it names what is audited or protected
+            log.warning("this node's table cannot be used", code=error.code, reason=error.message, hint=hint, **said)
         return {
             "status": "unusable" if checked.errors else "usable",
             "rows": checked.profile.rows if checked.profile else None,

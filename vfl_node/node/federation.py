@@ -29,6 +29,7 @@ from vfl_node.execution.artefacts import clear_artefacts, copy_artefacts
 from vfl_node.execution.folder import JobFolder
 from vfl_node.execution.inputs import read_input, taking_part
 from vfl_node.execution.known_rows import TrialParty, write_predictions
+from vfl_node.execution.transcripts import check_transcribable, prepare_transcripts, write_transcripts
 from vfl_node.execution.trial import Trial, write_trial
 from vfl_node.files import private_folder
 from vfl_node.job import Job
@@ -57,15 +58,26 @@ class LocalFederation:
         logs: folder for one JSON-lines log per party.
         seed: from which the randomness of every party follows (:mod:`vfl_node.execution.trial`); reports say so.
         keeps: whether the nodes keep what :meth:`predict` needs.
+        transcript: folder for what each party receives in training (:mod:`vfl_node.execution.transcripts`); None: none.
     """
 
     def __init__(
-        self, job: Job, settings: Mapping[str, Settings], *, logs: Path, seed: int | None = None, keeps: bool = False
+        self,
+        job: Job,
+        settings: Mapping[str, Settings],
+        *,
+        logs: Path,
+        seed: int | None = None,
+        keeps: bool = False,
+        transcript: Path | None = None,
     ) -> None:
+        if transcript:
+            check_transcribable(job)
+            prepare_transcripts(job, transcript)
         self._job = job
         self._settings = settings
         self._logs = logs
-        self._seed, self._keeps = seed, keeps
+        self._seed, self._keeps, self._transcript = seed, keeps, transcript
         self._folder = Path(tempfile.mkdtemp(prefix="vfl-federation-"))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._clients: dict[str, Client] = {}
@@ -112,7 +124,7 @@ class LocalFederation:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def run(self, out: Path, on_view: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Submit the job at the active party, follow it, and gather every party's artefacts in ``out``.
+        """Submit the job at the active party, follow it, and gather every party's artefacts in ``out``, and transcripts.
 
         Args:
             out: the active party's artefacts; the others' lie in ``out/<party>``.
@@ -130,9 +142,11 @@ class LocalFederation:
             raise VflError(self._error_text(error["message"], view["id"]), code=error["code"], hint=error["hint"] or "")
         for name in others:
             self._follow(name, view, lambda _: None)
-        for name in self._job.parties.all:
-            source = self._folder / name / "state" / "jobs" / view["id"] / "artefacts"
-            copy_artefacts(source, out if name == active else out / name)
+        folders = {name: JobFolder(self._folder / name / "state" / "jobs" / view["id"]) for name in self._job.parties.all}
+        for name, folder in folders.items():
+            copy_artefacts(folder.artefacts, out if name == active else out / name)
+        if self._transcript:
+            write_transcripts(self._job, folders, self._transcript)
         return view
 
     def predict(self, job_id: str, out: Path) -> None:
@@ -150,8 +164,9 @@ class LocalFederation:
 
     def _start(self, name: str, settings: dict[str, Any]) -> None:
         folder = self._folder / name
-        if self._seed is not None or self._keeps:
-            write_trial(folder / "state", Trial.of(self._seed, name, keeps=self._keeps))
+        trial = Trial.of(self._seed, name, keeps=self._keeps, transcript=self._transcript is not None)
+        if trial != Trial():
+            write_trial(folder / "state", trial)
         config = yaml.safe_load((folder / "node.yaml").read_text())
         config.pop("listen", None)
         config |= {

@@ -19,6 +19,7 @@ from vfl_node.progress import Progress, Silent
 from vfl_node.protection import Protection
 from vfl_node.session.memory import Memory, PeerMemory, joint
 from vfl_node.session.pins import MemoryPins, Pins
+from vfl_node.session.transcript import Transcript
 from vfl_node.settings import Limits, Obfuscation, Role, role_in
 from vfl_node.transport.channel import Channel, Traffic, total
 
@@ -49,6 +50,7 @@ class Session:
         models: this owner's own architectures: name → ``module:Class``.
         protection: what this owner does about what tensors tell.
         compare: with what this owner compares a federated model; with no boosted tree unless it is given.
+        transcript: where a trial that asks for it records what split training exchanges; None otherwise.
     """
 
     job: Job
@@ -70,6 +72,7 @@ class Session:
     models: Mapping[str, str] = field(default_factory=dict)
     protection: Protection = field(default_factory=Protection)
     compare: Compare = NO_TREE
+    transcript: Transcript | None = None
 
     @property
     def role(self) -> Role:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from vfl_node.privacy.defences.spec import DefenceParams
+from vfl_node.protection import ColumnNames
 
 LayerWidth = Annotated[int, Field(ge=1, le=4096)]
 
@@ -14,7 +15,7 @@ LayerWidth = Annotated[int, Field(ge=1, le=4096)]
 class ColumnParams(DefenceParams):
     """Keys of a defence of columns."""
 
-    columns: tuple[str, ...] | Literal["all"] = Field(
+    columns: ColumnNames | Literal["all"] = Field(
         description="columns of this party's table that are protected; all: every one that varies"
     )
 

@@ -138,20 +138,37 @@ def targets_of(
     return Targets([_target(name, table.columns[name], rows, device) for name in chosen])
 
 
-def check_columns(table: Table, names: Sequence[str], *, party: str = "", setting: str = "columns") -> tuple[str, ...]:
+def check_columns(
+    table: Table, names: Sequence[str], *, party: str = "", setting: str = "columns", whole: bool = True
+) -> tuple[str, ...]:
     """The columns that ``names`` mean; all that can be rebuilt if there is no name.
+
+    Args:
+        table: of this party.
+        names: columns; none: all.
+        party: for errors.
+        setting: which names them, likewise.
+        whole: whether these are all rows of the table; in others a column need not vary.
 
     Raises:
         UsageError: a column is absent (``E_COLUMN``), has one value only, or more categories than :data:`MOST_LEVELS`
-            (``E_CONFIG``).
+            (``E_CONFIG``); or there is none that can be rebuilt (``E_CONFIG``).
     """
     if not names:
-        return tuple(name for name, column in table.columns.items() if _values(column) > 1 and not _too_many(column))
+        able = tuple(name for name, column in table.columns.items() if _values(column) > 1 and not _too_many(column))
+        if whole and not able:
+            raise UsageError(
+                f"{setting}: no column of the table of {party or 'this party'} varies and has at most {MOST_LEVELS} categories",
+                code="E_CONFIG",
+                hint="there is nothing to rebuild: remove the setting",
+                for_peer="its settings do not fit its table",
+            )
+        return able
     for name in names:
         text = ""
         if name not in table.columns:
             text = f"a column is not in the table of {party or 'this party'}"
-        elif _values(table.columns[name]) < 2:
+        elif whole and _values(table.columns[name]) < 2:
             text = "a column has one value only, which everybody guesses"
         elif _too_many(table.columns[name]):
             text = f"a column has more than {MOST_LEVELS} categories"

@@ -49,6 +49,7 @@ class Train(TrainerConfig):
     joined: ClassVar[str] = "vfl_node.training.split.serving.joined:predict"
     max_passive_parties: ClassVar[int] = 8
     defended: ClassVar[frozenset[str]] = frozenset({"embeddings", "gradients"})
+    recorded: ClassVar[bool] = True
     tasks: ClassVar[tuple[Task, ...]] = ("classification", "regression")
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {

@@ -38,6 +38,7 @@ from vfl_node.training.split.half import (
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
+from vfl_node.training.split.recorder import Recorder
 from vfl_node.training.trainer import TrainingData
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -71,7 +72,9 @@ class PassiveHalf:
         columns = partial(_targets, session, data)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
         self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
-        self.exit = way_out(session, sender, draws, repeat, self.audit, self.features)
+        transcript = session.transcript if repeat == 0 else None
+        self._recorder = Recorder(transcript, data.alignment.rows, under("transcript", saved or {}))
+        self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder)
         self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         if saved is not None:
@@ -154,7 +157,8 @@ class PassiveHalf:
     def tensors(self) -> dict[str, Tensor]:
         """As :meth:`Half.tensors`."""
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("features", self.features.tensors())}
-        return {**self.learner.tensors(), **audits, **prefixed("defences", self.exit.state()), **self._averages()}
+        defended, recorded = prefixed("defences", self.exit.state()), prefixed("transcript", self._recorder.tensors())
+        return {**self.learner.tensors(), **audits, **defended, **recorded, **self._averages()}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""

@@ -1,0 +1,95 @@
+"""A training whose passive party tries to rebuild its own columns from what it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from tests.training.conftest import synthetic
+from vfl_node.errors import PolicyError, UsageError
+from vfl_node.job import Evaluate
+from vfl_node.protection import FeatureAuditSettings, Protection
+from vfl_node.training.checkpoints import MemoryCheckpoints
+
+COLUMNS = FeatureAuditSettings(columns=("z0", "colour"), known_share=0.2)
+
+
+class KilledError(Exception):
+    pass
+
+
+class Fatal(MemoryCheckpoints):
+    """Kills its party right after it has kept the checkpoint ``at``."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at = at
+
+    def save(self, name: str, tensors: Mapping[str, torch.Tensor], meta: Mapping[str, Any]) -> None:
+        super().save(name, tensors, meta)
+        if name == self.at:
+            raise KilledError
+
+
+@pytest.fixture
+def parties() -> Any:
+    return synthetic(900)
+
+
+def audited(run: Any, limit: float | None = None, features: FeatureAuditSettings = COLUMNS, **more: Any) -> Any:
+    lab = Protection(membership=False, features=features, max_feature_gain=limit)
+    evaluate = Evaluate(test_fraction=0.25, repeats=2)
+    return run(evaluate=evaluate, protections=(Protection(membership=False), lab), **more)
+
+
+def test_a_passive_party_sees_how_well_its_columns_are_rebuilt_and_no_message_changes(run: Any, parties: Any) -> None:
+    seen, unseen = audited(run), run(evaluate=Evaluate(test_fraction=0.25, repeats=2))
+    clinic, lab = seen(parties)
+    unseen(parties)
+    assert [message.SerializeToString() for message in seen.transcript] == [
+        message.SerializeToString() for message in unseen.transcript
+    ]
+    assert clinic.feature_audit is None
+    assert set(lab.feature_audit) == {"z0", "colour"}
+    assert lab.feature_audit["z0"]["worst"] > 0.3  # of its variance
+    assert lab.feature_audit["colour"]["worst"] > lab.feature_audit["colour"]["constant"] + 0.1
+    assert all(found["held_out"] is not None for found in lab.feature_audit.values())
+    assert [set(epoch.rebuilt["z0"]) for epoch in lab.epochs] == [{"static", "adaptive", "stacked"}] * 3
+    assert not any(epoch.rebuilt for epoch in clinic.epochs)
+
+
+def test_training_stops_where_a_column_is_rebuilt_too_well_and_the_peer_learns_no_name(run: Any, parties: Any) -> None:
+    stopped = audited(run, limit=0.05).raw(parties)[1]
+    assert isinstance(stopped, PolicyError)
+    assert (stopped.code, stopped.peer_code) == ("E_LEAK", "E_STOPPED")
+    assert stopped.for_peer == "stopped by lab's policy"
+    assert not any(word in stopped.message for word in COLUMNS.columns)  # a message is logged
+
+
+def test_all_columns_that_vary_are_tried(run: Any, parties: Any) -> None:
+    _, lab = audited(run, features=FeatureAuditSettings(columns="all", known_share=0.2))(parties)
+    assert set(lab.feature_audit) == set(parties.lab.columns)
+
+
+def test_too_few_known_rows_are_refused_before_anything_is_sent(run: Any, parties: Any) -> None:
+    made = audited(run, features=FeatureAuditSettings(columns="all", known_share=0.01))
+    _, refused = made.raw(parties)
+    assert isinstance(refused, UsageError)
+    assert "known_share" in refused.message
+    assert not [message for message in made.transcript if type(message).__name__ == "Embedding"]
+
+
+@pytest.mark.parametrize("at", ["r000-e000001", "r001-e000001"])
+def test_an_audit_of_columns_goes_on_after_a_kill_with_the_same_bits(run: Any, parties: Any, at: str) -> None:
+    train = run().train.model_copy(update={"batch_size": 13, "epochs": 2})  # enough steps for a checkpoint after each epoch
+    features = COLUMNS.model_copy(update={"columns": ("colour",)})
+    _, expected = audited(run, train=train, features=features)(parties)
+    kept = MemoryCheckpoints(100), Fatal(at)
+    killed = audited(run, train=train, features=features, checkpoints=kept)
+    assert isinstance(killed.raw(parties)[1], KilledError)
+    _, lab = audited(run, train=train, features=features, checkpoints=kept, pins=killed.pins, resume_from=at)(parties)
+    assert lab.feature_audit == expected.feature_audit
+    assert [epoch.rebuilt for epoch in lab.epochs] == [epoch.rebuilt for epoch in expected.epochs]
