@@ -6,14 +6,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 import torch
 
-from vfl_node.errors import StateError
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.train import _check_settings, missing_results
+from vfl_node.execution.train import _check_columns, _check_settings, missing_results
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import Protection
+from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.section import TrainerSection
 from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
@@ -49,6 +52,29 @@ def test_a_job_goes_on_with_the_settings_that_its_training_depends_on(
     with pytest.raises(StateError) as caught:
         _check_settings(pinned, config)
     assert caught.value.code == code
+
+
+@pytest.mark.parametrize("setting", ["fbs", "audit"])
+def test_settings_that_name_columns_are_held_against_the_table_before_alignment(setting: str) -> None:
+    ids = Identifiers.of(str(row).encode() for row in range(4))
+    table = Table(ids, {"age": NumericColumn(np.arange(4.0)), "same": NumericColumn(np.ones(4))}, None)
+
+    def run_of(column: str, role: str = "passive") -> Any:
+        defences = (read_params({"name": "fbs", "columns": [column]}),) if setting == "fbs" else ()
+        features = FeatureAuditSettings(columns=(column,)) if setting == "audit" else None
+        protection = Protection(defences=defences, features=features)
+        session = SimpleNamespace(name="lab", role=role, protection=protection)
+        return SimpleNamespace(session=session, data=SimpleNamespace(table=table))
+
+    config = Defended(algorithm="test")
+    _check_columns(run_of("age"), config)
+    _check_columns(run_of("nowhere", role="active"), config)
+    _check_columns(run_of("nowhere"), OnDevice(algorithm="test"))
+    for column, code in (("nowhere", "E_COLUMN"), ("same", "E_CONFIG")):
+        with pytest.raises(UsageError, match=column) as caught:
+            _check_columns(run_of(column), config)
+        assert caught.value.code == code
+        assert column not in (caught.value.for_peer or "")
 
 
 def trained(section: TrainerSection) -> Trained:

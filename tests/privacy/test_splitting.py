@@ -18,7 +18,7 @@ from vfl_node.models.inputs import ModelInput
 from vfl_node.models.schema import InputSchema
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.privacy.defences.splitting.weighting import Automatic
+from vfl_node.privacy.defences.splitting.weighting import LearntWeights
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
 
@@ -279,7 +279,7 @@ def test_learnt_weights_stay_between_their_bounds(monkeypatch: pytest.MonkeyPatc
     taus = {}
     for bounded in (True, False):
         if not bounded:
-            monkeypatch.setattr(Automatic, "settle", lambda self: None)
+            monkeypatch.setattr(LearntWeights, "settle", lambda self: None)
         keys = {"decoder": [8], "warm_up": 0, "model_rate": 0.01, "rounds": 20}
         defence = made(of_columns(bottom(), x, [flag(s)]), name="fbs", **keys)
         moved(defence, batches=8)
@@ -309,8 +309,8 @@ def test_the_work_for_a_batch_does_not_depend_on_what_it_holds(monkeypatch: pyte
         defence.before(Leaving("step", at))
         counted.append((len(steps), list(rows)))
     first, *others = counted
-    assert first == (220, [100] * 220)  # with 100 rounds before
-    assert others == [(20, [100] * 20)] * 4
+    assert first == (220, [100] * 110)  # with 100 rounds before
+    assert others == [(20, [100] * 10)] * 4
 
 
 def test_rows_that_are_made_up_count_nowhere() -> None:

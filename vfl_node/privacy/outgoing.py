@@ -124,9 +124,9 @@ class Exit:
         terms = [term for defence in self._defences if (term := defence.penalty(embedding, leaving)) is not None]
         return torch.stack(terms).sum() if terms else None
 
-    def figures(self) -> tuple[Mapping[str, float], ...]:
+    def figures(self) -> list[Mapping[str, float]]:
         """Of each defence, in their order, what it says of the steps since the last call."""
-        return tuple(defence.figures() for defence in self._defences)
+        return [defence.figures() for defence in self._defences]
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold of the defences."""

@@ -71,7 +71,7 @@ class Epoch:
     validation_auc: float | None = None
     rebuilt: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
     defence_seconds: float = 0.0
-    defences: Sequence[Mapping[str, float]] = ()
+    defences: Sequence[Mapping[str, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

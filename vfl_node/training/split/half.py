@@ -24,7 +24,7 @@ depends on the embeddings of the others, too (docs/privacy.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -86,7 +86,7 @@ class Defended:
     """
 
     seconds: float = 0.0
-    figures: Sequence[Mapping[str, float]] = ()
+    figures: Sequence[Mapping[str, float]] = field(default_factory=list)
 
 
 class Half(Protocol):

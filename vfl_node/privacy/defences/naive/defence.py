@@ -18,7 +18,7 @@ from vfl_node.privacy.defences.naive.spec import NaiveParams
 from vfl_node.privacy.defences.simulated import SimulatedDecoder, example
 
 
-class Naive(Defence):
+class NaiveDefence(Defence):
     """Adds λ·g to the loss, g = −l. In predictions it does nothing.
 
     Args: as :class:`Defence`.

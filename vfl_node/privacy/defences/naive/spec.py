@@ -27,5 +27,5 @@ class NaiveParams(DecoderParams):
 NAIVE = DefenceSpec(
     params=NaiveParams,
     directions=frozenset({"embeddings"}),
-    implementation="vfl_node.privacy.defences.naive.defence:Naive",
+    implementation="vfl_node.privacy.defences.naive.defence:NaiveDefence",
 )

@@ -21,9 +21,9 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Defence, Leaving, Sender
 from vfl_node.privacy.defences.simulated import SimulatedDecoder, example
-from vfl_node.privacy.defences.splitting.minimax import Minimax, OwnRows
+from vfl_node.privacy.defences.splitting.minimax import Minimax, OwnBatch
 from vfl_node.privacy.defences.splitting.spec import FbsFixedParams, FbsParams, ProximalParams, SplittingParams
-from vfl_node.privacy.defences.splitting.weighting import Automatic, Fixed, Weighting
+from vfl_node.privacy.defences.splitting.weighting import FixedWeights, LearntWeights, Weighting
 
 
 class Splitting(Defence):
@@ -98,9 +98,9 @@ class Splitting(Defence):
         self._minimax([self._own(of) for of in rows], rounds)
         self._protected = self._weights()
 
-    def _own(self, leaving: Leaving) -> OwnRows:
+    def _own(self, leaving: Leaving) -> OwnBatch:
         positions = torch.from_numpy(leaving.positions).to(next(self._model.parameters()).device)
-        return OwnRows(self._inputs(leaving.positions), positions)
+        return OwnBatch(self._inputs(leaving.positions), positions)
 
     @torch.no_grad()
     def _pull(self) -> None:
@@ -116,5 +116,5 @@ class Splitting(Defence):
 def weighting_of(params: SplittingParams, like: Tensor) -> Weighting:
     """τ of these keys; learnt ones have the type and device of ``like``."""
     if isinstance(params, FbsParams):
-        return Automatic(like)
-    return Fixed(params.tau1, params.tau2) if isinstance(params, FbsFixedParams) else Fixed(1, 0)
+        return LearntWeights(like)
+    return FixedWeights(params.tau1, params.tau2) if isinstance(params, FbsFixedParams) else FixedWeights(1, 0)

@@ -35,7 +35,7 @@ from vfl_node.privacy.defences.splitting.weighting import Weighting
 
 
 @dataclass(frozen=True, eq=False)
-class OwnRows:
+class OwnBatch:
     """One batch of this party's rows.
 
     Attributes:
@@ -68,18 +68,18 @@ class Minimax:
         learnt = [*model.parameters(), *weighting.parameters()]
         self._optimizer = torch.optim.Adam(learnt, lr=params.model_rate, betas=BETAS)
 
-    def __call__(self, batches: Sequence[OwnRows], rounds: int) -> None:
+    def __call__(self, batches: Sequence[OwnBatch], rounds: int) -> None:
         """θ ← θ̃, by these rows, in N2 ``rounds``."""
         weights = [parameter.detach().clone() for parameter in self._model.parameters()]
         with torch.no_grad():
             embeddings = [self._model(batch.inputs) for batch in batches] if self._features else [None] * len(batches)
         for _ in range(rounds):
             for batch, before in zip(batches, embeddings, strict=True):
-                with torch.no_grad():
-                    embedding = self._model(batch.inputs)
-                self._decoder.learn(embedding, batch.positions, self._decoder_steps)
-                for _ in range(self._model_steps):
-                    embedding = self._model(batch.inputs)
+                embedding = self._model(batch.inputs)
+                self._decoder.learn(embedding.detach(), batch.positions, self._decoder_steps)
+                for step in range(self._model_steps):
+                    if step:
+                        embedding = self._model(batch.inputs)
                     losses = self._decoder.losses(embedding, batch.positions)
                     if before is None:
                         proximal = _half_square(list(self._model.parameters()), weights)

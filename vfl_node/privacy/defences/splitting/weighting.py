@@ -37,7 +37,7 @@ class Weighting(Protocol):
         """Weight of the proximal term."""
 
 
-class Fixed:
+class FixedWeights:
     """τ1·g + τ2·proximal, g = −l."""
 
     def __init__(self, tau1: float, tau2: float) -> None:
@@ -60,7 +60,7 @@ class Fixed:
         return self.tau[1]
 
 
-class Automatic:
+class LearntWeights:
     """g/(2·τ1²) + proximal/(2·τ2²) + log τ1 + log τ2, g = exp(−l), whose log τ are learnt (Kendall et al. 2018).
 
     The paper's Alg. 1 descends τ·g by τ, which would end at ±∞; so this is how its weights are "updated automatically" here.
