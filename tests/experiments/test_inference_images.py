@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from experiments.inference import images
-from experiments.inference.images import HALF, SEEDS, SIDE, Attacker, explained, picture, pixels_of, trial
+from experiments.inference.images import HALF, SEEDS, SIDE, Attacker, explained, page, picture, pixels_of, trial
 from vfl_node.crypto.randomness import Randomness
 
 RESULTS = Path(__file__).parents[2] / "docs" / "experiments" / "inference-images.json"
@@ -92,9 +92,19 @@ def test_embeddings_tell_more_than_the_attackers_own_half(trials: list[dict[str,
         assert explained(figures, best) - explained(figures, figures["imputation"]) > 0.1
 
 
-def test_fbs_hides_more_than_it_costs(trials: list[dict[str, object]]) -> None:
-    worst = {name: np.mean([min(of[name]["errors"].values()) for of in trials]) for name in ("none", "fbs", "noise")}
-    accuracy = {name: np.mean([of[name]["accuracy"] for of in trials]) for name in ("none", "fbs", "noise")}
+def test_fbs_hides_a_part_of_it_and_costs_little(trials: list[dict[str, object]]) -> None:
+    """What an epoch tells beyond imputation falls by a fifth at least, and what a pass tells falls, too."""
     imputed = np.mean([of["imputation"] for of in trials])
-    assert imputed - worst["fbs"] < 0.75 * (imputed - worst["none"])
-    assert accuracy["none"] - accuracy["fbs"] < 0.05
+
+    def leak(name: str, line: str) -> float:
+        return float(imputed - np.mean([of[name]["errors"][line] for of in trials]))
+
+    assert leak("fbs", "static-epoch") < 0.8 * leak("none", "static-epoch")
+    assert leak("fbs", "static-pass") < leak("none", "static-pass")
+    accuracy = {name: np.mean([of[name]["accuracy"] for of in trials]) for name in ("none", "fbs")}
+    assert accuracy["none"] - accuracy["fbs"] < 0.03
+
+
+def test_the_page_is_of_these_figures(trials: list[dict[str, object]]) -> None:
+    assert RESULTS.with_suffix(".md").read_text() == page(trials)
+    assert RESULTS.with_suffix(".svg").exists()
