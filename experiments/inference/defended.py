@@ -39,7 +39,7 @@ Defence = Mapping[str, Any]
 
 NONE: Defence = {}
 
-FBS: Defence = {"name": "fbs"}
+FBS: Defence = {"name": "fbs", "model_rate": 0.001}
 
 
 def entries(defence: Defence, columns: Any) -> list[dict[str, Any]]:

@@ -9,12 +9,11 @@ import numpy as np
 
 from experiments.asymmetric_mnist.make_data import SIDE
 from experiments.inference.data import Split
-from experiments.inference.experiment import Expectation, Found, Outcome, Plan, Work, cell, mean, table
-from experiments.inference.images import DEFENCES, SHOWN, TRAIN, cut, explained, halves, picture, trial
+from experiments.inference.experiment import Expectation, Found, Outcome, Plan, Work, mean
+from experiments.inference.images import SHOWN, TRAIN, cut, explained, halves, picture, trial
+from experiments.inference.images import page as page_of_images
 
 TITLE = "Images: halves of handwritten digits"
-
-ATTACKS = ("static-epoch", "static-pass", "stacked", "joined")
 
 GAIN = 0.2
 """The attack explains so much more of the variance than imputation, without a defence."""
@@ -61,21 +60,8 @@ def beyond(plan: Plan, found: Found, defence: str) -> list[float]:
 
 
 def page(plan: Plan, found: Found) -> list[str]:
-    """The picture and the errors."""
-    outcomes = _outcomes(plan, found)
-    guessed, imputed = (cell([of[line] for of in outcomes], 4) for line in ("mean", "imputation"))
-    rows = [
-        [
-            name,
-            cell([of[name]["accuracy"] for of in outcomes]),
-            *(cell([of[name]["errors"][line] for of in outcomes], 4) for line in ATTACKS),
-            cell(beyond(plan, found, name)),
-        ]
-        for name in DEFENCES
-    ]
-    head = ["defence", "accuracy", *ATTACKS, "explained beyond imputation"]
-    lines = [ABOUT, "", f"Errors without embeddings: of the mean image {guessed}, of imputation {imputed}.", ""]
-    return [*lines, *table(head, rows), "", f"![Digits rebuilt from embeddings]({PICTURE})"]
+    """That of the images alone, without its heading."""
+    return page_of_images(_outcomes(plan, found)).splitlines()[2:]
 
 
 PICTURE = "inference-images.svg"
@@ -90,10 +76,3 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     """Embeddings tell more of an image than its other half does."""
     what = "MNIST halves: share of variance that the best attack explains − that of imputation"
     return [Expectation(what, mean(beyond(plan, found, "none")), GAIN)]
-
-
-ABOUT = """\
-6,000 digits of MNIST. The attacker has their right halves and the labels, and knows 5 % of the left halves. Each bottom is a
-small CNN. Figures are mean squared errors of a pixel, black 0 and white 1, and accuracies of the joint model; *explained* is a
-share of the variance of pixels around the mean image. The picture has, from above: digits, their left halves as imputed, and as
-rebuilt without and with each defence; right halves are as they are. The paper's images, COCO-QA, are not at hand."""
