@@ -4,13 +4,15 @@
 line           from what a column of the victim is guessed
 =============  ============================================================================================================
 constant       nothing: the best constant answer
-imputation     the attacker's own columns and the labels: no embedding. The best of three: the decoder of the attacks,
-               logistic (ridge) regression, a random forest
+imputation     the attacker's own columns and the labels: no embedding. The better of logistic (ridge) regression and a random
+               forest
 static-epoch   what one epoch sent
 static-pass    what predictions of all rows would send, by the trained weights
-adaptive       what each epoch sent, by one decoder that learns from each batch as it comes
+adaptive       what an epoch sent, by one decoder that learns from each batch as it comes
+replay         the same, by a decoder that learns from known rows of earlier batches, too
 stacked        what several epochs sent of a row, side by side
-joined         the attacker's own columns and labels beside what one epoch sent
+joined         the attacker's own columns and labels beside what the last epoch sent: the better of one decoder for both, and
+               of the sum of the logits of static-epoch and imputation
 =============  ============================================================================================================
 
 The leakage of embeddings is attack − imputation. All lines know the same rows. A row that is attacked has other columns than
@@ -29,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.ensemble import RandomForestRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch import Tensor
 
@@ -37,16 +39,25 @@ from experiments.inference.data import ACTIVE, Split
 from experiments.inference.training import Heard
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.tables import CategoricalColumn, Table, values_of
-from vfl_node.privacy.features.attacks import rebuild
+from vfl_node.privacy.features.attacks import Adaptive, rebuild, stacked
 from vfl_node.privacy.features.measures import Score, measure
-from vfl_node.privacy.features.targets import Target, Targets, targets_of
+from vfl_node.privacy.features.targets import Targets, targets_of
 
+Floats = NDArray[Any]
 Figures = dict[str, float]
 """``success`` (accuracy, AUC or R²), and the other metrics of the kind of column, means over the attacked columns."""
 
-STATIC, PASS, ADAPTIVE, STACKED, JOINED = "static-epoch", "static-pass", "adaptive", "stacked", "joined"
-ATTACKS = (STATIC, PASS, ADAPTIVE, STACKED, JOINED)
+STATIC, PASS, ADAPTIVE, REPLAY, STACKED, JOINED = "static-epoch", "static-pass", "adaptive", "replay", "stacked", "joined"
+ATTACKS = (STATIC, PASS, ADAPTIVE, REPLAY, STACKED, JOINED)
 
+LOOKS = 4
+"""After how many epochs the attacks by epochs are run, unless a trial names them."""
+MOST = 2048
+"""Rows that are attacked at most, as in the product's own audit."""
+REPLAYED = 128
+"""Known rows of other batches that an adaptive decoder learns from in each step, where it does."""
+COMPONENTS = 8
+"""Of the attacker's own columns, beside an embedding."""
 TREES = 100
 SURE = 1e-3
 """No answer of imputation is surer than that, in probability."""
@@ -78,7 +89,7 @@ class Poison:
         features = split.features(party)[heard.training]
         features[np.isnan(features)] = np.inf  # a missing value is equal to a missing value
         own = {row.tobytes() for row in features[known]}
-        others = np.sort([place for place in rest.tolist() if features[place].tobytes() not in own])
+        others = np.sort([place for place in rest[:MOST].tolist() if features[place].tobytes() not in own])
         halves = randomness.derive("halves").permutation(len(others)) % 2 == 0
         targets = targets_of(split.tables[party], np.arange(len(split)), split.attacked_of(party))
         return cls(targets, heard.training, np.sort(known), others, halves)
@@ -119,9 +130,7 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def own_columns(split: Split) -> Tensor:
-    """What the attacker has of each row without any embedding, float32[n, c]: standardised numbers, categories and labels as
-    flags.
-    """
+    """What the attacker has of each row without any embedding, float32[n, c]: numbers, and flags of categories and labels."""
     table = split.tables[ACTIVE]
     assert table.labels is not None
     parts = [np.eye(split.classes)[table.labels.astype(np.int64)], *(_encoded(table, name) for name in table.columns)]
@@ -138,40 +147,152 @@ def _encoded(table: Table, name: str) -> NDArray[np.float64]:
     return ((known - known.mean()) / (known.std() or 1.0))[:, None]
 
 
-def imputations(poison: Poison, own: Tensor, randomness: Randomness) -> dict[str, Tensor]:
+def imputations(poison: Poison, own: Tensor) -> dict[str, Tensor]:
     """Method → guesses from the attacker's own columns, float32[n, width], as a decoder gives them."""
-    known, known_at, others = poison.parts(own)
-    return {
-        "decoder": rebuild(known, known_at, others, poison.targets, randomness.derive("decoder")),
-        "regression": _fitted(poison, known.numpy(), others.numpy(), _regression),
-        "forest": _fitted(poison, known.numpy(), others.numpy(), _forest),
-    }
+    known, _, others = poison.parts(own)
+    return {name: _fitted(poison, known.numpy(), others.numpy(), method) for name, method in METHODS.items()}
 
 
-def _regression(target: Target) -> Any:
-    return Ridge(10.0) if target.kind == "number" else LogisticRegression(C=0.1, max_iter=200)
+def _regression(numbers: bool, truth: NDArray[np.float64], known: Floats, others: Floats) -> Floats:
+    if numbers:
+        return np.asarray(Ridge(10.0).fit(known, truth).predict(others)).reshape(len(others), -1)
+    shares = np.tile(truth.mean(axis=0), (len(others), 1))
+    for place, ones in enumerate(truth.T):
+        if 0 < ones.sum() < len(ones):
+            shares[:, place] = LogisticRegression(C=0.1, max_iter=200).fit(known, ones).predict_proba(others)[:, 1]
+    return shares
 
 
-def _forest(target: Target) -> Any:
-    kind = RandomForestRegressor if target.kind == "number" else RandomForestClassifier
-    return kind(TREES, min_samples_leaf=3, random_state=0)
+def _forest(numbers: bool, truth: NDArray[np.float64], known: Floats, others: Floats) -> Floats:
+    features = 1 / 3 if numbers else "sqrt"
+    forest = RandomForestRegressor(TREES, min_samples_leaf=3, max_features=features, random_state=0)
+    fitted = forest.fit(known, truth[:, 0] if truth.shape[1] == 1 else truth)
+    return np.asarray(fitted.predict(others)).reshape(len(others), -1)
 
 
-def _fitted(poison: Poison, known: NDArray[np.float32], others: NDArray[np.float32], model: Callable[[Target], Any]) -> Tensor:
-    """What a model of scikit-learn for each column gives, as a decoder would."""
-    parts = []
-    for target in poison.targets.columns:
-        has = target.known[poison.known_at].numpy()
-        truth = target.truth[poison.known_at].numpy()[has]
-        if target.kind == "number":
-            parts.append(model(target).fit(known[has], truth).predict(others)[:, None])
-            continue
-        shares = np.full((len(others), max(target.width, 2)), SURE)
-        values = np.unique(truth).astype(np.int64)
-        if len(values) > 1:
-            shares[:, values] = model(target).fit(known[has], truth).predict_proba(others)
-        else:
-            shares[:, values] = 1 - SURE
-        logs = np.log(np.clip(shares, SURE, 1 - SURE))
-        parts.append(logs if target.kind == "categories" else logs[:, 1:] - logs[:, :1])
+METHODS: Mapping[str, Callable[[bool, NDArray[np.float64], Floats, Floats], Floats]] = {
+    "regression": _regression,
+    "forest": _forest,
+}
+"""Name → of columns [k, c] of known rows and what is known of all rows: the mean, or the share of ones, [n, c]."""
+
+
+def _fitted(poison: Poison, known: Floats, others: Floats, method: Callable[..., Floats]) -> Tensor:
+    """What a method gives, as a decoder would: of categories and flags logits. Missing values count as 0."""
+    parts, columns = [], poison.targets.columns
+    for target in (target for target in columns if target.kind == "categories"):
+        truth = np.eye(target.width)[target.truth[poison.known_at].numpy()]
+        parts.append(np.log(np.clip(method(False, truth, known, others), SURE, 1)))
+    for kind in ("flag", "number"):
+        if same := [target.truth[poison.known_at].double().numpy() for target in columns if target.kind == kind]:
+            said = method(kind == "number", np.column_stack(same), known, others)
+            shares = np.clip(said, SURE, 1 - SURE)
+            parts.append(said if kind == "number" else np.log(shares / (1 - shares)))
     return torch.from_numpy(np.concatenate(parts, axis=1).astype(np.float32))
+
+
+def attack(
+    heard: Heard,
+    party: str,
+    share: float,
+    randomness: Randomness,
+    *,
+    epochs: Sequence[int] = (),
+    attacks: Sequence[str] = ATTACKS,
+) -> dict[str, Any]:
+    """All lines of the table above for one victim, JSON.
+
+    Args:
+        heard: the training.
+        party: the victim.
+        share: of the rows trained on that the attacker knows.
+        randomness: of this attacker alone.
+        epochs: after which the attacks by epochs are run, counted from 1; none: after :data:`LOOKS` of them, evenly spread.
+        attacks: which of :data:`ATTACKS`.
+
+    Returns:
+        line → figures; of attacks also ``epoch``, the worst one (0: after training), and where there are several ``by epoch``.
+        ``worst``: the attack that the choosing half likes best, its name in ``attack``.
+
+    Cost: about a second a static attack with 300 known rows.
+    """
+    poison = Poison.of(heard, party, share, randomness)
+    looks = sorted(epochs) or spread(len(heard.losses))
+    sent = {epoch: heard.epoch(party, epoch - 1) for epoch in looks}
+    own = own_columns(heard.split)[torch.from_numpy(heard.training)]
+
+    def fresh(rows: Tensor, name: str) -> Tensor:
+        return rebuild(*poison.parts(rows), poison.targets, randomness.derive(name))
+
+    imputed = imputations(poison, own)
+    method, imputation = _best({name: poison.judged(outputs) for name, outputs in imputed.items()})
+    found: dict[str, dict[Any, tuple[Figures, Figures]]] = {}
+    if STATIC in attacks:
+        found[STATIC] = {epoch: poison.judged(fresh(rows, f"{STATIC}/{epoch}")) for epoch, rows in sent.items()}
+    if PASS in attacks:
+        found[PASS] = {0: poison.judged(fresh(heard.final(party), PASS))}
+    for name, replay in ((ADAPTIVE, 0), (REPLAY, REPLAYED)):
+        if name in attacks:
+            found[name] = _adaptive(heard, party, poison, sent, randomness.derive(name), replay)
+    if STACKED in attacks:
+        every = stacked([heard.epoch(party, epoch) for epoch in range(len(heard.losses))])
+        found[STACKED] = {0: poison.judged(fresh(every, STACKED))}
+    if JOINED in attacks:
+        last = sent[looks[-1]]
+        both = fresh(torch.cat([last, _components(own)], dim=1), JOINED)
+        ways = [both]
+        if all(target.kind != "number" for target in poison.targets.columns):
+            ways.append(fresh(last, f"{STATIC}/{looks[-1]}") + imputed[method])  # independent evidence adds up in logits
+        found[JOINED] = {0: _best(dict(enumerate(map(poison.judged, ways))))[1]}
+    outcome: dict[str, Any] = {
+        "known": len(poison.known),
+        "attacked": len(poison.others),
+        "constant": summary(_scores(poison, torch.zeros(len(poison.others), poison.targets.width)), constant=True),
+        "imputation": {"method": method, **imputation[1]},
+    }
+    worst: dict[Any, tuple[Figures, Figures]] = {}
+    for name, by_epoch in found.items():
+        epoch, worst[name] = _best(by_epoch)
+        outcome[name] = {"epoch": epoch, **worst[name][1]}
+        if len(by_epoch) > 1:
+            outcome[name]["by epoch"] = {str(number): figures[1] for number, figures in by_epoch.items()}
+    name, figures = _best(worst)
+    return {**outcome, "worst": {"attack": name, **figures[1]}}
+
+
+def spread(epochs: int) -> list[int]:
+    """At most :data:`LOOKS` epochs from the first to the last one."""
+    return sorted({round(1 + (epochs - 1) * look / (LOOKS - 1)) for look in range(LOOKS)})
+
+
+def _adaptive(
+    heard: Heard, party: str, poison: Poison, sent: Mapping[int, Tensor], randomness: Randomness, replay: int
+) -> dict[int, tuple[Figures, Figures]]:
+    known = np.zeros(len(heard.split), dtype=np.bool_)
+    known[poison.known_at.numpy()] = True
+    steps = heard.received[party]
+    decoder = Adaptive(steps[0].rows.shape[1], poison.targets, randomness, replay=replay)
+    others, found = torch.from_numpy(poison.others), {}
+    for number, batch in enumerate(steps):
+        own = torch.from_numpy(known[batch.positions])
+        decoder.see(batch.rows, batch.rows[own], torch.from_numpy(batch.positions)[own])
+        ends = number + 1 == len(steps) or steps[number + 1].epoch > batch.epoch
+        if ends and batch.epoch + 1 in sent:
+            found[batch.epoch + 1] = poison.judged(decoder.rebuild(sent[batch.epoch + 1][others]))
+    return found
+
+
+def _components(rows: Tensor) -> Tensor:
+    """The first principal components of rows, float32[n, COMPONENTS]: few, since few rows are known to learn from."""
+    centred = rows - rows.mean(dim=0)
+    _, vectors = torch.linalg.eigh(centred.T @ centred)  # ascending
+    return centred @ vectors[:, -COMPONENTS:]
+
+
+def _scores(poison: Poison, outputs: Tensor) -> Mapping[str, Score]:
+    return measure(poison.targets, outputs, poison.others_at)
+
+
+def _best(found: Mapping[Any, tuple[Figures, Figures]]) -> tuple[Any, tuple[Figures, Figures]]:
+    """What has the largest success on the half that chooses."""
+    return max(found.items(), key=lambda entry: entry[1][0]["success"])

@@ -7,8 +7,11 @@ adult             8,000   the last 7 columns, income          the first 7 column
 default_credit    8,000   PAY_6, 12 amounts, default          LIMIT_BAL, SEX, … AGE, PAY_0 to PAY_5       LIMIT_BAL
 location30        5,010   the first 223 flags, place (of 30)  the last 223 flags                          all flags
 location30-three  5,010   the first 148 flags, place          149 flags each                              all flags
-made_up           1,500   4 numbers, label                    3 numbers, a category of 6 values           kind
-made_up_flags     1,500   12 flags, label of 4 classes        12 flags                                    all flags
+location30-one    5,010   the same                            the first of these two alone                all flags
+location30-other  5,010   the same                            the second of them alone                    all flags
+made_up           900     4 numbers, label                    3 numbers, a category of 6 values           kind
+made_up_flags     900     12 flags, label of 4 classes        12 flags                                    all flags
+made_up_three     900     8 flags, label of 4 classes         8 flags each; or one of them                all flags
 ================  ======  ==================================  ==========================================  ================
 
 Of ``adult`` and ``default_credit`` each seed draws its own 8,000 rows. Source of the cut: arXiv 2104.14383, table 1, "all
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -97,19 +100,27 @@ def _location30_three(shared: Path, seed: int) -> Split:
     return _flags(_read("location30", shared), 148, 149, 149)
 
 
-def _flags(records: Records, *sizes: int) -> Split:
+def _location30_one(shared: Path, seed: int) -> Split:
+    return _flags(_read("location30", shared), 148, 149, 149, only=VICTIMS[0])
+
+
+def _location30_other(shared: Path, seed: int) -> Split:
+    return _flags(_read("location30", shared), 148, 149, 149, only=VICTIMS[1])
+
+
+def _flags(records: Records, *sizes: int, only: str = "") -> Split:
+    """Flags over parties, so many for each; or the same with one of the passive parties ``only``."""
     parts = np.split(np.array(list(records.columns)), np.cumsum(sizes)[:-1])
     cut = {party: tuple(part.tolist()) for party, part in zip((ACTIVE, *VICTIMS), parts, strict=False)}
+    cut = {party: names for party, names in cut.items() if party in (ACTIVE, only) or not only}
     attacked = tuple(name for party, names in cut.items() if party != ACTIVE for name in names)
     return _cut(records, np.arange(len(records)), cut, attacked)
 
 
 def made_up(shared: Path, seed: int) -> Split:
-    """A table that needs no file: the label follows from both parties' numbers and the category; the category hardly from
-    the active party's columns.
-    """
+    """A table that needs no file: a category that the attacker's own columns tell little of, and a label of both parties."""
     rng = np.random.default_rng(2104)
-    x, noise = rng.normal(size=(1500, 7)), rng.normal(size=(2, 1500))
+    x, noise = rng.normal(size=(900, 7)), rng.normal(size=(2, 900))
     kind = np.digitize(0.5 * x[:, 0] + noise[0], [-1.2, -0.6, 0.0, 0.6, 1.2])
     score = x[:, 1] + x[:, 5] + 0.5 * kind + noise[1]
     columns: dict[str, Column] = {f"x{column}": NumericColumn(x[:, column]) for column in range(7)}
@@ -121,12 +132,20 @@ def made_up(shared: Path, seed: int) -> Split:
 
 def made_up_flags(shared: Path, seed: int) -> Split:
     """Flags that need no file: each is more frequent in some classes than in others, as visits to places are."""
+    return _flags(_made_up_flags(), 12, 12)
+
+
+def made_up_three(shared: Path, seed: int, only: str = "") -> Split:
+    """The same flags over three parties, or two of these."""
+    return _flags(_made_up_flags(), 8, 8, 8, only=only)
+
+
+def _made_up_flags() -> Records:
     rng = np.random.default_rng(30)
-    labels = rng.integers(0, 4, 1500)
+    labels = rng.integers(0, 4, 900)
     often = rng.choice([0.05, 0.15, 0.6], p=[0.5, 0.3, 0.2], size=(4, 24))
-    flags = rng.random((1500, 24)) < often[labels]
-    records = Records({f"f{at}": NumericColumn(flags[:, at].astype(float)) for at in range(24)}, labels.astype(np.float32))
-    return _flags(records, 12, 12)
+    flags = rng.random((900, 24)) < often[labels]
+    return Records({f"f{at}": NumericColumn(flags[:, at].astype(float)) for at in range(24)}, labels.astype(np.float32))
 
 
 SPLITS: Mapping[str, Callable[[Path, int], Split]] = {
@@ -134,8 +153,13 @@ SPLITS: Mapping[str, Callable[[Path, int], Split]] = {
     "default_credit": _default_credit,
     "location30": _location30,
     "location30-three": _location30_three,
+    "location30-one": _location30_one,
+    "location30-other": _location30_other,
     "made_up": made_up,
     "made_up_flags": made_up_flags,
+    "made_up_three": made_up_three,
+    "made_up_one": partial(made_up_three, only=VICTIMS[0]),
+    "made_up_other": partial(made_up_three, only=VICTIMS[1]),
 }
 """Name → the split, given the folder of shared data sets and the seed of a trial."""
 

@@ -92,14 +92,19 @@ def halves(shared: Path, seed: int, rows: int = ROWS) -> Split:
     images = read_idx(shared / "mnist" / IMAGES, header=16).reshape(-1, SIDE, SIDE)
     digits = read_idx(shared / "mnist" / LABELS, header=8)
     chosen = np.sort(Randomness(bytes(32)).derive(f"images {seed}").permutation(len(images))[:rows])
-    ids = Identifiers.of(str(row).encode() for row in chosen)
+    return cut(images[chosen], digits[chosen])
+
+
+def cut(images: NDArray[np.uint8], digits: NDArray[np.uint8]) -> Split:
+    """Images uint8[n, 28, 28] and their classes, uint8[n], over both parties."""
+    ids = Identifiers.of(str(row).encode() for row in range(len(images)))
 
     def table(part: NDArray[np.uint8], name: str, labels: NDArray[np.float32] | None = None) -> Table:
-        grey = part[chosen].reshape(rows, -1).astype(np.float64)
+        grey = part.reshape(len(part), -1).astype(np.float64)
         columns: dict[str, Column] = {f"{name}-{at}": NumericColumn(values) for at, values in enumerate(grey.T)}
         return Table(ids, columns, labels, image=Image(columns=tuple(columns), shape=(1, *part.shape[1:])))
 
-    own = table(images[:, :, HALF:], "right", digits[chosen].astype(np.float32))
+    own = table(images[:, :, HALF:], "right", digits.astype(np.float32))
     theirs = table(images[:, :, :HALF], "left")
     return Split({ACTIVE: own, VICTIM: theirs}, tuple(theirs.columns), 10)
 

@@ -41,15 +41,18 @@ from vfl_node.transport.recorder import Recorder
 TRAIN: Mapping[str, Any] = {"bottom": [64, 32], "active_bottom": [32], "top": [32], "epochs": 20, "batch_size": 128}
 """Of all trials that say nothing else."""
 
+SMALL = {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005}
+
+FLAGS = {"bottom": [128, 64], "active_bottom": [64], "top": [64]}
+
 OF_DATA: Mapping[str, Mapping[str, Any]] = {
-    "location30": {"bottom": [128, 64], "active_bottom": [64], "top": [64]},
-    "location30-three": {"bottom": [128, 64], "active_bottom": [64], "top": [64]},
-    "made_up": {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005},
-    "made_up_flags": {"bottom": [16, 12], "active_bottom": [8], "top": [16], "epochs": 6, "learning_rate": 0.005},
+    **dict.fromkeys(("location30", "location30-three", "location30-one", "location30-other"), FLAGS),
+    **dict.fromkeys(("made_up", "made_up_flags", "made_up_three", "made_up_one", "made_up_other"), SMALL),
 }
 """Table → what is different for it."""
 
 HELD_OUT = 0.2
+"""Share of the rows that are not trained on: the model's own metrics are measured on them."""
 
 Settings = Mapping[str, Any]
 
@@ -80,6 +83,11 @@ class Heard:
         return self.trained[ACTIVE].metrics or {}
 
     @property
+    def alone(self) -> Mapping[str, float | None]:
+        """Metrics of the active party's own columns alone on the same rows."""
+        return self.trained[ACTIVE].local_metrics or {}
+
+    @property
     def losses(self) -> list[float]:
         """Mean loss of each epoch."""
         return [float(epoch.loss or 0.0) for epoch in self.trained[ACTIVE].epochs]
@@ -91,12 +99,12 @@ class Heard:
         return torch.cat([batch.rows for batch in steps])[torch.from_numpy(order)]
 
     def final(self, party: str) -> Tensor:
-        """What ``party`` would send of each row trained on if they were predicted, all by the trained weights, float32[t, d]."""
+        """What predictions of the rows trained on would send, all by the trained weights, float32[t, d]."""
         own, job = self.trained[party], self.job.model_copy(update={"serve": Serve(to="active")})
         assert own.servable is not None
         served = ServedModel.of(StoredModel(job, own.weights, own.encoder, own.servable.state))
-        view, table = _view(self.split, party), self.split.tables[party]
-        return Embedder(served, view, table, torch.device("cpu"), self.defences).shared(self.training)
+        table = self.split.tables[party]
+        return Embedder(served, view(self.split, party), table, torch.device("cpu"), self.defences).shared(self.training)
 
 
 def train(name: str, split: Split, seed: int, *, settings: Settings | None = None, defences: Sequence[Settings] = ()) -> Heard:
@@ -146,12 +154,11 @@ def train(name: str, split: Split, seed: int, *, settings: Settings | None = Non
                 raise result
         return dict(zip(sessions, results, strict=True))
 
-    trained = together(
-        lambda own: SplitTrainer().run(
-            own, TrainingData(_view(split, own.name), split.tables[own.name]), MemoryCheckpoints(), None
-        ),
-        recorded=True,
-    )
+    async def training(own: Session) -> Trained:
+        data = TrainingData(view(split, own.name), split.tables[own.name])
+        return await SplitTrainer().run(own, data, MemoryCheckpoints(), None)
+
+    trained = together(training, recorded=True)
     seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
     schedule = Schedule(seeds[ACTIVE], len(split), job.train.seed)  # type: ignore[union-attr]
     rows, _ = schedule.split(0, HELD_OUT)
@@ -171,7 +178,7 @@ def _tensor(message: training_pb2.Embedding) -> Tensor:
     return codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape))
 
 
-def _view(split: Split, party: str) -> Alignment:
+def view(split: Split, party: str) -> Alignment:
     """All rows are everybody's, in their order."""
     size = len(split)
     peers = {other: PeerFacts(size, intersection=size, missing=0) for other in split.tables if other != party}
