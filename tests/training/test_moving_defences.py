@@ -17,12 +17,16 @@ from tests.training.test_defences import Fatal, KilledError, bodies, decoded, sa
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import UsageError
 from vfl_node.job import Evaluate, Serve
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.layers import hidden
+from vfl_node.models.settings import LayerOptions
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.privacy.defences.splitting.defence import Splitting
 from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder
 from vfl_node.training.split.trainer import SplitTrainer
@@ -220,6 +224,40 @@ def test_without_settling_the_evaluation_pass_is_not_protected(flagged: Any, run
     assert plain > 0.85
     assert left > 0.8
     assert settled < 0.65
+
+
+def test_uploads_that_are_normalised_over_their_batch_are_protected(flagged: Any, run: Any) -> None:
+    """The bottom that Minimax moves computes as the one that sends, which in training reads no running averages."""
+    parties, s = flagged
+    train = run().train.model_copy(update={**SLOW, "batch_size": 120, "batch_norm": True})
+    defence = under({"name": "fbs", "columns": ["s"], "decoder": [64], "warm_up": 200})
+    for protections, least, most in ((under(), 0.95, 1.0), (defence, 0.4, 0.8)):
+        both = run(train=train, protections=protections)
+        both(parties)
+        schedule = both.schedule(parties)
+        training, _ = schedule.split(0, 0.2)
+        batches = [schedule.batches(0, epoch, training, 120) for epoch in range(train.epochs)]
+        uploads = iter(sent(both))
+        for of in batches:
+            told = accuracy(torch.cat([next(uploads) for _ in of]), s[parties.people[np.concatenate(of)]])
+            assert least < told <= most
+
+
+def test_a_model_that_is_looked_at_before_a_step_draws_no_masks_and_keeps_its_averages(run: Any) -> None:
+    model = hidden(4, [8], LayerOptions(batch_norm=True, dropout=0.5))
+    initialise(model, Randomness(b"w" * 32))
+    of = Learner(model, run().train, Randomness(b"m" * 32))
+    rows = torch.from_numpy(np.random.default_rng(1).normal(3, 2, (50, 4)).astype(np.float32))
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    with of.rehearse():
+        first, second = model(rows), model(rows)
+    assert same(before, model.state_dict())
+    assert torch.equal(first, second)
+    of.begin(1)
+    dropped = model(rows)
+    assert not same(before, model.state_dict())
+    assert torch.equal(dropped, torch.where(dropped > 0, 2 * first, 0.0))
+    assert (dropped == 0).float().mean() > (first == 0).float().mean() + 0.15
 
 
 def test_naive_lags_by_one_upload(flagged: Any, run: Any) -> None:

@@ -95,10 +95,15 @@ class Defence:
         """Nothing to remember."""
 
     def before(self, leaving: Leaving) -> None:
-        """Prepare for embeddings of a training step that are computed next; may change the sender's model."""
+        """Prepare for embeddings of a training step that are computed next; may change the sender's model.
+
+        The model computes as in that step, with norms by the batch, but without dropout. Its buffers are put back afterwards.
+        """
 
     def settle(self, rows: Sequence[Leaving]) -> None:
         """Prepare for embeddings by weights that stay as they are: before validation, evaluation and predictions.
+
+        The model computes as it will then: norms by their running averages, and no dropout.
 
         Args:
             rows: the batches of all rows trained on; none of them leaves for it. May change the sender's model.

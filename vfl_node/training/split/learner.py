@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -44,6 +45,22 @@ class Learner:
         self.model.train()
         for number, layer in enumerate(self._dropouts):
             layer.draw_from(self._private.derive(f"dropout/{step}/{number}"))
+
+    @contextmanager
+    def rehearse(self) -> Iterator[None]:
+        """Let the model compute within as in a training step, but without dropout, and leave its running averages as they are.
+
+        Norms follow the batch. What dropout leaves out differs from step to step, and the mean over steps tells what nothing
+        is left out of.
+        """
+        averages = [buffer.clone() for buffer in self.model.buffers()]
+        self.model.train()
+        for layer in self._dropouts:
+            layer.eval()
+        yield
+        with torch.no_grad():
+            for buffer, before in zip(self.model.buffers(), averages, strict=True):
+                buffer.copy_(before)
 
     def pace(self, step: int, steps: int) -> None:
         """Set the learning rate of step ``step`` of the ``steps`` of this training, counted from 0."""

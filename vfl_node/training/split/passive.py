@@ -88,8 +88,7 @@ class PassiveHalf:
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         leaving = Leaving(f"step/{number}", positions)
-        self.learner.rest()  # a defence that looks at the model draws no masks and moves no running averages
-        with self._defending():
+        with self._defending(), self.learner.rehearse():  # with norms by the batch, as it sends
             self.exit.before(leaving)
         self.learner.begin(number)
         embedding = self._embedding(leaving.label, positions, learn=True)  # (B, d)
