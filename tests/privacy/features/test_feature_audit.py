@@ -11,8 +11,8 @@ import torch
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError, UsageError
 from vfl_node.models.inputs import ModelInput
-from vfl_node.privacy.features.attacks import rebuild
-from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
+from vfl_node.privacy.features.attacks import Adaptive, rebuild
+from vfl_node.privacy.features.audit import REPLAYED, DecoderAudit, FeatureAudit
 from vfl_node.privacy.features.measures import measure
 from vfl_node.privacy.features.rows import choose
 from vfl_node.privacy.features.worst import Worst
@@ -140,6 +140,26 @@ def test_a_checkpoint_has_all_that_an_audit_goes_on_with(world: World) -> None:
     ours, theirs = whole.tensors(), resumed.tensors()
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name].nan_to_num(-1), theirs[name].nan_to_num(-1)) for name in ours)
+
+
+def test_no_decoder_learns_between_two_steps(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the time between two messages would tell which batches have known rows, and these are real ones."""
+    audit, rows, steps = world.audit(), world.embedding(1.0, 0), []
+    step = torch.optim.Adam.step
+    monkeypatch.setattr(torch.optim.Adam, "step", lambda self: (steps.append(1), step(self))[1])
+    known = np.isin(POSITIONS[:TRAINED], audit._rows.known)
+    batches = [np.flatnonzero(~known)[:100], np.flatnonzero(known)[:100], np.flatnonzero(known)[100:]]
+    alone = Adaptive(WIDTH, world.targets, audit._randomness.derive("adaptive"), replay=REPLAYED)
+    for batch in batches:
+        audit.see(Sent(batch, rows[torch.from_numpy(batch)], torch.zeros(len(batch), WIDTH)))
+        assert not steps
+    for batch in batches:
+        sent, own = rows[torch.from_numpy(batch)], known[batch]
+        alone.see(sent, sent[torch.from_numpy(own)], torch.from_numpy(batch[own]))
+    assert len(steps) == 2  # one batch has no known row
+    audit.epoch_done()
+    assert audit._adaptive is not None
+    assert torch.equal(audit._adaptive.rebuild(rows), alone.rebuild(rows))
 
 
 def test_synthetic_rows_are_neither_known_nor_judged(world: World) -> None:

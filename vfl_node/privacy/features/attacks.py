@@ -141,7 +141,11 @@ class Adaptive:
             known: float32[j, d], those of known rows among them; j may be 0.
             known_at: int64[j], their shared positions.
         """
-        self._scale(rows)
+        self.learn(spread(rows), known, known_at)
+
+    def learn(self, scale: tuple[Tensor, Tensor] | None, known: Tensor, known_at: Tensor) -> None:
+        """As :meth:`see`, of a batch whose :func:`spread` is ``scale``."""
+        self._scale(scale)
         if not len(known):
             return
         with torch.enable_grad():
@@ -187,14 +191,14 @@ class Adaptive:
             state.setdefault(int(index), {})[key] = value.clone()
         self._optimiser.load_state_dict({**self._optimiser.state_dict(), "state": state})
 
-    def _scale(self, rows: Tensor) -> None:
+    def _scale(self, scale: tuple[Tensor, Tensor] | None) -> None:
         """Take a batch into the moving averages of mean and variance."""
         self._batches += 1
-        if len(rows) < 2:
+        if scale is None:
             return
         weight = max(1 / self._batches, MOVED)
-        self._mean = self._mean.lerp(rows.mean(dim=0), weight)
-        self._variance = self._variance.lerp(rows.var(dim=0), weight)
+        self._mean = self._mean.lerp(scale[0], weight)
+        self._variance = self._variance.lerp(scale[1], weight)
 
     def _scaled(self, rows: Tensor) -> Tensor:
         return (rows - self._mean) / (self._variance.sqrt() + LEAST)
@@ -213,6 +217,11 @@ class Adaptive:
             kept = ~torch.isin(self._newest_at, known_at)
             self._newest = torch.cat([self._newest[kept], known])
             self._newest_at = torch.cat([self._newest_at[kept], known_at])
+
+
+def spread(rows: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Mean and variance of each number of a batch, float32[d] each; None of fewer than two rows."""
+    return (rows.mean(dim=0), rows.var(dim=0)) if len(rows) > 1 else None
 
 
 def _standardised(known: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,7 +3,8 @@
 The peer's attacks (:mod:`vfl_node.privacy.features.attacks`), run by the party at which they aim: it has what the peer receives
 and the truth. A share of its rows is taken as known to the peer; fresh decoders learn from these and are judged on others.
 
-* after each epoch fresh decoders are made, ``static`` and ``stacked``; the ``adaptive`` one learns in every step;
+* after each epoch fresh decoders are made, ``static`` and ``stacked``, and the ``adaptive`` one learns from its batches in
+  their order;
 * held-out rows meet ``held_out`` decoders before they leave: those known among them and, if these are fewer than 50, the known
   rows of the newest epoch are learnt from.
 
@@ -12,7 +13,8 @@ the epoch that count are chosen on half of the judged rows, and the figures are 
 (:mod:`vfl_node.privacy.features.worst`).
 
 What is found is a lower bound: a peer that joins its own columns to the embeddings, or knows more rows, rebuilds more. And it
-does not say what embeddings *add*: how much the peer rebuilds from its own columns alone, this party cannot know.
+does not say what embeddings *add*: how much the peer rebuilds from its own columns alone, this party cannot know. Each repeat is
+judged by itself, and rows that are validated on by the newest pass alone; a peer may put several of either side by side.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import PolicyError
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.attacks.attack import Positions, Subset
-from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, views
+from vfl_node.privacy.features.attacks import Adaptive, depth, rebuild, spread, views
 from vfl_node.privacy.features.measures import FIGURES, Score, measure
 from vfl_node.privacy.features.rows import LEAST_KNOWN, AuditedRows, Inputs, check_enough, choose
 from vfl_node.privacy.features.targets import Targets
@@ -97,9 +99,13 @@ class DecoderAudit(FeatureAudit):
         UsageError: too few rows are known or left to judge (``E_CONFIG``).
 
     Cost: at most 2,048 known and 2,048 judged rows, whatever the number of rows. At the end of an epoch two trainings of fresh
-        decoders, one of them of two views; in each step one of the adaptive decoder. Of 8,000 rows in batches of 128 a training
-        with it took about three times as long as one without, with one column and with 15. Memory, and in a
-        checkpoint: embeddings of these rows of the last epochs, at most 16 and about 256 numbers a row, and their mean.
+        decoders, one of them of two views, and a step of the adaptive decoder for each batch with known rows. Of 8,000 rows in
+        batches of 128 a training with it took about three times as long as one without, with one column and with 15. Memory,
+        and in a checkpoint: embeddings of these rows of the last epochs, at most 16 and about 256 numbers a row, and their mean.
+
+    Leaks: by how long the party takes. Between two steps there is no more work where a batch has known rows, which are real
+        ones: all decoders learn at the end of an epoch. How long that takes depends on how many rows are followed, on how many
+        batches have a known one, and on how soon the decoders find no more.
     """
 
     def __init__(
@@ -128,6 +134,8 @@ class DecoderAudit(FeatureAudit):
         self._now: Tensor | None = None
         """Those of this epoch as far as it is."""
         self._adaptive: Adaptive | None = None
+        self._batches: list[tuple[tuple[Tensor, Tensor] | None, Tensor, Tensor]] = []
+        """What the adaptive decoder is to learn from each batch of this epoch: its spread, its known rows, and their places."""
         self._epoch = 0
 
     @torch.no_grad()
@@ -139,13 +147,16 @@ class DecoderAudit(FeatureAudit):
         followed = places >= 0
         self._now[places[followed]] = sent.rows[followed]
         known = followed & (places < len(self._rows.known))
-        self._adaptive_of(sent.rows.shape[1]).see(sent.rows, sent.rows[known], self._known_at[places[known]])
+        self._batches.append((spread(sent.rows), sent.rows[known], self._known_at[places[known]]))
 
     def epoch_done(self) -> Rebuilt:
         """As :meth:`FeatureAudit.epoch_done`. The figures are those of the half of the judged rows that chooses nothing."""
         if self._now is None:
             return {}
         now, self._now = self._now, None
+        adaptive, batches, self._batches = self._adaptive_of(now.shape[1]), self._batches, []
+        for batch in batches:
+            adaptive.learn(*batch)
         self._epochs = [*self._epochs, now][-depth(now.shape[1]) :]
         self._epoch += 1
         self._mean = now.clone() if self._epoch == 1 else self._mean + (now - self._mean) / self._epoch
@@ -156,7 +167,7 @@ class DecoderAudit(FeatureAudit):
             together = self._rebuild(views(self._epochs, self._mean), drawn.derive("stacked"))
         outputs = {
             "static": static,
-            "adaptive": self._adaptive_of(now.shape[1]).rebuild(now[known:]),
+            "adaptive": adaptive.rebuild(now[known:]),
             "stacked": together,
         }
         shown = {attack: self._take(attack, said, self._rows) for attack, said in outputs.items()}
