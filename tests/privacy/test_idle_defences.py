@@ -37,6 +37,16 @@ def test_a_defence_that_changed_nothing_is_a_warning(
     assert all(warning.endswith(f"in {activity}: {idle}.") for warning in warnings)
 
 
+def test_in_predictions_a_defence_of_the_training_protects_only_a_model_that_had_it() -> None:
+    fbs = {"name": "fbs", "columns": ["age"]}
+    both = [read_params(entry) for entry in (fbs, NOISE)]
+    assert idle_defences(both, "passive", SPLIT, "training") == ()
+    (warning,) = idle_defences(both, "passive", {"embeddings"}, "predictions")
+    assert warning.endswith("if the model was trained with them, and else not: fbs.")
+    assert "age" not in warning
+    assert idle_defences([read_params(NOISE)], "passive", {"embeddings"}, "predictions") == ()
+
+
 @pytest.mark.parametrize(
     ("role", "defended", "activity", "warned"),
     [

@@ -25,6 +25,11 @@ class ColumnParams(DefenceParams):
         return () if self.columns == "all" else self.columns
 
     @property
+    def trains(self) -> bool:
+        """As :attr:`DefenceParams.trains`."""
+        return True
+
+    @property
     def of_what(self) -> str:
         """The columns in words, for the owner's report."""
         return "all columns" if self.columns == "all" else ", ".join(self.columns)

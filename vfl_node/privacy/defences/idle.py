@@ -23,7 +23,7 @@ def effective(defences: Sequence[DefenceParams], sent: Direction) -> tuple[Defen
 def idle_defences(
     defences: Sequence[DefenceParams], role: str, defended: Collection[str], activity: Literal["training", "predictions"]
 ) -> tuple[str, ...]:
-    """A warning where the owner's settings have defences that change nothing of what this party sends.
+    """Warnings where the owner's settings have defences that change nothing of what this party sends, or may not protect it.
 
     Args:
         defences: of this party's settings.
@@ -33,9 +33,18 @@ def idle_defences(
     """
     at_work = effective(defences, sent_by(role)) if sent_by(role) in defended else ()
     idle = [params.name for params in defences if params not in at_work]
-    if not idle:
-        return ()
-    return (f"Of the defences in this node's settings these changed nothing that it sent in {activity}: {', '.join(idle)}.",)
+    trained = [params.name for params in at_work if params.trains and activity == "predictions"]
+    warnings = []
+    if idle:
+        warnings.append(
+            f"Of the defences in this node's settings these changed nothing that it sent in {activity}: {', '.join(idle)}."
+        )
+    if trained:
+        warnings.append(
+            "Of the defences in this node's settings these protect a model in its training only, so the embeddings of "
+            f"predictions are protected if the model was trained with them, and else not: {', '.join(trained)}."
+        )
+    return tuple(warnings)
 
 
 def idle_feature_audit(

@@ -21,6 +21,11 @@ class DefenceParams(Frozen):
         """Whether with these keys it leaves every tensor as it is."""
         return False
 
+    @property
+    def trains(self) -> bool:
+        """Whether it changes the model while it is trained, and nothing of what that model sends in predictions."""
+        return False
+
     def words(self, direction: Direction) -> str:
         """What it does to what is sent, for the owner's report: a clause without a capital and a full stop."""
         raise NotImplementedError

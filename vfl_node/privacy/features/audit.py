@@ -13,8 +13,8 @@ the epoch that count are chosen on half of the judged rows, and the figures are 
 (:mod:`vfl_node.privacy.features.worst`).
 
 What is found is a lower bound: a peer that joins its own columns to the embeddings, or knows more rows, rebuilds more. And it
-does not say what embeddings *add*: how much the peer rebuilds from its own columns alone, this party cannot know. Each repeat is
-judged by itself, and rows that are validated on by the newest pass alone; a peer may put several of either side by side.
+does not say what embeddings *add*: how much the peer rebuilds from its own columns alone, this party cannot know. Each repeat
+is judged by itself, and rows that are validated on by the newest pass alone; a peer may put several of either side by side.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ class DecoderAudit(FeatureAudit):
 
     Cost: at most 2,048 known and 2,048 judged rows, whatever the number of rows. At the end of an epoch two trainings of fresh
         decoders, one of them of two views, and a step of the adaptive decoder for each batch with known rows. Of 8,000 rows in
-        batches of 128 a training with it took about three times as long as one without, with one column and with 15. Memory,
-        and in a checkpoint: embeddings of these rows of the last epochs, at most 16 and about 256 numbers a row, and their mean.
+        batches of 128 a training with it took about three times as long as one without, with one column and with 15. Memory:
+        embeddings of these rows of the last epochs, at most 16 and about 256 numbers a row, and their mean, all of it also in
+        a checkpoint; and two numbers for each number of an embedding and each batch of an epoch.
 
     Leaks: by how long the party takes. Between two steps there is no more work where a batch has known rows, which are real
         ones: all decoders learn at the end of an epoch. How long that takes depends on how many rows are followed, on how many
