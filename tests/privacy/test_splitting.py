@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -159,12 +160,14 @@ def test_steps_with_fixed_weights_equal_a_reference_in_numpy(distance: str, tau2
 
 
 def test_with_learnt_weights_the_objective_is_that_of_uncertainty_weighting() -> None:
-    """One step of θ̂ and log τ, by the derivative of what the docstring says."""
+    """And a step of θ̂ and log τ descends it, by a derivative that is written out here."""
     rng = np.random.default_rng(2)
     x = rng.normal(size=(50, 4))
     s = (x[:, 0] > 0).astype(np.float64)
     model = Affine(4, 3)
-    defence = made(of_columns(model, x, [flag(s)]), name="fbs", decoder=[], rounds=1)
+    rate, keys = 0.02, {"warm_up": 0, "rounds": 1, "decoder_rate": 1e-9}
+    far = replace(flag(s), constant_loss=9.0)  # so that l is below its bound
+    defence = made(of_columns(model, x, [far]), name="fbs", decoder=[], model_rate=rate, **keys)
     weighting = defence._weighting
     losses = torch.tensor([0.4, 0.5], dtype=torch.float64)
     proximal = torch.tensor(0.3, dtype=torch.float64)
@@ -175,6 +178,22 @@ def test_with_learnt_weights_the_objective_is_that_of_uncertainty_weighting() ->
     expected = g / (2 * tau1**2) + 0.3 / (2 * tau2**2) + np.log(tau1) + np.log(tau2)
     assert weighting.objective(losses, proximal).item() == pytest.approx(expected)
     assert weighting.pull == pytest.approx(1 / (2 * tau2**2))
+
+    with torch.no_grad():
+        weighting.log_tau.copy_(torch.tensor([-1.1, -0.4]))  # τ1 = 1/3, whose derivative 1 − g/τ1² is below 0
+    state = defence.state()
+    nu = tuple(state[f"minimax.decoder.network.0.{name}"].numpy().copy() for name in ("weight", "bias"))
+    start, h = model.weight.detach().numpy().copy(), model(ModelInput.of(torch.from_numpy(x))).detach().numpy()
+    outputs = h @ nu[0].T + nu[1]
+    p = 1 / (1 + np.exp(-outputs[:, 0]))
+    loss = -np.mean(s * np.log(p) + (1 - s) * np.log(1 - p))
+    defence.before(Leaving("step", np.arange(50)))
+    assert np.exp(-2.2) < np.exp(-loss)  # g/τ1² is above 1
+    assert weighting.log_tau.tolist() == pytest.approx([-1.1 + rate, -0.4 - rate], abs=1e-5)  # the proximal term begins at 0
+    slope = x.T @ ((p - s)[:, None] / 50 @ nu[0])  # of l
+    moved = model.weight.detach().numpy() - start
+    assert np.abs(slope).min() > 1e-4
+    assert np.abs(moved - rate * np.sign(slope)).max() < 1e-4  # Adam's first step has the length of its rate
 
 
 def rows_with_a_flag(rows: int = 1200) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -27,7 +27,8 @@ class SplittingParams(DecoderParams):
         default=1,
         ge=1,
         le=1000,
-        description="Minimax runs before one batch in so many; in between the bottom is pulled to its result",
+        description="Minimax runs before one batch in so many; in between the bottom is pulled to its result, but basic's is not "
+        "and leaves unprotected what the task has changed since",
     )
 
     def words(self, direction: Direction) -> str:
