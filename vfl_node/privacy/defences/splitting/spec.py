@@ -27,8 +27,8 @@ class SplittingParams(DecoderParams):
         default=1,
         ge=1,
         le=1000,
-        description="Minimax runs before one batch in so many; in between the bottom is pulled to its result, but that of basic "
-        "is not, so what the task has changed since leaves unprotected",
+        description="Minimax runs before one batch in so many; in between the bottom is pulled to its result; that of basic is "
+        "not, so what the task has changed since leaves unprotected",
     )
 
     def words(self, direction: Direction) -> str:
