@@ -54,6 +54,25 @@ def test_a_job_goes_on_with_the_settings_that_its_training_depends_on(
     assert caught.value.code == code
 
 
+def test_a_job_goes_on_with_the_columns_that_it_began_to_audit(tmp_path: Path) -> None:
+    """A checkpoint has decoders of these columns."""
+    config = Defended(algorithm="test")
+
+    def attempt(features: FeatureAuditSettings | None) -> None:
+        run = run_at(tmp_path, "cpu")
+        run.session.protection = Protection(features=features, max_feature_gain=0.1 if features else None)
+        _check_settings(run, config)
+
+    begun = FeatureAuditSettings(columns=("income", "age"))
+    attempt(begun)
+    attempt(begun)
+    for other in (None, FeatureAuditSettings(columns="all"), FeatureAuditSettings(columns=("income", "age"), known_share=0.1)):
+        with pytest.raises(StateError, match="another audit.features") as caught:
+            attempt(other)
+        assert caught.value.code == "E_DEFENCES"
+        assert not any(word in f"{caught.value.for_peer}{caught.value.message}" for word in ("income", "age ", "0.1"))
+
+
 def a_table(rows: int) -> Table:
     ids = Identifiers.of(str(row).encode() for row in range(rows))
     return Table(ids, {"age": NumericColumn(np.arange(float(rows))), "same": NumericColumn(np.ones(rows))}, None)
