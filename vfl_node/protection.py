@@ -10,7 +10,6 @@ from pydantic import Field
 from vfl_node.configuration import Frozen
 from vfl_node.privacy.defences.spec import DefenceParams
 
-
 ColumnNames = Annotated[tuple[str, ...], Field(min_length=1)]
 """Columns of a party's own table; at least one, since no name would read as no column."""
 
