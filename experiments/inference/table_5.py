@@ -20,7 +20,6 @@ FORMS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
     "baseline": (),
     "basic": ({"name": "basic", "columns": "all"},),
     "fbs": ({"name": "fbs", "columns": "all"},),
-    "fbs, by features": ({"name": "fbs", "columns": "all", "distance": "features"},),
 }
 """Row of the paper's table → defences of each passive party."""
 
