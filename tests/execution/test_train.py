@@ -14,9 +14,11 @@ from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
 from vfl_node.errors import StateError, UsageError
 from vfl_node.execution.folder import JobFolder
-from vfl_node.execution.train import _check_columns, _check_settings, missing_results
+from vfl_node.execution.named_columns import check_named_columns
+from vfl_node.execution.train import _check_settings, missing_results
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.protection import FeatureAuditSettings, Protection
+from vfl_node.settings import Role
 from vfl_node.trainers import TrainerConfig
 from vfl_node.training.section import TrainerSection
 from vfl_node.training.split.section import MatchedMetrics, SplitSection, Strategies
@@ -67,7 +69,7 @@ def test_a_job_goes_on_with_the_columns_that_it_began_to_audit(tmp_path: Path) -
     attempt(begun)
     attempt(begun)
     for other in (None, FeatureAuditSettings(columns="all"), FeatureAuditSettings(columns=("income", "age"), known_share=0.1)):
-        with pytest.raises(StateError, match="another audit.features") as caught:
+        with pytest.raises(StateError, match=r"another audit\.features") as caught:
             attempt(other)
         assert caught.value.code == "E_DEFENCES"
         assert not any(word in f"{caught.value.for_peer}{caught.value.message}" for word in ("income", "age ", "0.1"))
@@ -79,34 +81,33 @@ def a_table(rows: int) -> Table:
 
 
 def test_a_table_too_small_for_an_audit_of_columns_is_refused_before_alignment() -> None:
-    def run_of(rows: int) -> Any:
-        protection = Protection(features=FeatureAuditSettings(columns=("age",), known_share=0.1))
-        session = SimpleNamespace(name="lab", role="passive", protection=protection)
-        return SimpleNamespace(session=session, data=SimpleNamespace(table=a_table(rows)))
+    protection = Protection(features=FeatureAuditSettings(columns=("age",), known_share=0.1))
 
-    _check_columns(run_of(500), Defended(algorithm="test"))
+    def check(rows: int, *, whole: bool = True) -> None:
+        train = Defended(algorithm="test")
+        check_named_columns(a_table(rows), protection, party="lab", role="passive", train=train, whole=whole)
+
+    check(500)
+    check(499, whole=False)
     with pytest.raises(UsageError, match="49 of this party's rows"):
-        _check_columns(run_of(499), Defended(algorithm="test"))
+        check(499)
 
 
 @pytest.mark.parametrize("setting", ["fbs", "audit"])
 def test_settings_that_name_columns_are_held_against_the_table_before_alignment(setting: str) -> None:
-    table = a_table(1000)
+    table, config = a_table(1000), Defended(algorithm="test")
 
-    def run_of(column: str, role: str = "passive") -> Any:
+    def check(column: str, train: TrainerConfig, role: Role = "passive") -> None:
         defences = (read_params({"name": "fbs", "columns": [column]}),) if setting == "fbs" else ()
         features = FeatureAuditSettings(columns=(column,)) if setting == "audit" else None
-        protection = Protection(defences=defences, features=features)
-        session = SimpleNamespace(name="lab", role=role, protection=protection)
-        return SimpleNamespace(session=session, data=SimpleNamespace(table=table))
+        check_named_columns(table, Protection(defences=defences, features=features), party="lab", role=role, train=train)
 
-    config = Defended(algorithm="test")
-    _check_columns(run_of("age"), config)
-    _check_columns(run_of("nowhere", role="active"), config)
-    _check_columns(run_of("nowhere"), OnDevice(algorithm="test"))
+    check("age", config)
+    check("nowhere", config, role="active")
+    check("nowhere", OnDevice(algorithm="test"))
     for column, code in (("nowhere", "E_COLUMN"), ("same", "E_CONFIG")):
         with pytest.raises(UsageError, match=column) as caught:
-            _check_columns(run_of(column), config)
+            check(column, config)
         assert caught.value.code == code
         assert column not in (caught.value.for_peer or "")
 
