@@ -251,8 +251,8 @@ class DecoderAudit(FeatureAudit):
             f"than limits.max_feature_gain allows ({self._limit:g})",
             code="E_LEAK",
             hint=f"the column is {name!r}, with {WORDS[of.score.metric]} of {of.score.success:.2f} "  # a hint is in no log
-            f"({attack.replace('_', ' ')}, epoch {of.epoch}), where a constant has {of.score.constant:.2f}: leave it out, add a "
-            "defence that hides it, train fewer epochs, or allow more",
+            f"({attack.replace('_', ' ')}, epoch {of.epoch}), where a constant has {of.score.constant:.2f}: leave it out, "
+            "add a defence that hides it, train fewer epochs, or allow more",
             for_peer=f"stopped by {self._party}'s policy",
             peer_code="E_STOPPED",
         )
