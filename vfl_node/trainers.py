@@ -258,6 +258,10 @@ class TrainerConfig(Frozen):
         """Memory of what the party in ``role`` computes for one batch."""
         return 0
 
+    def sent(self) -> tuple[int, int]:
+        """Rows of a batch, and numbers of the embedding of each, which a passive party sends; (0, 0): it sends none."""
+        return 0, 0
+
     def reported_epochs(self, evaluate: Evaluate) -> int:
         """Epochs, or iterations, of which figures are kept in memory until the report is written."""
         return 0

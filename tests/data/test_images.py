@@ -85,6 +85,12 @@ def test_a_pattern_leaves_out_ids_labels_and_ignored_columns(tmp_path: Path) -> 
     assert table.image == Image(columns=("x", "y"), shape=(1, 1, 2))
 
 
+def test_brackets_in_a_pattern_are_brackets(tmp_path: Path) -> None:
+    path = csv(tmp_path / "t.csv", {"id": ["a", "b"], "p[0]": [1, 2], "p[1]": [3, 4], "p0": [5, 6]})
+    table = read(Data.model_validate({"path": path, "image": {"columns": "p[?]", "shape": [1, 2]}}))
+    assert table.image == Image(columns=("p[0]", "p[1]"), shape=(1, 1, 2))
+
+
 @pytest.mark.parametrize("format", ["parquet", "arrow", "sql", "memory"])
 def test_every_reader_gives_the_same_image(tmp_path: Path, file: Path, format: str) -> None:
     image, reader = {"columns": "p*", "shape": [2, 3]}, None

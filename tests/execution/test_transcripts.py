@@ -171,6 +171,12 @@ def test_a_folder_that_is_none_of_this_users_is_refused(trial: Any, tmp_path: Pa
         assert caught.value.code == "E_FILE"
 
 
+def test_a_folder_in_which_nothing_can_be_written_is_refused_before_it_starts(trial: Any) -> None:
+    with pytest.raises(UsageError, match="--transcript /proc/self/task: ") as caught:
+        simulate(trial.job("align: {protocol: psi}\n" + SPLIT), {}, Path("none"), transcript=Path("/proc/self/task"))
+    assert caught.value.code == "E_FILE"
+
+
 def test_a_service_writes_none_whatever_a_job_or_its_settings_say(trial: Any, tmp_path: Path) -> None:
     for text in ("transcript: t\n", "evaluate: {transcript: t}\n", "train: {transcript: t}\n"):
         with pytest.raises(UsageError, match="unknown key"):

@@ -13,6 +13,8 @@ from vfl_node.estimate.memory import check_limits, frame_bytes, need, parameters
 from vfl_node.job import Job
 from vfl_node.models import InputSchema, architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
+from vfl_node.privacy.defences.registry import read_params
+from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.settings import Limits
 from vfl_node.trainers import HEAD_BYTES, TableShape
 from vfl_node.training.split.config import Train
@@ -111,3 +113,26 @@ def test_the_owner_may_allow_less_than_is_free(free: dict[str, float]) -> None:
     Budget(Limits(max_memory_mib=100)).reserve("job", job({}), "passive", None)
     with pytest.raises(StateError, match="20 MiB are free"):
         Budget(Limits(max_memory_mib=20)).reserve("job", job({}), "passive", None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "train"),
+    [
+        ({"features": FeatureAuditSettings(columns="all")}, {"bottom": [4, 65536]}),
+        ({"defences": (read_params({"name": "fbs", "columns": "all"}),)}, {"bottom": [4, 65536]}),
+        ({"defences": (read_params({"name": "nopeek", "columns": "all", "strength": 1}),)}, {"batch_size": 65536}),
+    ],
+)
+def test_what_audits_and_defends_columns_of_a_peers_wide_or_large_job_is_reserved(
+    free: dict[str, float], settings: dict[str, Any], train: dict[str, Any]
+) -> None:
+    large, table = job(train), TableShape(rows=20_000, numeric=10)
+    free["free"] = 1.1 * need(large, "passive", table).bytes
+    Budget(Limits()).fit(large, "passive", table)
+    with pytest.raises(StateError, match=r"protection [0-9,]+ MiB") as caught:
+        Budget(Limits(), protection=Protection(**settings)).fit(large, "passive", table)
+    assert caught.value.code == "E_MEMORY"
+    assert "protection" not in caught.value.for_peer
+    Budget(Limits(), protection=Protection(**settings)).fit(job(None), "passive", table)
+    usual = need(job({}), "passive", table, protection=Protection(**settings))
+    assert 0 < usual.protection < 256 * MIB

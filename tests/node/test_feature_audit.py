@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.node.revealing import COLUMNS, FLAG, KIND, NUMBER, make_revealing
+from vfl_node.cli import app
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.feature_audit import DECODERS, FeatureAuditResult
 from vfl_node.files import write_whole
+from vfl_node.node import feature_audit
 from vfl_node.node.feature_audit import audit
 from vfl_node.settings import load_settings
 
@@ -29,6 +32,7 @@ JOBS = {
     "aligned only": "align: {protocol: psi}\n",
     "failed": SPLIT.replace("psi}", "psi, expect: {at_least: 601}}"),
 }
+NOTHING = FeatureAuditResult((), shared=True, rows=0, known=0, defences=())
 PART = SPLIT.replace("psi}", "psu, at_most: 400}") + "serve: {to: active}\n"
 
 
@@ -97,6 +101,29 @@ def test_the_command_prints_a_table_or_json(nodes: Any, jobs: dict[str, str]) ->
     written = json.loads(subprocess.run([*command, *options, "--json"], capture_output=True, text=True, check=True).stdout)
     assert {column["column"] for column in written["columns"]} == {KIND, FLAG}
     assert all(abs(of["gain"] - (of["rebuilt"] - of["constant"])) < 1e-9 for of in written["columns"])
+
+
+@pytest.mark.parametrize(
+    ("option", "names"), [("all", ()), ("a,b", ("a", "b")), ("a, b,", ("a", "b")), ('"a,b",c d', ("a,b", "c d"))]
+)
+def test_columns_of_the_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, option: str, names: tuple[str, ...]) -> None:
+    asked: list[Any] = []
+    text = "name: lab\nrole: passive\ninsecure_loopback: true\nlisten: 127.0.0.1:0\n"
+    (tmp_path / "lab.yaml").write_text(text)
+    monkeypatch.setattr(feature_audit, "audit", lambda _, __, columns, ___: asked.append(columns) or NOTHING)
+    CliRunner().invoke(
+        app, ["audit", "job", "--config", str(tmp_path / "lab.yaml"), "--columns", option], catch_exceptions=False
+    )
+    assert asked == [names]
+
+
+@pytest.mark.parametrize("option", ["", ",", " "])
+def test_no_column_is_not_every_column(tmp_path: Path, option: str) -> None:
+    text = "name: lab\nrole: passive\ninsecure_loopback: true\nlisten: 127.0.0.1:0\n"
+    (tmp_path / "lab.yaml").write_text(text)
+    command = [sys.executable, "-m", "vfl_node", "audit", "job", "--config", str(tmp_path / "lab.yaml"), "--columns", option]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "--columns names no column" in done.stderr) == (2, True)
 
 
 def test_settings_say_what_the_options_do_not(nodes: Any, jobs: dict[str, str]) -> None:

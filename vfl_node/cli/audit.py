@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.table import Column, Table
 
 from vfl_node.cli.jobs import UNCUT
 from vfl_node.cli.shared import JobArgument, app, out
+from vfl_node.errors import UsageError
 from vfl_node.logs import configure_logs
 from vfl_node.report.words import METRICS_OF_COLUMNS
 from vfl_node.settings import load_settings
@@ -26,7 +28,9 @@ if TYPE_CHECKING:
 def audit(
     job_id: JobArgument,
     config: Annotated[Path, typer.Option(help="The passive node's configuration file.")],
-    columns: Annotated[Optional[str], typer.Option(help="A,B: columns to rebuild; all: every one that varies.")] = None,  # noqa: UP045
+    columns: Annotated[
+        str | None, typer.Option(help='A,B: columns to rebuild; all: every one that varies. "A,B": one with a comma.')
+    ] = None,
     known_share: Annotated[
         Optional[float],  # noqa: UP045
         typer.Option(min=0.0001, max=0.5, help="The share of the rows whose columns the other party is assumed to know."),
@@ -39,7 +43,7 @@ def audit(
     """
     configure_logs(quiet=True)
     settings = load_settings(config)
-    names = None if columns is None else () if columns == "all" else tuple(filter(None, columns.split(",")))
+    names = None if columns is None else _names(columns)
     from vfl_node.node.feature_audit import audit as audit_job  # loads torch
 
     found = audit_job(settings, job_id, names, known_share)
@@ -63,6 +67,16 @@ def audit(
     out.print(f"{found.rows:,} {which}; the columns of {found.known:,} are known to whoever rebuilds the others", markup=False)
     defended = ", ".join(found.defences) or "none"
     out.print(f"defences: {defended}. Whoever joins columns of its own to the embeddings may rebuild more.", markup=False)
+
+
+def _names(columns: str) -> tuple[str, ...]:
+    """The columns that the option means; none: all. A name with a comma stands in double quotes."""
+    if columns == "all":
+        return ()
+    names = tuple(filter(None, next(csv.reader([columns], skipinitialspace=True), ())))
+    if not names:
+        raise UsageError("--columns names no column", hint="--columns A,B, or --columns all")
+    return names
 
 
 def _as_json(found: FeatureAuditResult) -> dict[str, Any]:

@@ -64,8 +64,9 @@ def image_of(
             shape has pixels (``E_IMAGE``).
     """
     if isinstance(declared.columns, str):
+        pattern = declared.columns.replace("[", "[[]")  # else a set of characters: only * and ? mean something
         usable = [name for name in names if name not in set_apart and columns.get(name) != "ignore"]
-        pixels = tuple(name for name in usable if fnmatchcase(name, declared.columns))
+        pixels = tuple(name for name in usable if fnmatchcase(name, pattern))
     else:
         pixels = declared.columns
     for name in pixels:

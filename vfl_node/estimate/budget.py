@@ -13,10 +13,11 @@ from collections.abc import Mapping
 
 from vfl_node.data.tables import Table
 from vfl_node.errors import StateError
-from vfl_node.estimate.memory import Need, check_limits, mebibytes, need, shape_of
+from vfl_node.estimate.memory import UNPROTECTED, Need, check_limits, mebibytes, need, shape_of
 from vfl_node.job import Job
 from vfl_node.machine import free_bytes, used_bytes
 from vfl_node.models import NONE_DECLARED
+from vfl_node.protection import Protection
 from vfl_node.settings import Limits, Role
 from vfl_node.trainers import TableShape
 
@@ -27,10 +28,11 @@ class Budget:
     Args:
         limits: what this node's owner allows.
         models: of its settings: name → ``module:Class`` of an architecture.
+        protection: of its settings.
     """
 
-    def __init__(self, limits: Limits, models: Mapping[str, str] = NONE_DECLARED) -> None:
-        self._limits, self._models = limits, models
+    def __init__(self, limits: Limits, models: Mapping[str, str] = NONE_DECLARED, protection: Protection = UNPROTECTED) -> None:
+        self._limits, self._models, self._protection = limits, models, protection
         self._idle_bytes = used_bytes()
         self._reserved: dict[str, int] = {}
         self._lock = threading.Lock()
@@ -50,7 +52,7 @@ class Budget:
     def fit(self, job: Job, role: Role, table: TableShape, model: Job | None = None) -> int:
         """How many bytes the job needs, if they are free. Args and Raises as :meth:`reserve`."""
         check_limits(job, role, self._limits, table, self._models)
-        needed = need(job, role, table, model, self._models)
+        needed = need(job, role, table, model, self._models, self._protection)
         others = sum(self._reserved.values())
         pending = max(0, others - max(0, used_bytes() - self._idle_bytes))  # reserved, and not taken yet
         free = free_bytes() - pending

@@ -10,6 +10,8 @@ from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
+from vfl_node.privacy.memory import protection_bytes
+from vfl_node.protection import Protection
 from vfl_node.settings import Limits, Role, role_in
 from vfl_node.trainers import TableShape
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
@@ -29,6 +31,8 @@ EPOCH_BYTES = 2048
 
 FRAME_COPIES = 4
 """Of the largest message, while one is received."""
+
+UNPROTECTED = Protection()
 
 
 def shape_of(table: Table | None) -> TableShape:
@@ -51,6 +55,7 @@ class Need:
     Attributes:
         model: weights, and all that goes with them.
         batch: what the networks compute for one batch.
+        protection: what a passive party's defences and its audit of columns take.
         rows: the party's own records.
         figures: of the epochs.
         messages: what waits to be sent and to be read, of every conversation.
@@ -58,6 +63,7 @@ class Need:
 
     model: int
     batch: int
+    protection: int
     rows: int
     figures: int
     messages: int
@@ -72,7 +78,14 @@ class Need:
         return ", ".join(f"{name} {mebibytes(count)}" for name, count in named.items() if count >= 1 << 20)
 
 
-def need(job: Job, role: Role, table: TableShape, model: Job | None = None, models: Mapping[str, str] = NONE_DECLARED) -> Need:
+def need(
+    job: Job,
+    role: Role,
+    table: TableShape,
+    model: Job | None = None,
+    models: Mapping[str, str] = NONE_DECLARED,
+    protection: Protection = UNPROTECTED,
+) -> Need:
     """What ``job`` takes of the party in ``role``.
 
     Args:
@@ -81,17 +94,29 @@ def need(job: Job, role: Role, table: TableShape, model: Job | None = None, mode
         table: its table.
         model: the job that trained what it predicts with.
         models: of the node's settings: name → ``module:Class`` of an architecture.
+        protection: of the node's settings.
     """
     columns = table.numeric + len(table.cardinalities)
     conversations = {role_in(job.parties, name): len(job.parties.met_by(name)) for name in job.parties.all}
     trains = job.train if role != "coordinator" else None
+    weights = parameters(model or job, role, table, models)
     return Need(
-        model=PARAMETER_BYTES * parameters(model or job, role, table, models),
+        model=PARAMETER_BYTES * weights,
         batch=trains.batch_bytes(role, table, len(job.parties.passive)) if trains and role != "coordinator" else 0,
+        protection=_protection_bytes(job, protection, table, weights) if trains and role == "passive" else 0,
         rows=table.rows * (ROW_BYTES + CELL_BYTES * columns),
         figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
         messages=conversations[role] * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
     )
+
+
+def _protection_bytes(job: Job, protection: Protection, table: TableShape, weights: int) -> int:
+    assert job.train is not None
+    rows, width = job.train.sent()
+    if not width:
+        return 0
+    _, most = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
+    return protection_bytes(protection, table, rows=rows if most is None else min(rows, most), width=width, weights=weights)
 
 
 def parameters(job: Job, role: Role, table: TableShape, models: Mapping[str, str] = NONE_DECLARED) -> int:

@@ -10,9 +10,10 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
 from vfl_node.errors import UsageError, VflError
 from vfl_node.estimate.budget import Budget
-from vfl_node.estimate.memory import Need, need
+from vfl_node.estimate.memory import UNPROTECTED, Need, need
 from vfl_node.job import Align, Job, Parties
 from vfl_node.models import NONE_DECLARED
+from vfl_node.protection import Protection
 from vfl_node.settings import Limits, Obfuscation, Role, Settings, role_in
 from vfl_node.trainers import TableShape, TrainingCost
 
@@ -131,6 +132,7 @@ def plan(
         which = "smallest" if several else "smaller"
         raise UsageError(f"--shared {shared} is more than the {which} party's {smallest} records")
     shape, models = replace(table, rows=records[party]), settings.models if settings else NONE_DECLARED
+    protection = settings.protection if settings else UNPROTECTED
     role = data_role(job.parties, party)
     return Plan(
         job=job,
@@ -140,8 +142,8 @@ def plan(
         rate_mbit_s=rate_mbit_s,
         rtt_ms=rtt_ms,
         obfuscation=settings.obfuscation if settings else Obfuscation(),
-        need=need(job, role, shape, models=models),
-        refusal=_refusal(job, role, shape, settings.limits if settings else Limits(), models),
+        need=need(job, role, shape, models=models, protection=protection),
+        refusal=_refusal(job, role, shape, settings.limits if settings else Limits(), models, protection),
     )
 
 
@@ -174,10 +176,10 @@ def training_cost(job: Job, rows: int, protocol: str) -> TrainingCost | None:
     return job.train.cost(job.evaluate, rows, protocol, passive_parties=len(job.parties.passive))
 
 
-def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str]) -> str:
+def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str], protection: Protection) -> str:
     """Why a node with these limits would not run the job, or could not now; empty where it would."""
     try:
-        Budget(limits, models).fit(job, role, table)
+        Budget(limits, models, protection).fit(job, role, table)
     except VflError as error:
         return error.message
     return ""

@@ -6,6 +6,7 @@ on one machine writes them, whose user has all tables anyway: rows of the sender
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -34,10 +35,12 @@ def prepare_transcripts(job: Job, out: Path) -> None:
     """Make the folder ``out`` for this user only (0700), and remove from it what an earlier run of such a job left.
 
     Raises:
-        UsageError: that is not possible (``E_FILE``).
+        UsageError: that is not possible, or no file can be written there (``E_FILE``).
     """
     try:
         private_folder(out)
+        with tempfile.TemporaryFile(dir=out):
+            pass  # before hours of training, not after them
         for _, _, name in _files(job):
             (out / name).unlink(missing_ok=True)
     except OSError as error:

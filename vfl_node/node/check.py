@@ -221,7 +221,7 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
     check_announced(use.records, job.align, settings.role, settings.limits.max_set_size)
     if seen.table is None:
         return
-    Budget(settings.limits, settings.models).fit(job, settings.role, shape_of(seen.table))
+    Budget(settings.limits, settings.models, settings.protection).fit(job, settings.role, shape_of(seen.table))
     if job.train and settings.role != "coordinator":
         check_categories(seen.table, settings.name)
         job.train.check_table(settings.role, seen.table)

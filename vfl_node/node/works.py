@@ -52,7 +52,7 @@ class Works:
         self._turns = Turns(settings.jobs_at_once)
         self._lock = threading.RLock()  # one change of a job's state at a time
         self._peers: Peers | None = None
-        self._budget = Budget(settings.limits, settings.models)
+        self._budget = Budget(settings.limits, settings.models, settings.protection)
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
 

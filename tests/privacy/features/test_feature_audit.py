@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -87,10 +88,12 @@ def test_a_limit_stops_at_the_epoch_that_exceeds_it_and_tells_the_peer_nothing(w
         world.train(audit, 1, 3.0)
     error = caught.value
     assert (error.code, error.peer_code, error.for_peer) == ("E_LEAK", "E_STOPPED", "stopped by lab's policy")
-    assert "limits.max_feature_gain allows 0.25" in error.message
+    assert "limits.max_feature_gain allows (0.25)" in error.message
+    assert not any(f"{value:.2f}" in error.message for value in (0.5, *map(itemgetter("worst"), audit.result().values())))
     assert not any(name in error.message for name in world.names)  # a message is logged
     assert error.hint is not None
     assert any(repr(name) in error.hint for name in world.names)
+    assert any(f"{column['worst']:.2f}" in error.hint for column in audit.result().values())
     generous = world.audit(limit=1.0)
     assert [world.train(generous, epoch, loud)["flag"] for epoch, loud in enumerate((0.05, 3.0))]
 

@@ -259,11 +259,12 @@ class DecoderAudit(FeatureAudit):
             return
         attack, of = worst
         raise PolicyError(
-            f"{self._party}'s own attacks rebuild one of its columns from what it sends, with {WORDS[of.score.metric]} of "
-            f"{of.score.success:.2f} ({attack.replace('_', ' ')}, epoch {of.epoch}). A constant has {of.score.constant:.2f}, "
-            f"and limits.max_feature_gain allows {self._limit:g} more",
+            f"{self._party}'s own attacks rebuild one of its columns from what it sends better than by a constant, and by more "
+            f"than limits.max_feature_gain allows ({self._limit:g})",
             code="E_LEAK",
-            hint=f"the column is {name!r}: leave it out, add a defence that hides it, train fewer epochs, or allow more",
+            hint=f"the column is {name!r}, with {WORDS[of.score.metric]} of {of.score.success:.2f} "  # a hint is in no log
+            f"({attack.replace('_', ' ')}, epoch {of.epoch}), where a constant has {of.score.constant:.2f}: leave it out, "
+            "add a defence that hides it, train fewer epochs, or allow more",
             for_peer=f"stopped by {self._party}'s policy",
             peer_code="E_STOPPED",
         )

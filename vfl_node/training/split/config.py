@@ -11,7 +11,7 @@ from vfl_node.configuration import ReadBy, name_in
 from vfl_node.data.scaling import Scaling
 from vfl_node.errors import DataError
 from vfl_node.job.evaluate import EARLY_STOPPING
-from vfl_node.models import OPTIMISERS, architecture_of
+from vfl_node.models import OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
@@ -300,6 +300,10 @@ class Train(TrainerConfig):
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Of this party's half, the active party's own model included."""
         return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)
+
+    def sent(self) -> tuple[int, int]:
+        """As the base."""
+        return self.batch_size, cut_width(self)
 
     def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
         """Values of every layer for each row of a batch, and their gradients."""
