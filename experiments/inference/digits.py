@@ -60,8 +60,8 @@ def beyond(plan: Plan, found: Found, defence: str) -> list[float]:
 
 
 def page(plan: Plan, found: Found) -> list[str]:
-    """That of the images alone, without its heading."""
-    return page_of_images(_outcomes(plan, found)).splitlines()[2:]
+    """Errors by attack and defence, and the picture."""
+    return page_of_images(_outcomes(plan, found))
 
 
 PICTURE = "inference-images.svg"

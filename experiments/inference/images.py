@@ -18,20 +18,15 @@ Figures are mean squared errors of a pixel, black 0 and white 1, over all images
 variance that is explained: 0 for the mean image. What embeddings leak is the attack's share less that of imputation.
 Defences are judged by fresh decoders with the same known images.
 
-    python -m experiments.inference.images --data SHARED_DATA_FOLDER --out docs/experiments
-
-It writes ``inference-images.json``, all values by seed, ``inference-images.svg``, pictures of the first seed, and the page
-``inference-images.md``; about 7 minutes of one core.
+`digits.py` makes an experiment of it, `run.py` runs it.
 Source: arXiv 2104.14383, whose images are those of COCO-QA; MNIST, cut in halves, stands for them.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
 import json
 import struct
-import sys
 import time
 import zlib
 from collections.abc import Mapping, Sequence
@@ -72,7 +67,7 @@ TRAIN: Mapping[str, Any] = {
 DEFENCES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "none": (),
     "noise": ({"name": "noise", "sigma": 2.0},),
-    "fbs": ({"name": "fbs", "columns": "all"},),
+    "fbs": ({"name": "fbs", "columns": "all", "model_rate": 0.0003},),
 }
 """Name → of the passive party's settings."""
 
@@ -225,8 +220,8 @@ def explained(figures: Mapping[str, Any], error: float) -> float:
     return 1 - error / float(figures["mean"])
 
 
-def page(trials: Sequence[Mapping[str, Any]]) -> str:
-    """What was found, as Markdown: means over the seeds and their standard errors."""
+def page(trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Lines of Markdown: means over the seeds and their standard errors."""
 
     def cell(values: Sequence[float], digits: int) -> str:
         error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
@@ -237,11 +232,9 @@ def page(trials: Sequence[Mapping[str, Any]]) -> str:
         return f"| {name} | {cell(errors, 4)} | {cell(shares, 2)} | {accuracy} |"
 
     lines = [
-        "# Images rebuilt from embeddings",
-        "",
-        f"`python -m experiments.inference.images` writes this page: {len(trials)} seeds, {ROWS:,} digits each, 80 % of them "
-        f"trained on in {TRAIN['epochs']} epochs by `train.model: cnn`. The passive party has the left halves, the active one "
-        f"the right halves and the digits; it knows {KNOWN:.0%} of the left halves trained on. ± is a standard error.",
+        f"{len(trials)} seeds, {ROWS:,} digits each, 80 % of them trained on in {TRAIN['epochs']} epochs by",
+        "`train.model: cnn`. The passive party has the left halves, the active one the right halves and the digits; it knows "
+        f"{KNOWN:.0%} of the left halves trained on. ± is a standard error.",
         "",
         "| left halves guessed | MSE of a pixel | share of the variance | accuracy of the digits |",
         "| --- | --- | --- | --- |",
@@ -260,9 +253,8 @@ def page(trials: Sequence[Mapping[str, Any]]) -> str:
         f"Settings of the passive node (`defences`): {settings}. A training took: {seconds}.",
         "",
         "![Digits: left halves as they are, imputed, rebuilt, and rebuilt under defences](inference-images.svg)",
-        "",
     ]
-    return "\n".join(lines)
+    return lines
 
 
 def picture(pictures: Mapping[str, Pixels], columns: Sequence[int]) -> str:
@@ -295,26 +287,3 @@ def _png(grey: Pixels) -> bytes:
 
     head = struct.pack(">IIBBBBB", lines.shape[1], lines.shape[0], 8, 0, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(raw, 9)) + chunk(b"IEND", b"")
-
-
-def main(shared: Path, out: Path, seeds: int) -> None:
-    """All seeds, and the files."""
-    trials = []
-    for seed in range(seeds):
-        figures, pictures = trial(halves(shared, seed), seed)
-        trials.append(figures)
-        print(json.dumps(figures), file=sys.stderr)
-        if seed == 0:
-            (out / "inference-images.svg").write_text(picture(pictures, range(SHOWN)), encoding="utf-8")
-    (out / "inference-images.md").write_text(page(trials), encoding="utf-8")
-    (out / "inference-images.json").write_text(json.dumps(trials, indent=1) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, metavar="SHARED_DATA_FOLDER")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--seeds", type=int, default=SEEDS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    main(arguments.data, arguments.out, arguments.seeds)

@@ -230,7 +230,6 @@ def test_every_victim_of_three_parties_is_the_one_of_two() -> None:
         assert np.array_equal(two.features(ACTIVE), three.features(ACTIVE))
 
 
-@pytest.mark.skipif(not RESULTS.exists(), reason="the experiments have not been run")
 def test_the_page_shows_what_was_measured() -> None:
     stored = json.loads(RESULTS.read_text(encoding="utf-8"))
     assert not stored["small"]
@@ -244,7 +243,6 @@ def test_the_page_shows_what_was_measured() -> None:
             assert RESULTS.with_name(drawing).read_text(encoding="utf-8") == svg
 
 
-@pytest.mark.skipif(not RESULTS.exists(), reason="the experiments have not been run")
 def test_attacks_beat_imputation_and_rise_with_the_known_rows() -> None:
     stored = json.loads(RESULTS.read_text(encoding="utf-8"))
     plan, kept = Plan(stored["seeds"]), stored["experiments"]
