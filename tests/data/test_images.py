@@ -153,7 +153,7 @@ def test_what_is_no_image_is_refused_with_its_place(file: Path, given: dict[str,
 
 
 def test_a_pattern_that_fits_no_column_is_named_in_the_hint(file: Path) -> None:
-    with pytest.raises(DataError, match="data.image has 0 columns") as caught:
+    with pytest.raises(DataError, match=r"data\.image has 0 columns") as caught:
         read(declared(file, "q*"))
     assert "its columns fit no name in the table" in caught.value.hint
 

@@ -124,8 +124,8 @@ def kept_half(settings: Settings, job: Job, folder: JobFolder, table: Table) -> 
         raise StateError(
             f"the table has changed since job {job.name} trained on it (digest {str(before)[:12]}…, now {after[:12]}…)",
             code="E_INPUT_CHANGED",
-            hint="put the original file back, and what the settings said under data (and state/partners, where align.at_most took "
-            "a part of it)",
+            hint="put the original file back, and what the settings said under data (and state/partners, where align.at_most "
+            "took a part of it)",
         )
     state, encoder = (serving.serving, serving.encoder) if serving else ("", head["encoder"])
     model = StoredModel(job, weights, encoder, state, settings.models)

@@ -166,7 +166,7 @@ class Client:
 
 
 def _of(job_id: str) -> str:
-    """The path of one job. Raises UsageError (``E_UNKNOWN_JOB``) where no job can have this id, or its path would be another."""
+    """The path of one job. Raises UsageError (``E_UNKNOWN_JOB``) where no job can have this id: its path would be another."""
     if not JOB_ID.fullmatch(job_id):
         raise UsageError(f"no job {job_id!r} here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs` lists them")
     return f"/api/jobs/{job_id}"
