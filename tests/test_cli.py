@@ -164,6 +164,12 @@ def test_a_run_says_of_its_metrics_what_the_report_knows(
     lines = capsys.readouterr().out.splitlines()
     assert f"federated: auc 0.8438{end}" in lines
     assert lines[-3:-1] == ["warning: Few records.", "warning: Few [rows]."]
+    (tmp_path / "lab").mkdir()
+    own = {"alignment": {"warnings": ["Few records."]}, "training": {"warnings": ["These changed nothing: fbs."]}}
+    (tmp_path / "lab" / "report.json").write_text(json.dumps(own))
+    trial_commands._summarise(tmp_path / "report.json", 1.0, ["lab"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-4:-1] == ["warning: Few records.", "warning: Few [rows].", "warning, lab: These changed nothing: fbs."]
 
 
 def test_a_run_says_the_sizes_of_several_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

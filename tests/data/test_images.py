@@ -124,6 +124,7 @@ def test_a_border_of_one_value_is_numeric_whatever_it_looks_like(tmp_path: Path)
     with pytest.raises(DataError, match=r"t\.csv:2:p1: text in numeric column 'p1' \(6 such cells of 100\)") as caught:
         read(declared(path))
     assert caught.value.code == "E_NUMERIC"
+    assert "leave it empty" not in caught.value.hint  # nor is that a pixel
     assert read(Data(path=path)).image is None
 
 
@@ -149,6 +150,12 @@ def test_what_is_no_image_is_refused_with_its_place(file: Path, given: dict[str,
         read(Data.model_validate({"path": file, "image": image, "columns": given.get("declared", {})}))
     assert caught.value.code == code
     assert caught.value.message.startswith("lab: ")
+
+
+def test_a_pattern_that_fits_no_column_is_named_in_the_hint(file: Path) -> None:
+    with pytest.raises(DataError, match=r"data\.image has 0 columns") as caught:
+        read(declared(file, "q*"))
+    assert "its columns fit no name in the table" in caught.value.hint
 
 
 def test_a_missing_pixel_is_refused_with_its_line_and_never_filled(tmp_path: Path) -> None:

@@ -55,3 +55,10 @@ def test_what_takes_no_time_is_not_waited_for(address: str) -> None:
     with pytest.raises(UsageError) as caught:
         Client(address).submit("name: trial")
     assert caught.value.code == "E_NOT_RUNNING"
+
+
+@pytest.mark.parametrize("job_id", ["", "../health", "trial-1?x=1", "épreuve", "a b", "Trial"])
+def test_what_no_job_is_called_is_no_other_path(job_id: str) -> None:
+    with pytest.raises(UsageError, match=r"no job .* here") as caught:
+        Client("127.0.0.1:1").job(job_id)
+    assert (caught.value.code, bool(caught.value.hint)) == ("E_UNKNOWN_JOB", True)

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from tests.node.revealing import COLUMNS, FLAG, KIND, NUMBER, make_revealing
 from vfl_node.cli import app
+from vfl_node.cli.audit import _names
 from vfl_node.errors import StateError, UsageError, VflError
 from vfl_node.execution.feature_audit import DECODERS, FeatureAuditResult
 from vfl_node.files import write_whole
@@ -126,6 +127,11 @@ def test_no_column_is_not_every_column(tmp_path: Path, option: str) -> None:
     assert (done.returncode, "--columns names no column" in done.stderr) == (2, True)
 
 
+def test_columns_of_several_lines_are_refused() -> None:
+    with pytest.raises(UsageError, match="--columns is not one line of names"):
+        _names("a\nb")
+
+
 def test_settings_say_what_the_options_do_not(nodes: Any, jobs: dict[str, str]) -> None:
     settings = load_settings(nodes.folder / "lab" / "node.yaml")
     features = settings.audit.model_validate({"features": {"columns": [KIND], "known_share": 0.1}})
@@ -150,6 +156,7 @@ def test_what_cannot_be_audited_is_refused_clearly(nodes: Any, jobs: dict[str, s
         of(nodes, jobs.get(what, "no-such-job"), **options)
     assert refused.value.code == code
     assert refused.value.hint
+    assert "audit.features" not in str(refused.value)  # the options say it here
 
 
 def test_a_job_that_runs_is_no_model_yet(nodes: Any, jobs: dict[str, str]) -> None:
@@ -185,6 +192,18 @@ def test_a_damaged_model_is_refused(nodes: Any, jobs: dict[str, str]) -> None:
         assert refused.value.code == "E_STATE_CORRUPT"
     finally:
         path.write_bytes(before)
+
+
+def test_a_folder_that_is_gone_is_not_made_anew(nodes: Any, jobs: dict[str, str]) -> None:
+    folder: Path = nodes.job_folder("lab", jobs["plain"])
+    aside = folder.rename(folder.with_name("aside"))
+    try:
+        with pytest.raises(StateError, match="is gone") as refused:
+            of(nodes, jobs["plain"])
+        assert refused.value.code == "E_STATE_LOST"
+        assert not folder.exists()
+    finally:
+        aside.rename(folder)
 
 
 def test_it_works_while_the_node_is_down(nodes: Any, jobs: dict[str, str]) -> None:

@@ -73,7 +73,10 @@ def _names(columns: str) -> tuple[str, ...]:
     """The columns that the option means; none: all. A name with a comma stands in double quotes."""
     if columns == "all":
         return ()
-    names = tuple(filter(None, next(csv.reader([columns], skipinitialspace=True), ())))
+    try:
+        names = tuple(filter(None, next(csv.reader([columns], skipinitialspace=True), ())))
+    except csv.Error:
+        raise UsageError("--columns is not one line of names", hint="--columns A,B, or --columns all") from None
     if not names:
         raise UsageError("--columns names no column", hint="--columns A,B, or --columns all")
     return names

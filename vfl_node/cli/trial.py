@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, Optional, get_args
 
@@ -120,7 +121,8 @@ def run(
                 view = federation.run(folder, shown.update)
                 if predictions:
                     federation.predict(view["id"], predictions)
-    _summarise(folder / "report.json", time.monotonic() - started)
+    others = [name for name in spec.parties.all if name != spec.parties.active]
+    _summarise(folder / "report.json", time.monotonic() - started, others)
     if predictions:
         out.print(f"predictions: {predictions}")
     if transcript:
@@ -228,7 +230,7 @@ def _models(options: list[str]) -> dict[str, str]:
     return models
 
 
-def _summarise(path: Path, seconds: float) -> None:
+def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
     report = json.loads(path.read_text())
     alignment = report["alignment"]
     names = ("ours", "theirs", "rows", "union", "intersection")
@@ -250,11 +252,20 @@ def _summarise(path: Path, seconds: float) -> None:
             shown.append(f"{name} {value}" + (f" [{(' to ' if name in WITH_UNIT else ', ').join(ends)}]" if ends else ""))
         rows = " ".join(str(metrics[key]) for key in ("rows", "population") if metrics[key] is not None)
         out.print(f"{title}: {', '.join(shown)}{f' on {rows} rows' if metrics['rows'] is not None else ''}")
-    for warning in (*alignment["warnings"], *(report["training"] or {"warnings": ()})["warnings"]):
+    said = _warnings(report)
+    for warning in said:
         out.print(f"warning: {warning}", markup=False)
+    for name in others:
+        for warning in _warnings(json.loads((path.parent / name / "report.json").read_text())):
+            if warning not in said:
+                out.print(f"warning, {name}: {warning}", markup=False)
     if note := report.get("boosted_tree_note"):
         out.print(note)
     out.print(f"done in {seconds:.1f} s; report: {path.with_suffix('.html')}")
+
+
+def _warnings(report: Mapping[str, Any]) -> list[str]:
+    return [*report["alignment"]["warnings"], *(report["training"] or {"warnings": ()})["warnings"]]
 
 
 def _size(of: Any) -> str:

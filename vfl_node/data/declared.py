@@ -40,7 +40,7 @@ class DeclaredImage(Frozen):
     @model_validator(mode="after")
     def _distinct(self) -> DeclaredImage:
         if not isinstance(self.columns, str) and len(set(self.columns)) != len(self.columns):
-            raise ValueError("data.image.columns: a column may be one pixel only")
+            raise ValueError("columns: a column may be one pixel only")
         return self
 
     @property

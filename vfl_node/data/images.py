@@ -85,9 +85,14 @@ def image_of(
             f"{header}: data.image has {len(pixels)} columns, and its shape, {' × '.join(map(str, declared.shape))}, needs "
             f"{math.prod(declared.dimensions)}",
             code="E_IMAGE",
-            hint="correct data.image: shape is [height, width] or [channels, height, width]",
+            hint="correct data.image: "
+            + ("shape is [height, width] or [channels, height, width]" if pixels else "its columns fit no name in the table"),
         )
     return Image(columns=pixels, shape=declared.dimensions)
+
+
+CORRECT_PIXEL = "give every pixel a number, such as that of the background"
+"""What to do about a cell that is no pixel."""
 
 
 def missing_pixel(where: str, name: str, count: int) -> DataError:
@@ -95,5 +100,5 @@ def missing_pixel(where: str, name: str, count: int) -> DataError:
     return DataError(
         f"{where}: column {name!r} is a pixel of an image and has no value ({count} such {'cell' if count == 1 else 'cells'})",
         code="E_IMAGE",
-        hint="give every pixel a number, such as that of the background",
+        hint=CORRECT_PIXEL,
     )

@@ -20,7 +20,7 @@ from vfl_node.data.cells import number
 from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, scaling_of
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.images import Image, image_of, missing_pixel
+from vfl_node.data.images import CORRECT_PIXEL, Image, image_of, missing_pixel
 from vfl_node.data.labels import ReadLabels, read_labels
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
@@ -284,7 +284,7 @@ def column_of(text: TextColumns, name: str, declared: Declared | None, *, pixel:
         raise DataError(
             f"{text.where(name, int(wrong[0]))}: {column.wrong} in numeric column {name!r} ({many})",
             code="E_NUMERIC",
-            hint=f"correct the cell, leave it empty if the value is missing, or {_otherwise(kind)}",
+            hint=CORRECT_PIXEL if pixel else f"correct the cell, leave it empty if the value is missing, or {_otherwise(kind)}",
         )
     if pixel and len(missing := np.flatnonzero(np.isnan(column.values))):
         raise missing_pixel(text.where(name, int(missing[0])), name, len(missing))

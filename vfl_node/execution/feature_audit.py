@@ -124,7 +124,8 @@ def kept_half(settings: Settings, job: Job, folder: JobFolder, table: Table) -> 
         raise StateError(
             f"the table has changed since job {job.name} trained on it (digest {str(before)[:12]}…, now {after[:12]}…)",
             code="E_INPUT_CHANGED",
-            hint="put the original file back (and state/partners, where align.at_most took a part of it)",
+            hint="put the original file back, and what the settings said under data (and state/partners, where align.at_most "
+            "took a part of it)",
         )
     state, encoder = (serving.serving, serving.encoder) if serving else ("", head["encoder"])
     model = StoredModel(job, weights, encoder, state, settings.models)
@@ -171,6 +172,7 @@ def audit(
     """
     assert job.train is not None
     half, shared = kept_half(settings, job, folder, table)
+    torch.set_num_threads(settings.threads)  # the node may be running
     device = choose_device(settings.device)
     targets = targets_of(table, half.alignment.rows, columns, device, party=settings.name)
     own = np.flatnonzero(half.alignment.owned)
@@ -180,7 +182,7 @@ def audit(
     for number in range(DECODERS):
         draws = randomness.derive(f"attack/{number}")
         chosen = choose(own, known_share, embeddings.inputs, draws.derive("rows"))
-        check_enough(len(chosen.known), len(chosen.judged), share=known_share)
+        check_enough(len(chosen.known), len(chosen.judged), share=known_share, by="--known-share")
         known, judged = (embeddings.rows(positions) for positions in (chosen.known, chosen.judged))  # float32[n, d]
         known_at, judged_at = (torch.from_numpy(positions).to(device) for positions in (chosen.known, chosen.judged))
         found.append(measure(targets, rebuild(known, known_at, judged, targets, draws), judged_at))

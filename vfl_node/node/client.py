@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import select
 import socket
 import time
@@ -20,6 +21,9 @@ from vfl_node.settings import Settings
 
 ANSWER_S = 10.0
 """How long a node may take to answer anything but a request to predict."""
+
+JOB_ID = re.compile(r"[a-z0-9-]{1,100}")
+"""An id that a job may have."""
 
 LOOK_S = 0.5
 """How often it is checked meanwhile what such a request waits for."""
@@ -69,7 +73,7 @@ class Client:
 
     def job(self, job_id: str) -> dict[str, Any]:
         """One job."""
-        return self._call("GET", f"/api/jobs/{job_id}")
+        return self._call("GET", _of(job_id))
 
     def submit(self, job_yaml: str) -> dict[str, Any]:
         """Submit a job; returns its first view."""
@@ -77,11 +81,11 @@ class Client:
 
     def cancel(self, job_id: str) -> dict[str, Any]:
         """Cancel a job."""
-        return self._call("POST", f"/api/jobs/{job_id}/cancel")
+        return self._call("POST", f"{_of(job_id)}/cancel")
 
     def resume(self, job_id: str) -> dict[str, Any]:
         """Go on with a job whose peer was lost."""
-        return self._call("POST", f"/api/jobs/{job_id}/resume")
+        return self._call("POST", f"{_of(job_id)}/resume")
 
     def prune(self, *, days: float | None, keep: int | None, models: bool, dry: bool) -> list[str]:
         """Remove jobs that have ended; their ids (:meth:`vfl_node.node.store.Store.prune`)."""
@@ -97,15 +101,15 @@ class Client:
             request: the records, as CSV.
             waiting: called again and again until the answer comes.
         """
-        return self._fetch("POST", f"/api/jobs/{model}/predictions", request, waiting)
+        return self._fetch("POST", f"{_of(model)}/predictions", request, waiting)
 
     def predict_new(self, model: str, request: bytes) -> dict[str, Any]:
         """Submit a job that aligns and predicts new records; returns its first view, when the node has read them."""
-        return self._call("POST", f"/api/jobs/{model}/predictions?rows=new", request, lambda: None)
+        return self._call("POST", f"{_of(model)}/predictions?rows=new", request, lambda: None)
 
     def predictions(self, job_id: str) -> bytes:
         """What a job of :meth:`predict_new` found, as CSV."""
-        return self._fetch("GET", f"/api/jobs/{job_id}/predictions")
+        return self._fetch("GET", f"{_of(job_id)}/predictions")
 
     def watch(self, job_id: str, *, interval_s: float = 0.2) -> Iterator[dict[str, Any]]:
         """The job's view again and again until it has ended."""
@@ -159,6 +163,13 @@ class Client:
     @property
     def _place(self) -> str:
         return str(self._owners or f"http://{self.address}")
+
+
+def _of(job_id: str) -> str:
+    """The path of one job. Raises UsageError (``E_UNKNOWN_JOB``) where no job can have this id: its path would be another."""
+    if not JOB_ID.fullmatch(job_id):
+        raise UsageError(f"no job {job_id!r} here", code="E_UNKNOWN_JOB", hint="`vfl-node jobs` lists them")
+    return f"/api/jobs/{job_id}"
 
 
 class _OverSocket(http.client.HTTPConnection):

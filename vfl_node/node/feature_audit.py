@@ -64,7 +64,10 @@ def _ended(settings: Settings, job_id: str) -> tuple[Job, JobFolder]:
     state = _state(settings, job_id)
     if state != "done":
         raise _nothing(job_id, f"it is {state}", "audit it when it is done" if state in UNFINISHED else "train again")
-    folder = JobFolder(settings.state_dir / "jobs" / job_id)
+    path = settings.state_dir / "jobs" / job_id
+    if not path.is_dir():  # which JobFolder would make
+        raise StateError(f"{path} is gone", code="E_STATE_LOST", hint="restore it from a backup, or train again")
+    folder = JobFolder(path)
     report = json.loads(folder.artefact("report.json").read_bytes())
     job = parse_job(json.dumps(report["job"]["spec"]), source=f"job {job_id}")
     if role_in(job.parties, settings.name) != "passive":

@@ -22,6 +22,9 @@ LEAST_KNOWN = 50
 LEAST_JUDGED = 100
 """Rows that must be left to judge: half of them choose the worst attack, half of them measure it."""
 
+SETTING = "audit.features.known_share"
+"""What says in a training how many rows are taken as known."""
+
 MOST = 2048
 """Rows that are taken as known, and rows that are judged, at most."""
 
@@ -75,13 +78,14 @@ def choose(
     return AuditedRows(known, rest[[digest not in seen for digest in inputs(rest).digests()]])
 
 
-def check_enough(known: int, judged: int | None = None, *, share: float) -> None:
+def check_enough(known: int, judged: int | None = None, *, share: float, by: str = SETTING) -> None:
     """Refuse to audit with too few rows.
 
     Args:
         known: rows that the peer is assumed to know.
         judged: rows that can be judged; None: not known yet.
-        share: ``audit.features.known_share`` of the settings.
+        share: of the rows, that are taken as known.
+        by: what says so.
 
     Raises:
         UsageError: fewer than :data:`LEAST_KNOWN` or :data:`LEAST_JUDGED` (``E_CONFIG``).
@@ -89,13 +93,14 @@ def check_enough(known: int, judged: int | None = None, *, share: float) -> None
     Leaks: by a refusal that there are so few; the peer is told of no number.
     """
     if known < LEAST_KNOWN:
-        text = f"{known} of this party's rows would be taken as known (audit.features.known_share: {share:g})"
+        text = f"{known} of this party's rows would be taken as known ({by}: {share:g})"
         text += f", and a decoder needs at least {LEAST_KNOWN} to learn from"
-        hint = "raise audit.features.known_share, use more records, or remove audit.features"
+        hint = f"raise {by}, use more records" + (", or remove audit.features" if by == SETTING else "")
     elif judged is not None and judged < LEAST_JUDGED:
         text = f"{judged} of this party's rows are left to judge that are not equal to a known one in all columns"
-        text += f", and audit.features needs at least {LEAST_JUDGED}"
-        hint = "use more records, or remove audit.features: a peer that knows some rows knows the others, which are equal"
+        text += f", and an audit needs at least {LEAST_JUDGED}"
+        hint = "use more records" + (", or remove audit.features" if by == SETTING else "")
+        hint += ": a peer that knows some rows knows the others, which are equal"
     else:
         return
     raise UsageError(text, code="E_CONFIG", hint=hint, for_peer="its settings do not fit its table")

@@ -107,7 +107,7 @@ def check_finite(value: Tensor) -> Tensor:
         raise DataError(
             "training diverged: the loss is no longer a finite number",
             code="E_DIVERGED",
-            hint="lower train.learning_rate, or look for extreme values in the numeric columns",
+            hint="lower train.learning_rate, look for extreme values in the numeric columns, or weaken a defence",
             for_peer="training diverged; a lower train.learning_rate may help",
             peer_code="E_DIVERGED",
         )
