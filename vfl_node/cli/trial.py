@@ -265,7 +265,8 @@ def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
 
 
 def _warnings(report: Mapping[str, Any]) -> list[str]:
-    return [*report["alignment"]["warnings"], *(report["training"] or {"warnings": ()})["warnings"]]
+    parts = (report["alignment"], report["training"])  # a coordinator's report has neither
+    return [warning for part in parts if part is not None for warning in part["warnings"]]
 
 
 def _size(of: Any) -> str:
