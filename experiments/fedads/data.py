@@ -3,12 +3,12 @@
 =============  =======  ==========  ==============================  ================================
 name           rows     positives   label party                     other party
 =============  =======  ==========  ==============================  ================================
-adult          20,000   24 %        the last 7 columns, income      the first 7 columns
-generator-5    30,000   5 %         16 columns of clicks, purchase  7 columns of the same clicks
-generator-1    30,000   1 %         the same                        the same
+adult          16,000   24 %        the last 7 columns, income      the first 7 columns
+generator-5    20,000   5 %         16 columns of clicks, purchase  7 columns of the same clicks
+generator-1    20,000   1 %         the same                        the same
 =============  =======  ==========  ==============================  ================================
 
-6,000 rows are trained on. The others are held out: with 1 % positives an AUC of fewer rows says nothing. Each seed draws its own
+4,000 rows are trained on. The others are held out: with 1 % positives an AUC of fewer rows says nothing. Each seed draws its own
 rows of ``adult``, and makes its own clicks.
 """
 
@@ -29,7 +29,7 @@ from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table
 
 ACTIVE, PASSIVE = "advertiser", "publisher"
 
-TRAINED = 6_000
+TRAINED = 4_000
 """Rows trained on."""
 
 
@@ -49,7 +49,7 @@ class Cut:
         return len(self.tables[ACTIVE])
 
 
-def adult(shared: Path, seed: int, rows: int = 20_000) -> Cut:
+def adult(shared: Path, seed: int, rows: int = 16_000) -> Cut:
     """People, and who earns more than 50,000 dollars."""
     records = _adult(shared)
     drawn = np.sort(Randomness(bytes(32)).derive(f"fedads rows {seed}").permutation(len(records))[:rows])
@@ -57,7 +57,7 @@ def adult(shared: Path, seed: int, rows: int = 20_000) -> Cut:
     return _cut(records, drawn, names[7:], names[:7], TRAINED)
 
 
-def clicks(shared: Path, seed: int, positives: float, rows: int = 30_000, trained: int = TRAINED) -> Cut:
+def clicks(shared: Path, seed: int, positives: float, rows: int = 20_000, trained: int = TRAINED) -> Cut:
     """Clicks that need no file."""
     made = Market(positives, users=rows, items=rows // 10, seed=seed).table(rows)
     return _cut(records_of(made), np.arange(rows), LABEL_PARTY, OTHER_PARTY, trained)

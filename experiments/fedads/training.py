@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +27,10 @@ from vfl_node.job import Job
 from vfl_node.privacy.defences.registry import read_params
 from vfl_node.protection import Protection
 from vfl_node.session.session import Session
+from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.split import active
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.memory import memory_network, run_together
@@ -51,12 +56,12 @@ class Done:
     Attributes:
         trained: party → its result.
         recorder: all messages, where they were wanted; else empty.
-        job: what was trained.
+        steps: int64[B], shared positions of each step, likewise.
     """
 
     trained: Mapping[str, Trained]
     recorder: Recorder
-    job: Job
+    steps: Sequence[NDArray[np.int64]] = ()
 
     @property
     def auc(self) -> float:
@@ -66,11 +71,9 @@ class Done:
         return value
 
     @property
-    def alone(self) -> float:
-        """Of the label party's own columns on the same rows."""
-        value = (self.trained[ACTIVE].local_metrics or {})["auc"]
-        assert value is not None
-        return value
+    def alone(self) -> float | None:
+        """Of the label party's own columns on the same rows; None where that model was not wanted."""
+        return (self.trained[ACTIVE].local_metrics or {}).get("auc")
 
     @property
     def labels(self) -> list[Mapping[str, float | None]]:
@@ -85,6 +88,7 @@ def train(
     settings: Settings | None = None,
     defences: Sequence[Settings] = (),
     labelled: float = 1.0,
+    alone: bool = False,
     recorded: bool = False,
 ) -> Done:
     """Train.
@@ -96,18 +100,21 @@ def train(
         defences: of the active party, as in a node's settings, or as published (``…-literal``).
         labelled: share of the rows that the active party has. Below 1 the parties are aligned by ``psu``: the other one does not
             know which rows those are, and the active party makes up labels for the rest.
+        alone: whether the label party's own model is trained, too. It costs as much as the joint one, and is the same with
+            every defence.
         recorded: whether messages are kept.
 
     Raises:
         VflError: settings or defences are none that a node would take, or the training failed.
     """
     install()
+    chosen = {**TRAIN, **(settings or {})}
     job = Job.model_validate(
         {
             "name": "fedads",
             "parties": {"active": ACTIVE, "passive": [PASSIVE]},
             "align": {"protocol": "psi" if labelled == 1 else "psu"},
-            "train": {**TRAIN, **(settings or {})},
+            "train": chosen,
             "evaluate": {"test_fraction": cut.held_out, "metrics": ["auc"]},
         }
     )
@@ -138,12 +145,19 @@ def train(
     async def training(own: Session) -> Trained:
         return await SplitTrainer().run(own, data[own.name], MemoryCheckpoints(), None)
 
-    return Done(together(training), recorder, job)
+    with nullcontext() if alone else patch.object(active, "logits_alone", lambda *of: None):
+        trained = together(training)
+    if not recorded:
+        return Done(trained, recorder)
+    seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
+    schedule, size = Schedule(seeds[ACTIVE], len(cut), salt=0), chosen["batch_size"]
+    rows, _ = schedule.split(0, cut.held_out)
+    return Done(trained, recorder, [of for epoch in range(chosen["epochs"]) for of in schedule.batches(0, epoch, rows, size)])
 
 
 def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, TrainingData]:
     """Each party's rows of the shared order, which is that of the tables; the passive party has all of them."""
-    size, (active, passive) = len(cut), cut.tables.values()
+    size, (labelling, other) = len(cut), cut.tables.values()
     has = randomness.uniform((size,)) < labelled
     mine = np.flatnonzero(has)
     protocol = "psi" if labelled == 1 else "psu"
@@ -154,8 +168,8 @@ def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, Tra
 
     places = np.where(has, np.cumsum(has) - 1, NOT_MINE)
     return {
-        ACTIVE: TrainingData(view(PASSIVE, places, len(mine), size), _part(active, mine)),
-        PASSIVE: TrainingData(view(ACTIVE, np.arange(size), size, len(mine)), passive),
+        ACTIVE: TrainingData(view(PASSIVE, places, len(mine), size), _part(labelling, mine)),
+        PASSIVE: TrainingData(view(ACTIVE, np.arange(size), size, len(mine)), other),
     }
 
 
