@@ -40,7 +40,9 @@ def page(plan: Plan, found: Found) -> list[str]:
         for top in TOPS:
             rows = []
             for name, one in {"none": NONE, **plan.middle}.items():
-                shown = [f"{mean([of[attack] or 0.5 for of in _outcomes(plan, found, data, top, one)]):.3f}" for attack in names]
+                shown = [
+                    f"{mean([of[attack] or 0.5 for of in _outcomes(plan, found, data, top, one)]):.3f}" for attack in names
+                ]
                 worst = strongest(plan, found, data, top, one)
                 without = strongest(plan, found, data, top, NONE)
                 gap = interval([a - b for a, b in zip(worst, without, strict=True)]) if one else ""

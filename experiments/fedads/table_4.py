@@ -15,6 +15,7 @@ from experiments.fedads.data import SHARES
 from experiments.fedads.trials import (
     BY_EMBEDDINGS,
     CLUSTERS,
+    FROM_NOTHING,
     NONE,
     PUBLISHED,
     TOPS,
@@ -88,13 +89,14 @@ class Results:
     def at_equal_loss(self, strengths: Sequence[Defence]) -> Row | None:
         """A defence where it costs :data:`LOSS`: at the strength that does, or between the two around it; None if none does.
 
-        No defence counts as strength 0. Between two strengths loss and leak are taken as straight lines.
+        Between two strengths loss and leak are taken as straight lines. No defence counts as strength 0 where it is.
         """
-        points = [("none", 0.0, self.leaks(NONE))]
-        points += [(key(one), mean(self.loss(one)), self.leaks(one)) for one in strengths]
-        near = [Row(*point) for point in points[1:] if abs(point[1] - LOSS) <= WITHIN]
+        points = [(key(one), mean(self.loss(one)), self.leaks(one)) for one in strengths]
+        near = [Row(*point) for point in points if abs(point[1] - LOSS) <= WITHIN]
         if near:
             return min(near, key=lambda row: abs(row.loss - LOSS))
+        if strengths[0]["name"] in FROM_NOTHING:
+            points.insert(0, ("none", 0.0, self.leaks(NONE)))
         for (weak, less, before), (strong, more, after) in pairwise(points):
             if less < LOSS < more:
                 part = (LOSS - less) / (more - less)
@@ -105,7 +107,7 @@ class Results:
 
 def key(defence: Defence) -> str:
     """A strength in a few words."""
-    return ", ".join(f"{name} {value:g}" for name, value in defence.items() if name not in ("name", "share", "clip")) or "no key"
+    return ", ".join(f"{name} {value:g}" for name, value in defence.items() if name not in ("name", "clip")) or "no key"
 
 
 def page(plan: Plan, found: Found) -> list[str]:
@@ -125,10 +127,7 @@ def page(plan: Plan, found: Found) -> list[str]:
             lines += _epochs(plan, Results(plan, found, data, top), f"{data}; top: {top}")
     lines += ["## Word for word", "", ABOUT_LITERAL, ""]
     rows = [
-        [data, top, *cells]
-        for data in plan.tables
-        for top in TOPS
-        for cells in _literal(plan, Results(plan, found, data, top))
+        [data, top, *cells] for data in plan.tables for top in TOPS for cells in _literal(plan, Results(plan, found, data, top))
     ]
     return [*lines, *table(["table", "top", "defence", "loss of AUC", *LITERAL_ATTACKS], rows)]
 
@@ -167,7 +166,9 @@ def _strengths(plan: Plan, of: Results, heading: str) -> list[str]:
         for one in strengths:
             worst, attack = of.worst(one)
             shown = [f"{mean(of.leak(one, other)):.3f}" for other in LABEL_ATTACKS]
-            rows.append([name, key(one) if one else "", interval(of.loss(one)) if one else "0", f"{worst:.3f} {attack}", *shown])
+            rows.append(
+                [name, key(one) if one else "", interval(of.loss(one)) if one else "0", f"{worst:.3f} {attack}", *shown]
+            )
     return [f"**{heading}**", "", *table(["defence", "strength", "loss of AUC", "strongest", *LABEL_ATTACKS], rows), ""]
 
 
@@ -225,11 +226,17 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
             )
             for name, strengths in plan.strengths.items():
                 if (row := of.at_equal_loss(strengths)) and name != "maxnorm":
-                    expected.append(Expectation(f"{where}: 1 − AUC of direction under {name} at equal loss", 1 - row.leaks["direction"], 0.05))
+                    expected.append(
+                        Expectation(
+                            f"{where}: 1 − AUC of direction under {name} at equal loss", 1 - row.leaks["direction"], 0.05
+                        )
+                    )
             for name in ("dp", "marvell", "mixpro"):
                 one, (first, *_, last) = plan.middle[name], plan.epochs
                 rise = mean(of.leak(one, "mean_direction", last)) - mean(of.leak(one, "mean_direction", first))
-                expected.append(Expectation(f"{where}: mean_direction under {name} after {last} epochs − after {first}", rise, 0.05))
+                expected.append(
+                    Expectation(f"{where}: mean_direction under {name} after {last} epochs − after {first}", rise, 0.05)
+                )
     return expected
 
 
@@ -239,8 +246,9 @@ reads labels after ten epochs. The point at 0 is a training without a defence.""
 
 ABOUT_ROW = """\
 The paper's table has one figure of leakage and defences that cost about .018 AUC each. Here each defence is taken where it
-costs .01 ± .003 of AUC: at the strength that does, or in a straight line between the two around it, where *none* counts as
-strength 0. Where no strength does, the row says so and shows the nearest. *change of `embeddings`* is the paper's ΔLeakAUC,
+costs .01 ± .003 of AUC: at the strength that does, or in a straight line between the two around it. *none* counts as
+strength 0 of `dp`, `isotropic` and `marvell`; `maxnorm` has no key, and no key of `mixpro` makes it vanish. Where no strength
+costs that, the row says so and shows the nearest. *change of `embeddings`* is the paper's ΔLeakAUC,
 (with − without) / without, of two clusters of embeddings with hard answers. All AUCs are folded: .5 is chance; of the 40 to 200
 positives of a table the noise of one AUC is .02 to .05, and the strongest of twelve is a little above .5 by chance alone."""
 
