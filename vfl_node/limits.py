@@ -83,6 +83,13 @@ class Limits(Frozen):
         description="for a passive node: training stops when a column of audit.features is rebuilt from what is sent better "
         "than by the best constant, by more than this (accuracy, AUC or R² of the rebuilt column). None: it is only shown",
     )
+    max_label_auc: float | None = Field(
+        default=None,
+        gt=0.5,
+        le=1,
+        description="for an active node: training stops when an attack of its own reads labels better than this from what a "
+        "passive party has (AUC, folded: .3 counts as .7), after any epoch. None: the AUCs are only shown",
+    )
 
     allow_matched: bool = Field(
         default=False,

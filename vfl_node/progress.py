@@ -57,6 +57,7 @@ class EpochTrained:
         judged: how many rows are behind each of them.
         validation_loss: of the federated model on rows set apart; None where there are none, too.
         rebuilt: this party's columns, as its own feature audit rebuilds them from what it sent; empty without one.
+        labels: attack on this party's labels → AUC, folded; empty at a party without labels of two classes.
     """
 
     loss: float | None = None
@@ -64,6 +65,7 @@ class EpochTrained:
     judged: Judged = field(default_factory=dict)
     validation_loss: float | None = None
     rebuilt: Rebuilt = field(default_factory=dict)
+    labels: Attacks = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

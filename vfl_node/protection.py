@@ -40,6 +40,11 @@ class AuditSettings(Frozen):
         description="whether it attacks what it sends to see how well its synthetic rows are told from real ones; without, "
         "limits.max_attack_auc cannot be kept",
     )
+    labels: bool = Field(
+        default=True,
+        description="for an active node: whether it attacks the gradients that it sends to see how well its labels are "
+        "read from them; without, limits.max_label_auc cannot be kept",
+    )
     features: FeatureAuditSettings | None = Field(
         default=None, description="for a passive node: whether it tries to rebuild columns from the embeddings that it sends"
     )
@@ -55,6 +60,8 @@ class Protection:
         max_attack_auc: training and predictions stop if these attacks do better, folded; None: they go on.
         features: columns that it tries to rebuild from the embeddings that leave; None: none.
         max_feature_gain: training stops if one of them is rebuilt by this much better than by a constant; None: it goes on.
+        labels: whether the attacks on labels run.
+        max_label_auc: training stops if one of these does better, folded; None: it goes on.
     """
 
     defences: tuple[DefenceParams, ...] = ()
@@ -62,3 +69,5 @@ class Protection:
     max_attack_auc: float | None = None
     features: FeatureAuditSettings | None = None
     max_feature_gain: float | None = None
+    labels: bool = True
+    max_label_auc: float | None = None

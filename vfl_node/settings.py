@@ -225,6 +225,12 @@ class Settings(Frozen):
             raise ValueError("audit.features is for a passive node, whose columns the embeddings tell of")
         if self.limits.max_feature_gain is not None and not self.audit.features:
             raise ValueError("limits.max_feature_gain needs audit.features, which says which columns are tried")
+        if self.limits.max_label_auc is not None and self.role != "active":
+            raise ValueError("limits.max_label_auc is for an active node, which has the labels")
+        if self.limits.max_label_auc is not None and not self.audit.labels:
+            raise ValueError(
+                "limits.max_label_auc needs the attacks that audit.labels: false switches off; remove one of the two"
+            )
         for number, defence in enumerate(self.defences):
             if SENT_BY.get(self.role) not in DEFENCES[defence.name].directions:
                 raise ValueError(
@@ -251,6 +257,8 @@ class Settings(Frozen):
             self.limits.max_attack_auc,
             self.audit.features,
             self.limits.max_feature_gain,
+            self.audit.labels,
+            self.limits.max_label_auc,
         )
 
     @property

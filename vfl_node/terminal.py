@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from vfl_node.report.words import attack_figures, rebuilt_figures
+from vfl_node.report.words import attack_figures, label_figures, rebuilt_figures
 
 SHOWN = (
     "id",
@@ -27,6 +27,7 @@ SHOWN = (
     "attacks",
     "judged",
     "rebuilt",
+    "labels",
     "remark",
     "note",
     "alone",
@@ -104,7 +105,12 @@ class ShownProgress:
             self._tasks[phase] = self._bars.add_task(f"{self._title}: {phase}"[:28], total=total, unit="", loss="")
         self._bars.below = _alone(view) or "\n  ".join(
             filter(
-                None, (attack_figures(view["attacks"], view["judged"]), rebuilt_figures(view.get("rebuilt", {}), MOST_COLUMNS))
+                None,
+                (
+                    attack_figures(view["attacks"], view["judged"]),
+                    label_figures(view.get("labels", {})),
+                    rebuilt_figures(view.get("rebuilt", {}), MOST_COLUMNS),
+                ),
             )
         )
         loss = f"loss {view['loss']:.4f}" if view["loss"] is not None else ""

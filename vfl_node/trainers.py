@@ -282,7 +282,7 @@ class TrainerConfig(Frozen):
 REPORT_KEYS = frozenset(
     {
         *("algorithm", "epochs", "rows", "steps", "repeats", "classes", "device", "audit", "max_attack_auc", "columns"),
-        *("feature_audit", "max_feature_gain", "warnings", "section"),
+        *("feature_audit", "max_feature_gain", "label_audit", "max_label_auc", "warnings", "section"),
     }
 )
 """What no trainer is called, since its section of a report stands beside these."""

@@ -43,8 +43,11 @@ AT_REST: dict[str, Any] = {
     "attacks": {},
     "judged": {},
     "rebuilt": {},
+    "labels": {},
 }
 """The view of a job that nobody works on; :meth:`LiveProgress.snapshot` of one under way has the same keys."""
+
+NO_ATTACKS: Attacks = {}
 
 ALONE = "training the model of this party alone, for comparison"
 
@@ -119,8 +122,8 @@ class LiveProgress:
         match event:
             case PhaseBegan(phase, total, unit):
                 self._log.info("phase", phase=phase, total=total, unit=unit)
-            case EpochTrained(loss, attacks, judged, validation_loss, _):  # names of columns are not for the log
-                self._log_figures(_known(loss, attacks, judged, validation_loss))
+            case EpochTrained(loss, attacks, judged, validation_loss, _, labels):  # names of columns are not for the log
+                self._log_figures(_known(loss, attacks, judged, validation_loss, labels))
             case PredictionsAudited(attacks, judged):
                 self._log_figures(_known(None, attacks, judged))
             case LocalEpochTrained(loss, _, _):
@@ -154,8 +157,8 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"phase": phase, "done": 0, "total": total, "unit": unit, "note": "", "alone": {}}
         case Advanced(steps):
             return {"done": view["done"] + steps, "alone": {}}
-        case EpochTrained(loss, attacks, judged, validation_loss, rebuilt):
-            figures = _known(loss, attacks, judged, validation_loss) | {"note": "", "alone": {}}
+        case EpochTrained(loss, attacks, judged, validation_loss, rebuilt, labels):
+            figures = _known(loss, attacks, judged, validation_loss, labels) | {"note": "", "alone": {}}
             return figures | ({"rebuilt": {name: dict(rebuilt[name]) for name in worst_first(rebuilt)}} if rebuilt else {})
         case PredictionsAudited(attacks, judged):
             return _known(None, attacks, judged) | {"note": ""}
@@ -171,9 +174,12 @@ def changes(view: Mapping[str, Any], event: Event) -> dict[str, Any]:
             return {"note": _note(event)}
 
 
-def _known(loss: float | None, attacks: Attacks, judged: Judged, validation_loss: float | None = None) -> dict[str, Any]:
+def _known(
+    loss: float | None, attacks: Attacks, judged: Judged, validation_loss: float | None = None, labels: Attacks = NO_ATTACKS
+) -> dict[str, Any]:
     """Those figures of an epoch that this party knows."""
-    figures = {"loss": loss, "validation_loss": validation_loss, "attacks": dict(attacks), "judged": dict(judged)}
+    audits = {"attacks": dict(attacks), "judged": dict(judged), "labels": dict(labels)}
+    figures = {"loss": loss, "validation_loss": validation_loss, **audits}
     return {name: value for name, value in figures.items() if value not in (None, {})}
 
 

@@ -178,6 +178,8 @@ class Node:
         attacks = Gauge("vfl_attack_auc", description, ["job", "attack"], registry=registry)
         description = "How well this node itself rebuilds a column of its own from what it sends, in the newest epoch"
         rebuilt = Gauge("vfl_feature_attack", description, ["job", "column", "attack"], registry=registry)
+        description = "AUC, folded, of this node's own attack on its labels by what a passive party has, in the newest epoch"
+        labels = Gauge("vfl_label_auc", description, ["job", "attack"], registry=registry)
         for view in self._jobs.views():
             jobs.labels(view["state"]).inc()
             if view["state"] == "running":
@@ -186,6 +188,9 @@ class Node:
                 for attack, auc in view["attacks"].items():
                     if auc is not None:
                         attacks.labels(view["id"], attack).set(auc)
+                for attack, auc in view["labels"].items():
+                    if auc is not None:
+                        labels.labels(view["id"], attack).set(auc)
                 for column, successes in view["rebuilt"].items():
                     for attack, success in successes.items():
                         if success is not None:

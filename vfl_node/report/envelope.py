@@ -256,6 +256,8 @@ def _training(job: Job, trained: Trained, protection: Protection, classes: tuple
         if trained.feature_audit is None
         else {name: ColumnAudit(**found) for name, found in trained.feature_audit.items()},
         max_feature_gain=protection.max_feature_gain,
+        label_audit=dict(trained.label_audit),
+        max_label_auc=protection.max_label_auc,
         columns=tuple(ColumnFigures(**asdict(column)) for column in trained.columns),
         warnings=trained.warnings,
         **{job.train.algorithm: trained.section},

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.spec import ReportedAlignment
 from vfl_node.privacy.attacks import ATTACKS
-from vfl_node.report import charts, rebuilt, results
+from vfl_node.report import charts, read_labels, rebuilt, results
 from vfl_node.report.charts import Bar, LineChart, Row
 from vfl_node.report.words import SEEDED, attack_figures, human_bytes, human_count, human_seconds, human_time, listed
 from vfl_node.trainers import TRAINERS, TrainerConfig
@@ -63,6 +63,7 @@ def render(report: Report) -> str:
         audit=_audit(data, unit),
         rebuilt=rebuilt.feature_audit(data),
         attacks=rebuilt.ATTACKS,
+        labels=read_labels.label_audit(data),
         rivals=results.rivals(data),
         comparisons=results.comparisons(data),
         methods=results.methods(data, readings),

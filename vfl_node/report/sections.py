@@ -81,6 +81,11 @@ class EpochFigures(Section):
         default={},
         description="column of this party → attack of its own feature audit, or constant → success; empty without one",
     )
+    labels: Attacks = Field(
+        default={},
+        description="attack on this party's labels → AUC, folded (.5 is chance), with what a passive party has after the "
+        "epoch; null: not defined. Empty at a party without labels of two classes",
+    )
     defence_seconds: float = Field(
         default=0, ge=0, description="of the seconds, those in which this party's defences moved its bottom; 0 without such"
     )
@@ -171,6 +176,10 @@ class CommonFigures(Section):
         description="column of this party → how well its own attacks rebuilt it from what it sent; null without audit.features",
     )
     max_feature_gain: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
+    label_audit: Attacks = Field(
+        default={}, description="the largest AUC of each attack on this party's labels in the first repeat, folded"
+    )
+    max_label_auc: float | None = Field(default=None, description="the limit in this party's settings, if there is one")
     columns: tuple[ColumnFigures, ...] = Field(
         default=(), description="this party's own columns, in the order of its table; empty at a coordinator"
     )

@@ -57,6 +57,7 @@ class Epoch:
             does not tell.
         validation_auc: as :attr:`vfl_node.training.evaluation.Figures.validation_auc`; likewise.
         rebuilt: after the epoch, as :attr:`vfl_node.progress.EpochTrained.rebuilt`.
+        labels: attack on this party's labels → AUC, folded, after the epoch; empty where none is judged.
         defence_seconds: of ``seconds``, those that this party's defences took before embeddings were computed.
         defences: what each of this party's defences says of the epoch, in their order: name → figure.
     """
@@ -70,6 +71,7 @@ class Epoch:
     validation_loss: float | None = None
     validation_auc: float | None = None
     rebuilt: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)
+    labels: Mapping[str, float | None] = field(default_factory=dict)
     defence_seconds: float = 0.0
     defences: Sequence[Mapping[str, float]] = field(default_factory=list)
 
@@ -108,6 +110,8 @@ class Trained:
         audit: attack → moving average of :attr:`Epoch.attacks` at the last repeat's end.
         feature_audit: column of this party → what its own feature audit found in the first repeat, as
             :meth:`vfl_node.privacy.features.audit.FeatureAudit.result`; None without one.
+        label_audit: attack on this party's labels → its largest :attr:`Epoch.labels` of the first repeat; empty where none is
+            judged.
         metrics: metric → value, the mean over repeats; None for one that is not defined.
         local_metrics: the active party alone on the same rows; None without own features.
         intervals: metric → interval, over repeats or over the rows of a single one (:mod:`vfl_node.training.intervals`).
@@ -144,6 +148,7 @@ class Trained:
     servable: Servable | None = None
     audit: Mapping[str, float | None] = field(default_factory=dict)
     feature_audit: Mapping[str, Mapping[str, Any]] | None = None
+    label_audit: Mapping[str, float | None] = field(default_factory=dict)
     metrics: Values | None = None
     local_metrics: Values | None = None
     intervals: Mapping[str, ConfidenceInterval] = field(default_factory=dict)

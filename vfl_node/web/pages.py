@@ -35,7 +35,8 @@ class Pages:
             undefined=StrictUndefined,
         )
         rebuilt = partial(words.rebuilt_figures, most=MOST_COLUMNS)
-        self._templates.filters |= {"attacks": page.attack_line, "rebuilt": rebuilt, "time": words.human_time}
+        lines = {"attacks": page.attack_line, "rebuilt": rebuilt, "labels": words.label_figures}
+        self._templates.filters |= {**lines, "time": words.human_time}
         style = self._templates.get_template("style.css.j2").render() + self._templates.get_template("board.css.j2").render()
         script = self._templates.get_template("refresh.js.j2").render()
         self._shared = {"style": Markup(style), "script": Markup(script)}  # noqa: S704 - our own files

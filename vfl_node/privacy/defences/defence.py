@@ -14,10 +14,12 @@ more adds a field there, which the halves fill.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -127,6 +129,27 @@ class Defence:
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """Take back what :meth:`state` gave; the defence must be made with the same arguments."""
+
+
+def noise(randomness: Randomness, leaving: Leaving, tensor: Tensor, name: str = "noise") -> Randomness:
+    """What a defence draws from for one tensor of training: other values under the same name have other draws.
+
+    A resumed step on a device that rounds in another way gives slightly other values, and the difference of two values with the
+    same noise would be without noise.
+
+    Args:
+        randomness: of the defence.
+        leaving: the tensor's name.
+        tensor: float32[B, d], which is to be changed.
+        name: of these draws among those for the tensor.
+    """
+    digest = hashlib.blake2b(tensor.cpu().contiguous().numpy().tobytes(), digest_size=16).hexdigest()
+    return randomness.derive(f"{leaving.label}/{digest}/{name}")
+
+
+def normal(randomness: Randomness, like: Tensor) -> Tensor:
+    """Standard normal numbers of the shape and type and on the device of ``like``."""
+    return torch.from_numpy(randomness.normal(tuple(like.shape))).to(device=like.device, dtype=like.dtype)
 
 
 def build(chosen: Sequence[DefenceParams], sender: Sender, randomness: Randomness) -> list[Defence]:

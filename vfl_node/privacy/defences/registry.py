@@ -22,6 +22,11 @@ DEFENCES: Registry[DefenceSpec] = Registry(
         "fbs": "vfl_node.privacy.defences.splitting.spec:FBS",
         "fbs-fixed": "vfl_node.privacy.defences.splitting.spec:FBS_FIXED",
         "nopeek": "vfl_node.privacy.defences.nopeek.spec:NOPEEK",
+        "dp": "vfl_node.privacy.defences.dp.spec:DP",
+        "marvell": "vfl_node.privacy.defences.marvell.spec:MARVELL",
+        "mixpro": "vfl_node.privacy.defences.mixpro.spec:MIXPRO",
+        "maxnorm": "vfl_node.privacy.defences.maxnorm.spec:MAXNORM",
+        "isotropic": "vfl_node.privacy.defences.isotropic.spec:ISOTROPIC",
     },
     check=instance_of(DefenceSpec),
 )

@@ -26,6 +26,11 @@ class DefenceParams(Frozen):
         """Whether it changes the model while it is trained, and nothing of what that model sends in predictions."""
         return False
 
+    @property
+    def of_two_classes(self) -> bool:
+        """Whether it protects labels of two classes only."""
+        return False
+
     def words(self, direction: Direction) -> str:
         """What it does to what is sent, for the owner's report: a clause without a capital and a full stop."""
         raise NotImplementedError

@@ -32,7 +32,7 @@ from vfl_node.training.split.alone import logits_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs, drops
 from vfl_node.training.split.conversations import Conversations
-from vfl_node.training.split.half import NO_ROWS, Defended, ForwardPass, Positions, audit_of_peers, encode, learner
+from vfl_node.training.split.half import NO_ROWS, Defended, ForwardPass, Positions, audit_of_peers, encode, label_audit, learner
 from vfl_node.training.split.local import check_finite, local_logits, train_local
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
@@ -101,6 +101,7 @@ class ActiveHalf:
         self.encoder, self._inputs = encode(session, data, draws, training)
         self.audit = audit_of_peers(session, data, training, randomness, repeat)
         self.features = FeatureAudit()  # gradients tell of no columns
+        self.labels = label_audit(session, self._labels, labelled, randomness, repeat)
         self.peers = Conversations(session, Sender("gradients", self._owned), draws, repeat, self.audit)
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
@@ -111,6 +112,7 @@ class ActiveHalf:
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
+            self.labels.restore(under("labels", saved))
             self.peers.restore(under("defences", saved))
 
         self._base_rate = torch.full((len(self._owned),), self._task.rate, device=session.device)
@@ -146,6 +148,7 @@ class ActiveHalf:
         await self.peers.send(number, gradients, leaving)
         self.learner.step()
         self.peers.step_done(positions)
+        self.labels.see(positions, embeddings, self.peers.sent)
         self._met.append((positions, logits.detach(), loss.item()))
 
     def defended(self) -> Defended:
@@ -212,7 +215,8 @@ class ActiveHalf:
         """As :meth:`Half.tensors`."""
         rate = {} if self._local is None else {"rate": self._base_rate}
         defended = prefixed("defences", self.peers.state())
-        return {**self.learner.tensors(), **prefixed("audit", self.audit.tensors()), **defended, **self._judge(), **rate}
+        audits = {**prefixed("audit", self.audit.tensors()), **prefixed("labels", self.labels.tensors())}
+        return {**self.learner.tensors(), **audits, **defended, **self._judge(), **rate}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model that gives calibration its q."""

@@ -36,6 +36,7 @@ class Conversations:
     Attributes:
         widths: of the embedding of each.
         exits: where the gradients for each leave.
+        sent: gradients that left in the newest step, float32[B, d] for each.
     """
 
     def __init__(self, session: Session, sender: Sender, draws: Randomness, repeat: int, audit: AuditOfPeers) -> None:
@@ -46,7 +47,7 @@ class Conversations:
             peer: way_out(session, sender, draws.derive(f"to {peer}") if several else draws, repeat, audit.of_peer(peer))
             for peer in self._channels
         }
-        self._sent: list[Tensor] = []
+        self.sent: list[Tensor] = []
 
     async def embeddings(self, number: int, positions: Positions) -> list[Tensor]:
         """Of step ``number`` and the rows at ``positions``, float32[B, d] of each passive party.
@@ -64,8 +65,8 @@ class Conversations:
 
     async def send(self, number: int, gradients: Sequence[Tensor], leaving: Leaving) -> None:
         """Send to each passive party its gradient of step ``number``, float32[B, d], as the defences leave it."""
-        self._sent = [way.step(gradient, leaving) for way, gradient in zip(self.exits.values(), gradients, strict=True)]
-        for channel, gradient in zip(self._channels.values(), self._sent, strict=True):
+        self.sent = [way.step(gradient, leaving) for way, gradient in zip(self.exits.values(), gradients, strict=True)]
+        for channel, gradient in zip(self._channels.values(), self.sent, strict=True):
             message = training_pb2.Gradient(step=number)
             codec.encode(gradient, message.tensor)
             await channel.send(message)
@@ -74,7 +75,7 @@ class Conversations:
         """Show the audit what left in this step."""
         for way in self.exits.values():
             way.step_done()
-        self._audit.see_together(positions, self._sent)
+        self._audit.see_together(positions, self.sent)
 
     def state(self) -> dict[str, Tensor]:
         """What a checkpoint must hold of the defences."""

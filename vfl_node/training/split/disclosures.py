@@ -62,7 +62,12 @@ class TrainingExchange:
     @property
     def epochs(self) -> int:
         """How many there were in all repeats together."""
-        return sum(last for _, last in self.stopped) if self.stopped else self.evaluate.repeats * self.train.epochs
+        return exchanged_epochs(self.stopped, self.evaluate, self.train)
+
+
+def exchanged_epochs(stopped: Stopped, evaluate: Evaluate, train: Train) -> int:
+    """How many epochs there were in all repeats together."""
+    return sum(last for _, last in stopped) if stopped else evaluate.repeats * train.epochs
 
 
 def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:

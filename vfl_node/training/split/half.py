@@ -35,6 +35,7 @@ from torch import Tensor, nn
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
+from vfl_node.data.tables import LabelColumn
 from vfl_node.errors import ProtocolError
 from vfl_node.models import architecture_of
 from vfl_node.models.initial_weights import initialise
@@ -43,6 +44,7 @@ from vfl_node.privacy.defences.defence import Sender, build
 from vfl_node.privacy.features.audit import DecoderAudit, FeatureAudit
 from vfl_node.privacy.features.rows import Inputs
 from vfl_node.privacy.features.targets import Targets
+from vfl_node.privacy.labels.meter import LabelAudit, LabelMeter
 from vfl_node.privacy.outgoing import Exit, Observer
 from vfl_node.privacy.peers import AuditOfPeers
 from vfl_node.session.session import Session
@@ -107,6 +109,10 @@ class Half(Protocol):
     @property
     def features(self) -> FeatureAudit:
         """Its attacks on its own columns, with what it sends."""
+
+    @property
+    def labels(self) -> LabelAudit:
+        """Its attacks on its own labels, with what it sends."""
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
@@ -211,6 +217,22 @@ def feature_audit(
         party=session.name,
         limit=protection.max_feature_gain,
     )
+
+
+def label_audit(session: Session, labels: LabelColumn, training: Positions, randomness: Randomness, repeat: int) -> LabelAudit:
+    """The active party's attacks on its own ``labels``, [m], of its own rows of ``training``, if its owner wants any."""
+    protection = session.protection
+    if not protection.labels or not of_two_classes(session):
+        return LabelAudit()
+    own = randomness.derive(f"labels/{repeat}")
+    peers = list(session.data_peers)
+    return LabelMeter(labels == 1, training, peers, own, party=session.name, limit=protection.max_label_auc)
+
+
+def of_two_classes(session: Session) -> bool:
+    """Whether the job's labels are of two classes."""
+    train = Train.of(session.job)
+    return train.task == "classification" and train.classes == 2
 
 
 def audit_of_peers(

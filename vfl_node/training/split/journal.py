@@ -43,6 +43,7 @@ class Journal:
         audited: what the audit has seen in all repeats.
         held_out: its attacks on the rows held out in it; None where it sent none.
         rebuilt: what its feature audit found in the first repeat; None without one.
+        labels: what its attacks on its labels found in the first repeat; empty where none is judged.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
         steps: training steps done.
@@ -66,6 +67,7 @@ class Journal:
     audited: Mapping[str, Tensor] = field(default_factory=dict)
     held_out: Judged | None = None
     rebuilt: Mapping[str, Mapping[str, Any]] | None = None
+    labels: Mapping[str, float | None] = field(default_factory=dict)
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
     steps: int = 0
@@ -93,6 +95,7 @@ class Journal:
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
             self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
+            self.labels = half.labels.result()
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()
@@ -117,6 +120,7 @@ class Journal:
             "audit": dict(self.audit),
             "held_out": self.held_out and dataclasses.asdict(self.held_out),
             "rebuilt": self.rebuilt,
+            "labels": dict(self.labels),
             "steps": self.steps,
             "stopping": self.stopping and dataclasses.asdict(self.stopping),
             "stopped": self.stopped,
@@ -154,6 +158,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         audited=under("audited", checkpoint.tensors),
         held_out=meta["held_out"] and Judged(**meta["held_out"]),
         rebuilt=meta.get("rebuilt"),  # an earlier version had no feature audit
+        labels=meta.get("labels", {}),  # and none of labels
         saved=under("half", checkpoint.tensors),
         steps=meta["steps"],
         stopping=meta["stopping"] and Stopping(**meta["stopping"]),

@@ -164,7 +164,7 @@ async def _epoch(
         failpoints.reach("updated")
         progress.emit(Advanced(1))
     figures, attacks = half.figures(), half.audit.epoch_done()
-    rebuilt = half.features.epoch_done()
+    rebuilt, read = half.features.epoch_done(), half.labels.epoch_done()
     if journal.stopping:
         measured = await half.validate(ForwardPass(journal.exchanges, validation, journal.epoch + 1))
         journal.exchanges += len(validation)
@@ -175,13 +175,14 @@ async def _epoch(
             journal.best = half.weights()
     defended = half.defended()
     seconds, moved = session.clock() - started, bytes_moved(traffic) - moved
-    progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss, rebuilt))
+    progress.emit(EpochTrained(figures.loss, attacks, half.audit.judged, figures.validation_loss, rebuilt, read))
     epoch = Epoch(
         seconds=seconds,
         bytes=moved,
         attacks=attacks,
         judged=dict(half.audit.judged),
         rebuilt=rebuilt,
+        labels=read,
         defence_seconds=defended.seconds,
         defences=defended.figures,
         **asdict(figures),

@@ -18,6 +18,7 @@ from vfl_node.models.building import build_bottom
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender, names_of_positions
 from vfl_node.privacy.features.targets import Targets, targets_of
+from vfl_node.privacy.labels.meter import LabelAudit
 from vfl_node.session.session import Session
 from vfl_node.training.evaluation import Figures
 from vfl_node.training.schedule import cut
@@ -71,6 +72,7 @@ class PassiveHalf:
         self._training, self._batch_size = training, train.batch_size
         columns = partial(_targets, session, data)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
+        self.labels = LabelAudit()  # it has none
         self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
         transcript = session.transcript if repeat == 0 else None
         self._recorder = StepRecorder(transcript, data.alignment.rows, under("transcript", saved or {}))

@@ -123,6 +123,14 @@ def contributions_of(drops: Mapping[str, Mapping[str, Sequence[float | None]]] |
     return {party: {name: Drop.of(values) for name, values in of.items()} for party, of in drops.items()}
 
 
+class LabelPrivacy(Section):
+    """What all gradients of a row together tell of its label at most, if ``dp`` is the only defence: (ε, δ)."""
+
+    epsilon: float | None = Field(description="ε; null where it is so large that it says nothing")
+    delta: float = Field(description="δ")
+    releases: Count = Field(description="gradients of each row: epochs × repeats × passive parties")
+
+
 class SplitSection(TrainerSection):
     """What only split training has."""
 
@@ -133,6 +141,9 @@ class SplitSection(TrainerSection):
     )
     defences: tuple[dict[str, JsonValue], ...] = Field(
         default=(), description="this party's own defences, in their order: name and parameters"
+    )
+    label_privacy: LabelPrivacy | None = Field(
+        default=None, description="of the active party's defence dp; null without it, and beside other defences of gradients"
     )
     defence_seconds_share: float | None = Field(
         default=None,

@@ -18,6 +18,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.decoding import ColumnParams
+from vfl_node.privacy.defences.dp.budget import budget
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
@@ -25,12 +26,21 @@ from vfl_node.training.evaluation import Evaluation, Figures, Summary, real_shar
 from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.split import alone
 from vfl_node.training.split.config import Train
-from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, passive_learns
+from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, exchanged_epochs, passive_learns
+from vfl_node.training.split.half import of_two_classes
 from vfl_node.training.split.journal import Journal
 from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.overfitting import after_validation, of_classes, of_numbers
-from vfl_node.training.split.section import EarlyStopping, HeldOut, MatchedMetrics, SplitSection, Strategies, contributions_of
+from vfl_node.training.split.section import (
+    EarlyStopping,
+    HeldOut,
+    LabelPrivacy,
+    MatchedMetrics,
+    SplitSection,
+    Strategies,
+    contributions_of,
+)
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 MOST_NAMED = 12
@@ -70,11 +80,13 @@ class SplitTrainer(Trainer):
 
 
 def _check_defences(session: Session) -> None:
-    """Refuse defences of columns where embeddings are drawn.
+    """Refuse defences that do not protect what this job sends.
 
     Raises:
-        UsageError: the job draws embeddings for rows that this party lacks (``E_CONFIG``).
+        UsageError: the job draws embeddings for rows that this party lacks, beside a defence of columns; or its labels are not
+            of two classes, beside a defence or a limit that is about two (``E_CONFIG``).
     """
+    _check_labels(session)
     missing, spec = Train.of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
     drawn = missing.feature_strategy.embeddings and session.role in spec.synthetic_rows_at
     named = [params.name for params in session.protection.defences if isinstance(params, ColumnParams)]
@@ -85,6 +97,23 @@ def _check_defences(session: Session) -> None:
             code="E_CONFIG",
             hint="the job can say train.missing.features: smoothed; or remove the defence from this node's settings",
             for_peer=f"its settings do not allow train.missing.features: {missing.features}",
+        )
+
+
+def _check_labels(session: Session) -> None:
+    """Refuse what protects labels of two classes in a job with others. Raises UsageError (``E_CONFIG``)."""
+    protection = session.protection
+    if session.role != "active" or of_two_classes(session):
+        return
+    named = [f"the defence {params.name!r}" for params in protection.defences if params.of_two_classes]
+    if protection.max_label_auc is not None:
+        named.append("limits.max_label_auc")
+    if named:
+        raise UsageError(
+            f"{named[0]} is for labels of two classes, and those of this job are not",
+            code="E_CONFIG",
+            hint="remove it from this node's settings for this job; dp, maxnorm and isotropic work with any labels",
+            for_peer="its settings do not allow labels that are not of two classes",
         )
 
 
@@ -126,6 +155,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             else None,
             early_stopping=EarlyStopping.of(journal.stopped) if journal.stopped else None,
             defences=tuple(params.model_dump(mode="json") for params in session.protection.defences),
+            label_privacy=_label_privacy(session, journal),
             defence_seconds_share=_share_of_defences(session, journal),
             contributions=contributions_of(first.contributions) if first else None,
         ),
@@ -136,9 +166,19 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
         audit=journal.audit,
         feature_audit=journal.rebuilt,
+        label_audit=journal.labels,
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
     )
+
+
+def _label_privacy(session: Session, journal: Journal) -> LabelPrivacy | None:
+    """ε of all gradients of a row, at the active party."""
+    if session.role != "active":
+        return None
+    epochs = exchanged_epochs(journal.stopped, session.job.evaluate, Train.of(session.job))
+    found = budget(effective(session.protection.defences, sent_by(session.role)), epochs * len(session.data_peers))
+    return LabelPrivacy(**asdict(found)) if found else None
 
 
 def _share_of_defences(session: Session, journal: Journal) -> float | None:

@@ -1,0 +1,1 @@
+"""Clipped gradients with normal noise: differential privacy of the rows' gradients."""

@@ -1,0 +1,59 @@
+"""ε of all releases of a row's gradients together, by a maintained accountant (dp-accounting).
+
+A training releases each row's gradient once in every epoch and repeat and to every passive party. Rows are not sampled: each
+takes part in each epoch, at a place of the public schedule, so nothing is amplified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vfl_node.privacy.defences.dp.spec import DpParams
+from vfl_node.privacy.defences.spec import DefenceParams
+
+MOST_EPSILON = 1000.0
+"""An ε above this says nothing, and is not computed."""
+
+
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """What a row's own label loses at most, whoever combines all gradients of the row: (ε, δ).
+
+    Attributes:
+        epsilon: ε; None where it is beyond :data:`MOST_EPSILON`.
+        delta: δ.
+        releases: gradients of each row.
+    """
+
+    epsilon: float | None
+    delta: float
+    releases: int
+
+
+def budget(defences: Sequence[DefenceParams], releases: int) -> PrivacyBudget | None:
+    """Of a training with so many ``releases`` of each row; None where no ``dp`` bounds what a single row's gradient tells.
+
+    A defence before ``dp`` may carry one row's gradient into another row (mixing, noise in proportion to the longest), and
+    one after it may look at labels anew, so ``dp`` must be the only one.
+    """
+    if len(defences) != 1 or not isinstance(defences[0], DpParams) or not releases:
+        return None
+    params = defences[0]
+    return PrivacyBudget(epsilon(params.noise / 2, params.delta, releases), params.delta, releases)
+
+
+def epsilon(multiplier: float, delta: float, releases: int) -> float | None:
+    """ε at ``delta`` of so many Gaussian releases with noise of ``multiplier`` × sensitivity; None beyond MOST_EPSILON.
+
+    k releases of multiplier z are as one of multiplier z / √k, exactly (Dong, Roth and Su 2019, corollary 3.3).
+    """
+    combined = multiplier / releases**0.5
+    if 1 / (2 * combined**2) > MOST_EPSILON / 2:  # about ε, and always below it
+        return None
+    from dp_accounting import GaussianDpEvent  # loads scipy
+    from dp_accounting.pld import PLDAccountant
+
+    accountant = PLDAccountant(value_discretization_interval=1e-3)
+    accountant.compose(GaussianDpEvent(combined))
+    return float(accountant.get_epsilon(delta))

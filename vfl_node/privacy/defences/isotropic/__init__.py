@@ -1,0 +1,1 @@
+"""Normal noise in proportion to the longest gradient of the batch."""

@@ -1,0 +1,1 @@
+"""Noise that costs least for how alike the gradients of both classes become."""

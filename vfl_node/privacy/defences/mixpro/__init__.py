@@ -1,0 +1,1 @@
+"""Gradients mixed in pairs and turned towards their mean."""

@@ -1,0 +1,72 @@
+"""The label meter on the page of an active party's report: how well its labels can be read from what a passive party has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vfl_node.privacy.labels.words import WORDS
+
+
+@dataclass(frozen=True)
+class LabelRow:
+    """One attack in the table.
+
+    Attributes:
+        title: its name for people.
+        reading: what it goes by.
+        first: AUC, folded, after the first epoch; None where it is not defined.
+        last: after the last one; likewise.
+        worst: the largest of all epochs; likewise.
+        strongest: whether it is the one that tells most.
+    """
+
+    title: str
+    reading: str
+    first: float | None
+    last: float | None
+    worst: float | None
+    strongest: bool
+
+
+@dataclass(frozen=True)
+class LabelWords:
+    """All that the page says of labels.
+
+    Attributes:
+        rows: of each attack.
+        strongest: the largest AUC.
+        limit: of this party's owner; None: there is none.
+        defended: whether a defence changed gradients.
+        budget: ε, δ and releases of ``dp``; None without one.
+    """
+
+    rows: tuple[LabelRow, ...]
+    strongest: float
+    limit: float | None
+    defended: bool
+    budget: Mapping[str, Any] | None
+
+
+def label_audit(report: Mapping[str, Any]) -> LabelWords | None:
+    """Of a report as its JSON holds it; None where no label was judged."""
+    training = report["training"]
+    worst = training["label_audit"] if training else {}
+    known = {name: value for name, value in worst.items() if value is not None}
+    if not known:
+        return None
+    first, last = training["epochs"][0]["labels"], training["epochs"][-1]["labels"]
+    strongest = max(known, key=known.__getitem__)
+    section = training[training["algorithm"]]
+    return LabelWords(
+        rows=tuple(
+            LabelRow(*WORDS[name], first.get(name), last.get(name), worst[name], name == strongest)
+            for name in WORDS
+            if name in worst
+        ),
+        strongest=known[strongest],
+        limit=training["max_label_auc"],
+        defended=bool(section.get("defences")),
+        budget=section.get("label_privacy"),
+    )
