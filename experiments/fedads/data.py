@@ -8,8 +8,8 @@ generator-5    20,000   5 %         16 columns of clicks, purchase  7 columns of
 generator-1    20,000   1 %         the same                        the same
 =============  =======  ==========  ==============================  ================================
 
-4,000 rows are trained on. The others are held out: with 1 % positives an AUC of fewer rows says nothing. Each seed draws its own
-rows of ``adult``, and makes its own clicks.
+4,000 rows are trained on. The others are held out: with 1 % positives an AUC of fewer rows says nothing. Each seed draws its
+own rows of ``adult``, and makes its own clicks.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ f_uc_fea_1 and 2    user and advertisement   non-label                 both, and
 l_c_fea, f_c        hour, place on the page  non-label                 little
 ==================  =======================  ========================  ===========================================
 
-The public table has 16 columns at the label party and 7 at the other, and the user is in both, so 22 in all. Every
-value is a number that stands for an id or for one of 16 bins of equal frequency. A row's label follows from hidden properties of
-its user, item and shop and of the moment, of which the columns are noisy bins; no column says the label by itself.
+The public table has 16 columns at the label party and 7 at the other, and the user is in both, so 22 in all. Every value is a
+number that stands for an id or for one of 16 bins of equal frequency. A row's label follows from hidden properties of its user,
+item and shop and of the moment, of which the columns are noisy bins; no column says the label by itself.
 
-What is hidden of a user, an item or a shop is a hash of its number. So a block of rows needs nothing but its own number, and any
-number of rows takes the memory of one block.
+What is hidden of a user, an item or a shop is a hash of its number. So a block of rows needs nothing but its own number, and
+any number of rows takes the memory of one block.
 
 Source of the columns: README of FedAds (alibaba/Elastic-Federated-Learning-Solution, branch FedAds), section 2.2. What they
 contain is made up: the public table has hashed values alone.

@@ -11,7 +11,7 @@ from experiments.fedads.trials import LABELLED, NONE, TOPS, Defence, Plan, membe
 from experiments.inference.experiment import Expectation, Found, interval, mean, table
 
 
-def _outcomes(plan: Plan, found: Found, data: str, top: str, defence: Defence) -> list[dict[str, dict[str, float | None]]]:
+def _outcomes(plan: Plan, found: Found, data: str, top: str, defence: Defence) -> list[dict[str, float | None]]:
     return [found[membership(plan, data, top, defence, seed).name]["attacks"] for seed in range(plan.seeds)]
 
 
@@ -67,7 +67,7 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
 
 
 ABOUT = f"""\
-The same tables over a union (`psu`) in which the active party has {LABELLED:.0%} of the rows, with labels of `random-pred` for the
-rest. What `training.audit` of the active party finds in the gradients after the last epoch, each defence at the middle one of its
-strengths: AUC of its attacks on which rows it has. Those are not folded, as everywhere in the audit of membership; the strongest
-of each training is."""
+A union (`psu`) in which the active party has {LABELLED:.0%} of the rows, with labels of `random-pred` for the rest. What
+`training.audit` of the active party finds in the gradients after the last epoch, each defence at the middle one of its
+strengths: AUC of its attacks on which rows it has. Those are not folded, as everywhere in the audit of membership; the
+strongest of each training is."""

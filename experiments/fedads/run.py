@@ -3,8 +3,9 @@
     python -m experiments.fedads.run --data SHARED_DATA_FOLDER --out docs/experiments --processes 2
     python -m experiments.fedads.run --small --out OUT          on a made-up table, in a minute or two
 
-It writes ``label-defences.json``, every outcome by seed, the page ``label-defences.md`` and a picture. With ``--go-on`` outcomes
-that the first has are kept, so that a run can be cut off, or have more seeds later. README.md beside this file says what is run.
+It writes ``label-defences.json``, every outcome by seed, the page ``label-defences.md`` and a picture. With ``--go-on``
+outcomes that the first has are kept, so that a run can be cut off, or have more seeds later. README.md beside this file says
+what is run.
 """
 
 from __future__ import annotations

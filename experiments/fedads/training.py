@@ -98,8 +98,8 @@ def train(
         seed: of all that is drawn: trials of a seed have the same rows held out, batches and first weights.
         settings: of the job's ``train`` section, where they differ.
         defences: of the active party, as in a node's settings, or as published (``…-literal``).
-        labelled: share of the rows that the active party has. Below 1 the parties are aligned by ``psu``: the other one does not
-            know which rows those are, and the active party makes up labels for the rest.
+        labelled: share of the rows that the active party has. Below 1 the parties are aligned by ``psu``: the other one does
+            not know which rows those are, and the active party makes up labels for the rest.
         alone: whether the label party's own model is trained, too. It costs as much as the joint one, and is the same with
             every defence.
         recorded: whether messages are kept.

@@ -38,6 +38,9 @@ FROM_NOTHING = ("dp", "isotropic", "marvell")
 PUBLISHED: Sequence[Defence] = [{"name": LITERAL[0], "goal": 0.866, "share": 0.6}, {"name": LITERAL[1], "power": 8.0}]
 """Word for word; the repaired ones of the same strength are among :data:`STRENGTHS`."""
 
+OF_TABLE: Mapping[str, Mapping[str, Any]] = {"small": {"batch_size": 64, "learning_rate": 0.01}}
+"""Table → settings of the job that differ."""
+
 LABELLED = 0.7
 """Share of the rows that the active party has where who has what is hidden."""
 
@@ -64,6 +67,11 @@ class Plan:
     def tables(self) -> tuple[str, ...]:
         """Names of the tables."""
         return ("small",) if self.small else ("adult", "generator-5", "generator-1")
+
+    @property
+    def published_tables(self) -> tuple[str, ...]:
+        """Those on which the published forms run."""
+        return ("small",) if self.small else ("generator-5",)
 
     @property
     def membership_tables(self) -> tuple[str, ...]:
@@ -99,7 +107,7 @@ def hidden_labels(shared: Path, *, table: str, top: list[int], defence: Defence,
         ``auc`` on the rows held out, ``alone``, that of the label party's own columns (of trainings without a defence), and
         ``labels``: number of epochs → attack → AUC, folded.
     """
-    settings = {"top": top, "epochs": epochs[-1]}
+    settings = {"top": top, "epochs": epochs[-1], **OF_TABLE.get(table, {})}
     entries = [defence] if defence else []
     done = train(TABLES[table](shared, seed), seed, settings=settings, defences=entries, alone=not defence)
     labels = {str(epoch): _rounded(done.labels[epoch - 1]) for epoch in epochs}
@@ -119,7 +127,7 @@ def hidden_members(shared: Path, *, table: str, top: list[int], defence: Defence
         ``auc`` on the rows held out, and ``attacks``: attack of ``training.audit`` on which rows are the active party's → AUC,
         not folded, after the last epoch.
     """
-    settings = {"top": top, "epochs": epochs, "missing": {"labels": "random-pred"}}
+    settings = {"top": top, "epochs": epochs, "missing": {"labels": "random-pred"}, **OF_TABLE.get(table, {})}
     entries = [defence] if defence else []
     done = train(TABLES[table](shared, seed), seed, settings=settings, defences=entries, labelled=LABELLED)
     return {"auc": round(done.auc, 5), "attacks": _rounded(done.trained[ACTIVE].epochs[-1].attacks)}
@@ -127,22 +135,16 @@ def hidden_members(shared: Path, *, table: str, top: list[int], defence: Defence
 
 def works(plan: Plan) -> list[Work]:
     """Everything that has to be run."""
-    seeds, defended = range(plan.seeds), [one for of in plan.strengths.values() for one in of]
-    labels = [
-        trial(plan, table, top, defence, seed)
-        for seed in seeds
-        for table in plan.tables
-        for top in TOPS
-        for defence in (NONE, *defended, *PUBLISHED)
-    ]
-    members = [
-        membership(plan, table, top, defence, seed)
-        for seed in seeds
-        for table in plan.membership_tables
-        for top in TOPS
-        for defence in (NONE, *plan.middle.values())
-    ]
-    return labels + members
+    defended = [one for of in plan.strengths.values() for one in of]
+    every = []
+    for seed in range(plan.seeds):  # all of a seed together: a run that is cut off has whole seeds
+        for top in TOPS:
+            for table in plan.tables:
+                published = PUBLISHED if table in plan.published_tables else ()
+                every += [trial(plan, table, top, defence, seed) for defence in (NONE, *defended, *published)]
+            for table in plan.membership_tables:
+                every += [membership(plan, table, top, defence, seed) for defence in (NONE, *plan.middle.values())]
+    return every
 
 
 def _rounded(values: Mapping[str, float | None]) -> dict[str, float | None]:

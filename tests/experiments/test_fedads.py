@@ -1,4 +1,4 @@
-"""Hidden labels, Table 4 of FedAds: the made-up clicks, the published defences and what breaks them, the page and small runs."""
+"""Hidden labels, Table 4 of FedAds: made-up clicks, the published defences and what breaks them, the page, small runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,17 @@ from experiments.fedads.generator import BLOCK, IDS, LABEL_PARTY, OTHER_PARTY, U
 from experiments.fedads.run import NAME, check, page
 from experiments.fedads.table_4 import Results
 from experiments.fedads.training import Done, train
-from experiments.fedads.trials import NONE, PUBLISHED, TOPS, Plan, hidden_labels, hidden_members, trial, works
+from experiments.fedads.trials import (
+    NONE,
+    OF_TABLE,
+    PUBLISHED,
+    TOPS,
+    Plan,
+    hidden_labels,
+    hidden_members,
+    trial,
+    works,
+)
 from experiments.inference.run import results
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import auc
@@ -163,13 +173,14 @@ def test_published_marvell_leaves_a_batch_of_one_class_as_it_is() -> None:
 @cache
 def small(top: str, defence: str) -> Done:
     entries = {"none": [], "marvell": [MARVELL]}[defence]
-    return train(TABLES["small"](NOWHERE, 0), 0, settings={"top": TOPS[top], "epochs": 3}, defences=entries, recorded=True)
+    settings = {"top": TOPS[top], "epochs": 3, **OF_TABLE["small"]}
+    return train(TABLES["small"](NOWHERE, 0), 0, settings=settings, defences=entries, recorded=True)
 
 
 @pytest.mark.parametrize("top", TOPS)
 def test_gradients_tell_labels_and_marvell_hides_them_for_an_epoch(top: str) -> None:
     clean, hidden = small(top, "none").labels, small(top, "marvell").labels
-    assert max(value or 0 for value in clean[0].values()) > 0.95
+    assert max(value or 0 for value in clean[0].values()) > 0.95  # the control
     for attack in ("norm", "direction", "residual"):
         value = hidden[0][attack]
         assert value is not None
@@ -215,7 +226,6 @@ def test_what_a_trial_keeps() -> None:
 
 
 def test_who_is_known_is_attacked_over_a_union() -> None:
-    """Made-up labels are found by a constant one (the control) more than by predicted ones."""
     of = hidden_members(NOWHERE, table="small", top=[], defence={}, seed=0, epochs=3)
     assert 0.6 < of["auc"] < 0.95
     assert sum(value is not None for value in of["attacks"].values()) >= 3
