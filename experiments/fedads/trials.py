@@ -12,7 +12,9 @@ from experiments.fedads.literal import NAMES as LITERAL
 from experiments.fedads.training import train
 from experiments.inference.experiment import Work
 
-TOPS: Mapping[str, list[int]] = {"one layer": [], "hidden layer of 16": [16]}
+ONE_LAYER = "one layer"
+
+TOPS: Mapping[str, list[int]] = {ONE_LAYER: [], "hidden layer of 16": [16]}
 """Name → ``top``. The first is the paper's."""
 
 EPOCHS = (1, 3, 10)
