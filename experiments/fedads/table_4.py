@@ -238,10 +238,10 @@ def _expected(plan: Plan, of: Results, where: str) -> list[Expectation]:
         rise = mean(of.leak(one, "mean_direction", last)) - mean(of.leak(one, "mean_direction", first))
         what = f"{where}: mean_direction under {name} after {last} epochs − after {first}"
         expected.append(Expectation(what, rise, 0.05))
-    one, other = (of.at_equal_loss(plan.strengths[name]) for name in ("dp", "marvell"))
-    if one and other:  # the order of the paper's table
+    dp, marvell = (of.at_equal_loss(plan.strengths[name]) for name in ("dp", "marvell"))
+    if dp and marvell:  # the order of the paper's table
         what = f"{where}: {CLUSTERS} under dp − under marvell at equal loss"
-        expected.append(Expectation(what, one.leaks[CLUSTERS] - other.leaks[CLUSTERS], 0.0))
+        expected.append(Expectation(what, dp.leaks[CLUSTERS] - marvell.leaks[CLUSTERS], 0.0))
     return expected
 
 
@@ -277,6 +277,6 @@ Attacks on what the peer has after 1, 3 and 10 epochs of one training, each defe
 paper trains one epoch. `mean_…` are means over epochs of a row's gradients: noise of mean zero vanishes from them."""
 
 ABOUT_LITERAL = """\
-MixPro and Marvell exactly as published, and the product's own of the same strengths, after one epoch and after all. With the paper's top of one layer
-all gradients lie on one line. Published MixPro makes rows of one sign zero, which `norm` reads. Published Marvell gives noise
-across the line to one class only, which `residual` reads."""
+MixPro and Marvell exactly as published, and the product's own of the same strengths, after one epoch and after all. With the
+paper's top of one layer all gradients lie on one line. Published MixPro makes rows of one sign zero, which `norm` reads.
+Published Marvell gives noise across the line to one class only, which `residual` reads."""
