@@ -24,6 +24,7 @@ from experiments.fedads.trials import (
     NONE,
     OF_TABLE,
     PUBLISHED,
+    STRENGTHS,
     TOPS,
     Plan,
     hidden_labels,
@@ -277,6 +278,40 @@ def test_the_page_shows_what_was_measured(stored: dict[str, Any]) -> None:
     assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(plan, stored["trainings"])
     for name, svg in table_4.drawings(plan, results(stored["trainings"])[0]).items():
         assert RESULTS.with_name(name).read_text(encoding="utf-8") == svg
+
+
+def of_stored(stored: dict[str, Any], data: str, top: str) -> Results:
+    return Results(Plan(stored["seeds"]), results(stored["trainings"])[0], data, top)
+
+
+@pytest.mark.parametrize("top", TOPS)
+@pytest.mark.parametrize("data", Plan().tables)
+def test_labels_are_read_without_a_defence_and_over_epochs_with_one(stored: dict[str, Any], data: str, top: str) -> None:
+    of = of_stored(stored, data, top)
+    assert min(of.leak(NONE, "direction")) > 0.95  # the control
+    strongest = STRENGTHS["marvell"][-1]
+    for attack in ("norm", "direction", "residual"):
+        assert np.mean(of.leak(strongest, attack, 1)) < 0.7
+    for name, one in Plan().middle.items():
+        rise = np.mean(of.leak(one, "mean_direction", 10)) - np.mean(of.leak(one, "mean_direction", 1))
+        assert rise > 0.05 or name in ("isotropic", "maxnorm", "mixpro")
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_what_the_repairs_of_both_defences_change(stored: dict[str, Any], top: str) -> None:
+    of = of_stored(stored, "generator-5", top)
+    (mixpro, marvell), (own_mixpro, own_marvell) = PUBLISHED, table_4.repaired(Plan())
+    assert np.mean(of.leak(mixpro, "norm", 1)) > np.mean(of.leak(own_mixpro, "norm", 1)) + 0.3
+    assert np.mean(of.leak(marvell, "residual", 10)) > np.mean(of.leak(own_marvell, "residual", 10)) + 0.3
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_noise_on_gradients_also_hides_who_is_known(stored: dict[str, Any], top: str) -> None:
+    plan, found = Plan(stored["seeds"]), results(stored["trainings"])[0]
+    without = np.mean(members.strongest(plan, found, "adult", top, NONE))
+    assert without > 0.7  # the control
+    for name in ("dp", "isotropic", "marvell"):
+        assert np.mean(members.strongest(plan, found, "adult", top, plan.middle[name])) < without - 0.1
 
 
 @pytest.mark.slow
