@@ -580,6 +580,7 @@ def test_keys_of_the_whole() -> None:
         "validation_loss": None,
         "validation_auc": None,
         "rebuilt": {},
+        "labels": {},
         "defence_seconds": 0.0,
         "defences": [],
     }

@@ -68,7 +68,7 @@ def test_each_column_has_a_sentence_with_its_constant() -> None:
         "50 of its rows are taken as known",
         "This is a lower bound: clinic may know better attacks or more records, and is stronger if it joins columns of its own",
         "could guess from its own columns alone, without any embedding, is not known here",
-        "lab can read those of clinic from the gradients that it gets, whatever is done to the embeddings",
+        "those of clinic may be read from the gradients that lab gets, whatever is done to the embeddings",
         "chosen on one half of the judged rows, and the figures are of the other half",
         "No defence hides any of these columns.",
     ):

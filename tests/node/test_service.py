@@ -23,8 +23,10 @@ def test_prometheus_reads_the_audit_of_running_jobs(tmp_path: Path, monkeypatch:
         Settings(name="lab", role="passive", insecure_loopback=True, listen="127.0.0.1:0", state_dir=tmp_path, device="cpu")
     )
     attacks = {"longitudinal": None, "spectral": 0.51}
-    views = [AT_REST | {"id": state, "state": state, "attacks": attacks} for state in ("running", "failed")]
+    labels = {"norm": 0.9, "clusters": None}
+    views = [AT_REST | {"id": state, "state": state, "attacks": attacks, "labels": labels} for state in ("running", "failed")]
     monkeypatch.setattr(node._jobs, "views", lambda: views)
-    lines = [line for line in node.metrics_text().decode().splitlines() if line.startswith("vfl_attack_auc")]
+    text = node.metrics_text().decode()
     node._store.close()
-    assert lines == ['vfl_attack_auc{attack="spectral",job="running"} 0.51']
+    lines = [line for line in text.splitlines() if line.startswith(("vfl_attack_auc", "vfl_label_auc"))]
+    assert lines == ['vfl_attack_auc{attack="spectral",job="running"} 0.51', 'vfl_label_auc{attack="norm",job="running"} 0.9']

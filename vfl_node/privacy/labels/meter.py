@@ -171,7 +171,9 @@ class LabelMeter(LabelAudit):
         """As :meth:`LabelAudit.tensors`; empty before the first epoch is done."""
         if not self._epoch:
             return {}
-        worst = {name: torch.tensor(np.nan if value is None else value).double() for name, value in self._worst.items()}
+        worst = {
+            name: torch.tensor(np.nan if value is None else value, dtype=torch.float64) for name, value in self._worst.items()
+        }
         return {"epoch": torch.tensor(self._epoch), **prefixed("means", self._means), **prefixed("worst", worst)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:

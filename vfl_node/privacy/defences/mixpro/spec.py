@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 from pydantic import Field
@@ -15,10 +14,10 @@ class MixProParams(DefenceParams):
 
     name: Literal["mixpro"]
     goal: float = Field(
-        default=math.sqrt(3) / 2,
+        default=0.866,
         gt=-1,
         lt=1,
-        description="least cosine between a row's gradient and the batch's mean gradient (φ_goal)",
+        description="least cosine between a row's gradient and the batch's mean gradient (φ_goal; √3 / 2 in the paper)",
     )
     share: float = Field(
         default=0.6, gt=0, le=100, description="a of the Beta(a, a) from which a row's own part of a mixed pair is drawn"

@@ -1,0 +1,203 @@
+"""A training whose active party reads its own labels from what the passive party has; with defences and without."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.training.conftest import SMALL, synthetic
+from tests.training.test_audited_columns import Fatal
+from vfl_node.errors import PolicyError, UsageError, VflError
+from vfl_node.job import Evaluate
+from vfl_node.privacy.defences.registry import read_params
+from vfl_node.privacy.labels.attacks import LABEL_ATTACKS
+from vfl_node.protection import Protection
+from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.transport import codec
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+
+DEFENCES = [
+    {"name": "dp", "clip": 0.5, "noise": 16},
+    {"name": "marvell", "power": 16},
+    {"name": "mixpro"},
+    {"name": "maxnorm"},
+    {"name": "isotropic", "noise": 8},
+]
+ON_GRADIENTS = [name for name in LABEL_ATTACKS if not name.startswith("embeddings")]
+EVALUATE = Evaluate(test_fraction=0.2)
+
+
+def defended(*entries: Any, **more: Any) -> tuple[Protection, Protection]:
+    """The active party's protection, and the passive one's."""
+    return Protection(defences=tuple(map(read_params, entries)), **more), Protection()
+
+
+@pytest.fixture(scope="module")
+def parties() -> Any:
+    return synthetic(1500, (1.0, 1.0), positives=0.2)
+
+
+def sent(of: Any) -> list[torch.Tensor]:
+    messages = [message for message in of.transcript if isinstance(message, training_pb2.Gradient)]
+    return [codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape)) for message in messages]
+
+
+def test_without_a_defence_labels_are_read_and_the_report_says_so(run: Any, parties: Any) -> None:
+    clinic, lab = run(evaluate=EVALUATE)(parties)
+    assert clinic.label_audit["norm"] > 0.85
+    assert max(value for value in clinic.label_audit.values() if value is not None) > 0.98
+    assert [set(epoch.labels) for epoch in clinic.epochs] == [set(LABEL_ATTACKS)] * 3
+    for name, value in clinic.label_audit.items():
+        assert value == max(epoch.labels[name] for epoch in clinic.epochs)
+    assert lab.label_audit == {}
+    assert all(epoch.labels == {} for epoch in lab.epochs)
+
+
+def test_labels_that_nothing_explains_are_read_all_the_same_and_shuffled_truth_is_not(run: Any, parties: Any) -> None:
+    """Control of the attacks: judged by labels that are not those trained on, they are at chance."""
+    other = np.random.default_rng(0).permutation(parties.clinic.labels)
+    found = read_with(run, parties, other, evaluate=EVALUATE)
+    assert max(found.values()) < 0.62, found
+    assert max(read_with(run, parties, parties.clinic.labels, evaluate=EVALUATE).values()) > 0.98
+
+
+def read_with(run: Any, parties: Any, labels: Any, **more: Any) -> dict[str, float]:
+    """What the attacks find in what left, if ``labels`` were the truth."""
+    from vfl_node.crypto.randomness import Randomness
+    from vfl_node.privacy.labels.meter import LabelMeter
+
+    both = run(**more)
+    both(parties)
+    schedule, train = both.schedule(parties), both.train
+    training, _, _ = schedule.parts(0, both.evaluate.test_fraction, 0.0)
+    truth = labels[parties.clinic_view.rows] == 1
+    meter = LabelMeter(truth, training, ["lab"], Randomness(bytes(32)), party="clinic")
+    embeddings = [
+        codec.decode(message.tensor, dtype=torch.float32, shape=tuple(message.tensor.shape))
+        for message in both.transcript
+        if isinstance(message, training_pb2.Embedding)
+    ]
+    steps = zip(embeddings, sent(both), strict=False)  # embeddings of held-out rows follow
+    for epoch in range(train.epochs):
+        for positions in schedule.batches(0, epoch, training, train.batch_size):
+            embedding, gradient = next(steps)
+            meter.see(positions, [embedding], [gradient])
+        meter.epoch_done()
+    return {name: value for name, value in meter.result().items() if value is not None}
+
+
+def test_the_meter_finds_what_the_peer_finds_in_the_messages(run: Any, parties: Any) -> None:
+    for protections in (defended(), defended({"name": "marvell", "power": 4})):
+        clinic, _ = run(evaluate=EVALUATE, protections=protections)(parties)
+        outside = read_with(run, parties, parties.clinic.labels, evaluate=EVALUATE, protections=protections)
+        for name, value in outside.items():
+            assert clinic.label_audit[name] == pytest.approx(value, abs=0.05), name  # another sample of rows
+
+
+@pytest.mark.parametrize("top", [(), (16,)], ids=["one layer", "hidden"])
+@pytest.mark.parametrize("entry", DEFENCES, ids=lambda entry: entry["name"])
+def test_each_defence_lessens_what_gradients_tell_in_one_epoch(run: Any, parties: Any, entry: Any, top: Any) -> None:
+    train = SMALL.model_copy(update={"top": top, "epochs": 1})
+    clinic, _ = run(train=train, evaluate=EVALUATE, protections=defended(entry))(parties)
+    found = {name: clinic.label_audit[name] for name in ON_GRADIENTS}
+    assert max(found.values()) < 0.9, found
+    if entry["name"] in ("dp", "marvell", "isotropic"):
+        assert max(found.values()) < 0.75, found
+
+
+def test_nothing_changes_by_the_meter(run: Any, parties: Any) -> None:
+    seen, unseen = run(evaluate=EVALUATE), run(evaluate=EVALUATE, protections=defended(labels=False))
+    clinic, without = seen(parties)[0], unseen(parties)[0]
+    assert [message.SerializeToString() for message in seen.transcript] == [
+        message.SerializeToString() for message in unseen.transcript
+    ]
+    assert without.label_audit == {}
+    assert clinic.metrics == without.metrics
+
+
+def test_only_what_a_defence_gives_leaves_and_the_own_update_is_clean(run: Any, parties: Any) -> None:
+    """The first step's embeddings are the same, so what leaves differs by the defence alone."""
+    plain = run(evaluate=EVALUATE)
+    plain(parties)
+    for entry in DEFENCES:
+        both = run(evaluate=EVALUATE, protections=defended(entry))
+        both(parties)
+        same = torch.isclose(sent(both)[0], sent(plain)[0]).all(dim=1)
+        assert same.float().mean() < 0.05, entry  # the longest row under maxnorm
+
+
+def test_above_its_owners_limit_training_stops_and_the_peer_knows_no_more(run: Any, parties: Any) -> None:
+    clinic, lab = run(evaluate=EVALUATE, protections=defended(max_label_auc=0.9)).raw(parties)
+    assert isinstance(clinic, PolicyError)
+    assert clinic.code == "E_LEAK"
+    assert isinstance(lab, VflError)
+    strong = defended({"name": "dp", "clip": 0.5, "noise": 64}, max_label_auc=0.9)
+    clinic, _ = run(evaluate=EVALUATE, protections=strong)(parties)
+    assert max(clinic.label_audit[name] for name in ON_GRADIENTS) < 0.65
+
+
+@pytest.mark.parametrize("entry", DEFENCES, ids=lambda entry: entry["name"])
+def test_a_resumed_training_gives_the_same_bytes(run: Any, parties: Any, entry: Any) -> None:
+    train = SMALL.model_copy(update={"batch_size": 24})
+    how: dict[str, Any] = {"train": train, "evaluate": EVALUATE, "protections": defended(entry)}
+    whole = run(**how)
+    first, _ = whole(parties)
+    stores = Fatal("r000-e000001"), Fatal("r000-e000001")
+    assert all(isinstance(result, Exception) for result in run(**how, checkpoints=stores).raw(parties))
+    for store in stores:
+        store.at = ""
+    again = run(**how, checkpoints=stores, resume_from="r000-e000001")
+    second, _ = again(parties)
+    assert [epoch.labels for epoch in second.epochs] == [epoch.labels for epoch in first.epochs]
+    assert second.label_audit == first.label_audit
+    assert all(torch.equal(tensor, second.weights[name]) for name, tensor in first.weights.items())
+    tail = [tensor.numpy().tobytes() for tensor in sent(again)]
+    assert tail == [tensor.numpy().tobytes() for tensor in sent(whole)][-len(tail) :]
+
+
+def test_epsilon_counts_every_release(run: Any, parties: Any) -> None:
+    dp = {"name": "dp", "clip": 0.5, "noise": 16}
+    clinic, lab = run(evaluate=Evaluate(test_fraction=0.2, repeats=2), protections=defended(dp))(parties)
+    budget = clinic.section.label_privacy
+    assert budget.releases == 2 * 3
+    assert 0 < budget.epsilon < 10
+    assert lab.section.label_privacy is None
+    assert run(evaluate=EVALUATE)(parties)[0].section.label_privacy is None
+
+
+@pytest.mark.parametrize(
+    ("train", "protection"),
+    [
+        ({"classes": 3}, Protection(defences=(read_params({"name": "marvell", "power": 1}),))),
+        ({"classes": 3}, Protection(max_label_auc=0.8)),
+        ({"task": "regression", "missing": {"labels": "mean", "calibration": "none"}}, Protection(max_label_auc=0.8)),
+    ],
+)
+def test_what_is_about_two_classes_is_refused_for_other_labels(run: Any, train: Any, protection: Protection) -> None:
+    from vfl_node.training.split.config import Train
+    from vfl_node.transport.memory import memory_channels
+
+    metrics = ("rmse",) if train.get("task") == "regression" else ("accuracy",)
+    both = run(train=Train.model_validate({**SMALL.model_dump(), **train}), evaluate=Evaluate(metrics=metrics))
+    both.protections = protection, Protection()
+    channel = memory_channels("clinic", "lab")[0]
+    with pytest.raises(UsageError, match="two classes"):
+        SplitTrainer().prepare(both.session("clinic", channel, b"s" * 32, 0))
+
+
+def test_embeddings_tell_labels_after_training_whatever_hides_the_gradients(run: Any) -> None:
+    """With the control that labels which nothing explains do not get into embeddings."""
+    train = SMALL.model_copy(update={"epochs": 10})
+    protections = defended({"name": "marvell", "power": 64})
+    real, shuffled = (synthetic(2000, (1.0, 1.0), positives=0.4, active_features=False) for _ in range(2))
+    np.random.default_rng(0).shuffle(shuffled.clinic.labels)
+    found = []
+    for given in (real, shuffled):
+        clinic, _ = run(train=train, evaluate=EVALUATE, protections=protections)(given)
+        assert max(clinic.epochs[0].labels[name] for name in ON_GRADIENTS) < 0.6
+        found.append(clinic.epochs[-1].labels["embeddings_soft"])
+    assert found[0] > 0.68
+    assert found[1] < 0.6
