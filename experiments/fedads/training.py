@@ -1,0 +1,179 @@
+"""One training by the product's own halves, and what the party with labels reports of it.
+
+The parties train with the trainer that a node runs, over channels in memory. The attacks on labels are those of the active
+party's own audit, which has what the other party receives and the truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.sessions import session
+from experiments.fedads.data import ACTIVE, PASSIVE, Cut
+from experiments.fedads.literal import install
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import Table, rows_of
+from vfl_node.job import Job
+from vfl_node.privacy.defences.registry import read_params
+from vfl_node.protection import Protection
+from vfl_node.session.session import Session
+from vfl_node.session.toss import toss
+from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.split import active
+from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.training.trainer import Trained, TrainingData
+from vfl_node.transport.memory import memory_network, run_together
+from vfl_node.transport.recorder import Recorder
+
+TRAIN: Mapping[str, Any] = {
+    "bottom": [32, 8],
+    "active_bottom": [32, 8],
+    "top": [],
+    "epochs": 10,
+    "batch_size": 256,
+    "learning_rate": 0.003,
+}
+"""Of all trials that say nothing else. A ``top`` of no hidden layers is the paper's."""
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Done:
+    """What is known after a training.
+
+    Attributes:
+        trained: party → its result.
+        recorder: all messages, where they were wanted; else empty.
+        steps: int64[B], shared positions of each step, likewise.
+    """
+
+    trained: Mapping[str, Trained]
+    recorder: Recorder
+    steps: Sequence[NDArray[np.int64]] = ()
+
+    @property
+    def auc(self) -> float:
+        """Of the joint model on the rows held out."""
+        value = (self.trained[ACTIVE].metrics or {})["auc"]
+        assert value is not None
+        return value
+
+    @property
+    def alone(self) -> float | None:
+        """Of the label party's own columns on the same rows; None where that model was not wanted."""
+        return (self.trained[ACTIVE].local_metrics or {}).get("auc")
+
+    @property
+    def labels(self) -> list[Mapping[str, float | None]]:
+        """Attack on labels → AUC, folded, after each epoch."""
+        return [epoch.labels for epoch in self.trained[ACTIVE].epochs]
+
+
+def train(
+    cut: Cut,
+    seed: int,
+    *,
+    settings: Settings | None = None,
+    defences: Sequence[Settings] = (),
+    labelled: float = 1.0,
+    alone: bool = False,
+    recorded: bool = False,
+) -> Done:
+    """Train.
+
+    Args:
+        cut: the tables.
+        seed: of all that is drawn: trials of a seed have the same rows held out, batches and first weights.
+        settings: of the job's ``train`` section, where they differ.
+        defences: of the active party, as in a node's settings, or as published (``…-literal``).
+        labelled: share of the rows that the active party has. Below 1 the parties are aligned by ``psu``: the other one does
+            not know which rows those are, and the active party makes up labels for the rest.
+        alone: whether the label party's own model is trained, too. It costs as much as the joint one, and is the same with
+            every defence.
+        recorded: whether messages are kept.
+
+    Raises:
+        VflError: settings or defences are none that a node would take, or the training failed.
+    """
+    install()
+    chosen = {**TRAIN, **(settings or {})}
+    job = Job.model_validate(
+        {
+            "name": "fedads",
+            "parties": {"active": ACTIVE, "passive": [PASSIVE]},
+            "align": {"protocol": "psi" if labelled == 1 else "psu"},
+            "train": chosen,
+            "evaluate": {"test_fraction": cut.held_out, "metrics": ["auc"]},
+        }
+    )
+    recorder, root = Recorder(), f"fedads {seed}"
+    secrets = {party: Randomness(hashlib.sha256(f"{root} {party}".encode()).digest()) for party in cut.tables}
+    params = tuple(read_params(entry) for entry in defences)
+    protections = {ACTIVE: Protection(params, membership=labelled < 1), PASSIVE: Protection(membership=False)}
+    data = _aligned(cut, labelled, Randomness(hashlib.sha256(f"{root} owners".encode()).digest()))
+
+    def together(run: Callable[[Session], Coroutine[Any, Any, Any]]) -> dict[str, Any]:
+        sessions = {
+            party: session(
+                party,
+                {peer: recorder.wrap(party, held[peer]) if recorded else held[peer] for peer in job.parties.met_by(party)},
+                secrets[party],
+                job=job,
+                protection=protections[party],
+                clock=lambda: 0.0,
+            )
+            for party, held in memory_network(*cut.tables).items()
+        }
+        results = run_together(*((run(own), own.peers.values()) for own in sessions.values()))
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return dict(zip(sessions, results, strict=True))
+
+    async def training(own: Session) -> Trained:
+        return await SplitTrainer().run(own, data[own.name], MemoryCheckpoints(), None)
+
+    with nullcontext() if alone else patch.object(active, "logits_alone", lambda *of: None):
+        trained = together(training)
+    if not recorded:
+        return Done(trained, recorder)
+    seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
+    schedule, size = Schedule(seeds[ACTIVE], len(cut), salt=0), chosen["batch_size"]
+    rows, _ = schedule.split(0, cut.held_out)
+    return Done(trained, recorder, [of for epoch in range(chosen["epochs"]) for of in schedule.batches(0, epoch, rows, size)])
+
+
+def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, TrainingData]:
+    """Each party's rows of the shared order, which is that of the tables; the passive party has all of them."""
+    size, (labelling, other) = len(cut), cut.tables.values()
+    has = randomness.uniform((size,)) < labelled
+    mine = np.flatnonzero(has)
+    protocol = "psi" if labelled == 1 else "psu"
+
+    def view(peer: str, places: NDArray[np.int64], ours: int, theirs: int) -> Alignment:
+        facts = PeerFacts(theirs, intersection=len(mine), missing=size - theirs)
+        return Alignment(protocol, "curve25519", places, ours, {peer: facts})
+
+    places = np.where(has, np.cumsum(has) - 1, NOT_MINE)
+    return {
+        ACTIVE: TrainingData(view(PASSIVE, places, len(mine), size), _part(labelling, mine)),
+        PASSIVE: TrainingData(view(ACTIVE, np.arange(size), size, len(mine)), other),
+    }
+
+
+def _part(table: Table, rows: NDArray[np.int64]) -> Table:
+    assert table.labels is not None
+    columns = {name: rows_of(column, rows) for name, column in table.columns.items()}
+    return Table(Identifiers.of(table.ids.take(rows)), columns, table.labels[rows])
