@@ -21,6 +21,7 @@ Source: Li et al. 2022 (ICLR, "Label leakage and protection in two-party split l
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -52,7 +53,7 @@ class Marvell(Defence):
         if not scale > 0:
             scale = torch.ones_like(scale) / leaving.mean_of  # no gradient at all: what is sent must not be zero
         unit, positive = tensor / scale, leaving.labels >= 0.5
-        factors = noise_of(unit.double(), positive, self._power)
+        factors = noise_of(Moments.of(unit, positive), self._power)
         if factors is not None:
             self._factors = (factors * scale).to(tensor.dtype)
         elif not len(self._factors):
@@ -60,7 +61,9 @@ class Marvell(Defence):
             self._factors = spread * torch.eye(unit.shape[1], dtype=tensor.dtype, device=tensor.device).repeat(2, 1, 1)
         drawn = normal(noise(self._randomness, leaving, tensor), tensor)
         own = self._factors.to(tensor.device)
-        return tensor + torch.where(positive[:, None], drawn @ own[1], drawn @ own[0])
+        added = drawn @ own[0]
+        added[positive] = drawn[positive] @ own[1]
+        return added.add_(tensor)
 
     def state(self) -> dict[str, Tensor]:
         """As :meth:`Defence.state`."""
@@ -71,57 +74,78 @@ class Marvell(Defence):
         self._factors = state.get("factors", self._factors)
 
 
-def noise_of(rows: Tensor, positive: Tensor, power: float) -> Tensor | None:
-    """The best noise for ``rows``, float64[B, d], of which bool[B] are ``positive``.
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What the noise depends on, of B gradients.
 
-    Args:
-        rows: gradients, of about unit size.
-        positive: their class.
-        power: s, of ‖Δ‖².
+    Attributes:
+        counts: of negatives and positives, float64[2].
+        means: of each, float64[2, d].
+        covariances: of each around its mean, float64[2, d, d].
+    """
+
+    counts: Tensor
+    means: Tensor
+    covariances: Tensor
+
+    @classmethod
+    def of(cls, rows: Tensor, positive: Tensor) -> Moments:
+        """Of ``rows``, float32[B, d] of about unit size, of which bool[B] are ``positive``. Costs one product of d² a row."""
+        squares, sums = _squares(rows), rows.double().sum(dim=0)
+        ones = rows[positive]
+        own, total = _squares(ones), ones.double().sum(dim=0)
+        counts = torch.tensor([len(rows) - len(ones), len(ones)], dtype=torch.float64, device=rows.device)
+        means = torch.stack([sums - total, total]) / counts.clamp_min(1)[:, None]
+        second = torch.stack([squares - own, own]) / counts.clamp_min(1)[:, None, None]
+        return cls(counts, means, second - means[:, :, None] * means[:, None, :])
+
+
+def noise_of(moments: Moments, power: float) -> Tensor | None:
+    """The best noise of s = ``power``, of ‖Δ‖².
 
     Returns:
         Symmetric square roots of its covariance, float64[2, d, d], of negatives and positives; None where both classes have the
         same mean, or only one is there.
     """
-    share = positive.double().mean().item()
-    if not 0 < share < 1:
+    means, counts = moments.means, moments.counts
+    if not counts.min() > 0:
         return None
-    values, vectors = torch.linalg.eigh(rows.T @ rows)
+    shares = counts / counts.sum()
+    within = (shares[:, None, None] * moments.covariances).sum(dim=0)
+    values, vectors = torch.linalg.eigh(within + (shares[:, None, None] * means[:, :, None] * means[:, None, :]).sum(dim=0))
     values = values.clamp_min(0)
     inside = vectors[:, values > OUTSIDE**2 * values[-1]]  # (d, r)
-    at = rows @ inside
-    means = torch.stack([at[~positive].mean(dim=0), at[positive].mean(dim=0)])
-    delta = means[1] - means[0]
+    delta = (means[1] - means[0]) @ inside
     gap = delta.square().sum().item()
     if not gap > 0:
         return None
     direction = delta / delta.norm()
-    centred = at - means[positive.long()]
-    along = centred @ direction  # (B,)
-    across = centred - along[:, None] * direction
-    spread, shape = torch.linalg.eigh(across.T @ across / len(rows))
-    spread, shape = spread[1:].clamp_min(0), shape[:, 1:]  # the smallest is that of Δ, which is 0
-    shape = shape - direction[:, None] * (direction @ shape)
-    if not spread.sum() > 0:
+    rest = torch.eye(len(delta), dtype=delta.dtype, device=delta.device) - torch.outer(direction, direction)
+    own = inside.T @ moments.covariances @ inside  # (2, r, r)
+    spread, shape = torch.linalg.eigh(rest @ inside.T @ within @ inside @ rest)
+    spread, shape = spread[1:].clamp_min(0), rest @ shape[:, 1:]  # the smallest is that of Δ, which is 0
+    if not spread.sum() > OUTSIDE**2 * values[-1]:
         spread, shape = spread[:0], shape[:, :0]
     relative = (spread / spread.mean()).clamp_min(OUTSIDE**2) if len(spread) else spread
-    white = across @ shape / relative.sqrt()  # (B, r − 1)
+    along = (own @ direction @ direction).clamp_min(0)  # (2,)
+    across = torch.einsum("jr,krs,sj->kj", shape.T, own, shape).clamp_min(0) / relative  # (2, r − 1)
+    white = across.mean(dim=1) if len(spread) else torch.zeros_like(along)
     classes = Classes(
-        positive=share,
+        positive=shares[1].item(),
         gap=gap,
-        along=(_variance(along[~positive]), _variance(along[positive])),
-        across=(_variance(white[~positive]), _variance(white[positive])),
+        along=(along[0].item(), along[1].item()),
+        across=(white[0].item(), white[1].item()),
         directions=len(spread),
     )
     best = solve(classes, power * gap)
-    outside = OUTSIDE**2 * max(power, 1.0) * values[-1] / len(rows)
+    outside = OUTSIDE * (max(power, 1.0) * values[-1]).sqrt()
     both = []
     for one, two in zip(best.along, best.across, strict=True):
         inner = one**0.5 * torch.outer(direction, direction) + (shape * (two * relative).sqrt()) @ shape.T
-        both.append(inside @ inner @ inside.T + outside.sqrt() * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device))
+        both.append(inside @ inner @ inside.T + outside * torch.eye(means.shape[1], dtype=means.dtype, device=means.device))
     return torch.stack(both)
 
 
-def _variance(centred: Tensor) -> float:
-    """Mean square of numbers around 0; 0 of none."""
-    return centred.square().mean().item() if centred.numel() else 0.0
+def _squares(rows: Tensor) -> Tensor:
+    """rowsᵀ·rows, float64[d, d]; sums of products of a thousand rows each, so that float32 has the bits that count."""
+    return torch.stack([(part.T @ part).double() for part in rows.split(1024)]).sum(dim=0)
