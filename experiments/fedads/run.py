@@ -19,7 +19,7 @@ from typing import Any
 from experiments.fedads import members, table_4
 from experiments.fedads.trials import Plan, works
 from experiments.inference.experiment import Expectation, Found
-from experiments.inference.run import outcomes, results
+from experiments.inference.run import outcomes
 
 ABOUT = (Path(__file__).with_name("about.md")).read_text(encoding="utf-8")
 """What the page begins with."""
@@ -32,16 +32,15 @@ def check(plan: Plan, found: Found) -> list[Expectation]:
     return [*table_4.check(plan, found), *members.check(plan, found)]
 
 
-def page(plan: Plan, kept: Mapping[str, Any]) -> str:
+def page(plan: Plan, found: Found) -> str:
     """The page, of all outcomes."""
-    found, seconds = results(kept)
     expected = [
         f"| {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
         for one in check(plan, found)
     ]
     lines = [*table_4.page(plan, found), "", *members.page(plan, found)]
     lines += ["## What was expected", "", "| what | at least | found | holds |", "|---|---|---|---|", *expected, ""]
-    lines.append(f"{len(found)} trainings of {plan.seeds} seeds, {seconds / 60:.0f} minutes of one core.")
+    lines.append(f"{len(found)} trainings, {plan.seeds} seeds.")
     return ABOUT + "\n" + "\n".join(lines) + "\n"
 
 
@@ -54,12 +53,13 @@ def main(chosen: argparse.Namespace) -> None:
     every = works(plan)
     wanted = [work for work in every if work.name not in kept]
     for start in range(0, len(wanted), chosen.stored_after):
-        kept |= outcomes(wanted[start : start + chosen.stored_after], chosen.data, chosen.processes)
+        done = outcomes(wanted[start : start + chosen.stored_after], chosen.data, chosen.processes)
+        kept |= {name: one["outcome"] for name, one in done.items()}
         _write(file, plan, kept)
     kept = {work.name: kept[work.name] for work in every}
     _write(file, plan, kept)
     file.with_suffix(".md").write_text(page(plan, kept), encoding="utf-8")
-    for name, svg in table_4.drawings(plan, results(kept)[0]).items():
+    for name, svg in table_4.drawings(plan, kept).items():
         (chosen.out / name).write_text(svg, encoding="utf-8")
 
 

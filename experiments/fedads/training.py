@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +28,6 @@ from vfl_node.session.session import Session
 from vfl_node.session.toss import toss
 from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.schedule import Schedule
-from vfl_node.training.split import active
 from vfl_node.training.split.trainer import SplitTrainer
 from vfl_node.training.trainer import Trained, TrainingData
 from vfl_node.transport.memory import memory_network, run_together
@@ -71,9 +68,11 @@ class Done:
         return value
 
     @property
-    def alone(self) -> float | None:
-        """Of the label party's own columns on the same rows; None where that model was not wanted."""
-        return (self.trained[ACTIVE].local_metrics or {}).get("auc")
+    def alone(self) -> float:
+        """Of the label party's own columns on the same rows. It is the same with every defence."""
+        value = (self.trained[ACTIVE].local_metrics or {})["auc"]
+        assert value is not None
+        return value
 
     @property
     def labels(self) -> list[Mapping[str, float | None]]:
@@ -88,7 +87,6 @@ def train(
     settings: Settings | None = None,
     defences: Sequence[Settings] = (),
     labelled: float = 1.0,
-    alone: bool = False,
     recorded: bool = False,
 ) -> Done:
     """Train.
@@ -100,8 +98,6 @@ def train(
         defences: of the active party, as in a node's settings, or as published (``…-literal``).
         labelled: share of the rows that the active party has. Below 1 the parties are aligned by ``psu``: the other one does
             not know which rows those are, and the active party makes up labels for the rest.
-        alone: whether the label party's own model is trained, too. It costs as much as the joint one, and is the same with
-            every defence.
         recorded: whether messages are kept.
 
     Raises:
@@ -145,8 +141,7 @@ def train(
     async def training(own: Session) -> Trained:
         return await SplitTrainer().run(own, data[own.name], MemoryCheckpoints(), None)
 
-    with nullcontext() if alone else patch.object(active, "logits_alone", lambda *of: None):
-        trained = together(training)
+    trained = together(training)
     if not recorded:
         return Done(trained, recorder)
     seeds = together(lambda own: toss(own, own.randomness.derive("toss")))

@@ -111,9 +111,9 @@ def hidden_labels(shared: Path, *, table: str, top: list[int], defence: Defence,
     """
     settings = {"top": top, "epochs": epochs[-1], **OF_TABLE.get(table, {})}
     entries = [defence] if defence else []
-    done = train(TABLES[table](shared, seed), seed, settings=settings, defences=entries, alone=not defence)
+    done = train(TABLES[table](shared, seed), seed, settings=settings, defences=entries)
     labels = {str(epoch): _rounded(done.labels[epoch - 1]) for epoch in epochs}
-    return {"auc": round(done.auc, 5), "alone": done.alone and round(done.alone, 5), "labels": labels}
+    return {"auc": round(done.auc, 5), "alone": None if defence else round(done.alone, 5), "labels": labels}
 
 
 def membership(plan: Plan, table: str, top: str, defence: Defence, seed: int) -> Work:

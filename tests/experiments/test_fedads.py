@@ -32,7 +32,6 @@ from experiments.fedads.trials import (
     trial,
     works,
 )
-from experiments.inference.run import results
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import auc
 from vfl_node.privacy.defences.defence import Leaving, Sender, build
@@ -276,12 +275,12 @@ def test_the_page_shows_what_was_measured(stored: dict[str, Any]) -> None:
     plan = Plan(stored["seeds"])
     assert set(stored["trainings"]) == {work.name for work in works(plan)}
     assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(plan, stored["trainings"])
-    for name, svg in table_4.drawings(plan, results(stored["trainings"])[0]).items():
+    for name, svg in table_4.drawings(plan, stored["trainings"]).items():
         assert RESULTS.with_name(name).read_text(encoding="utf-8") == svg
 
 
 def of_stored(stored: dict[str, Any], data: str, top: str) -> Results:
-    return Results(Plan(stored["seeds"]), results(stored["trainings"])[0], data, top)
+    return Results(Plan(stored["seeds"]), stored["trainings"], data, top)
 
 
 @pytest.mark.parametrize("top", TOPS)
@@ -307,7 +306,7 @@ def test_what_the_repairs_of_both_defences_change(stored: dict[str, Any], top: s
 
 @pytest.mark.parametrize("top", TOPS)
 def test_noise_on_gradients_also_hides_who_is_known(stored: dict[str, Any], top: str) -> None:
-    plan, found = Plan(stored["seeds"]), results(stored["trainings"])[0]
+    plan, found = Plan(stored["seeds"]), stored["trainings"]
     without = np.mean(members.strongest(plan, found, "adult", top, NONE))
     assert without > 0.7  # the control
     for name in ("dp", "isotropic", "marvell"):
@@ -316,9 +315,8 @@ def test_noise_on_gradients_also_hides_who_is_known(stored: dict[str, Any], top:
 
 @pytest.mark.slow
 def test_a_small_run_of_all() -> None:
-    kept = {work.name: {"outcome": work.run(NOWHERE), "seconds": 1.0} for work in works(SMALL)}
-    found, _ = results(kept)
-    text = page(SMALL, kept)
+    found = {work.name: work.run(NOWHERE) for work in works(SMALL)}
+    text = page(SMALL, found)
     assert all(name in text for name in (*SMALL.strengths, *(one["name"] for one in PUBLISHED), *LABEL_ATTACKS))
     assert all(svg.startswith("<svg") for svg in table_4.drawings(SMALL, found).values())
     assert check(SMALL, found)
