@@ -91,9 +91,9 @@ class Moments:
     @classmethod
     def of(cls, rows: Tensor, positive: Tensor) -> Moments:
         """Of ``rows``, float32[B, d] of about unit size, of which bool[B] are ``positive``. Costs one product of d² a row."""
-        squares, sums = _squares(rows), rows.double().sum(dim=0)
+        squares, sums = _squares(rows), rows.sum(dim=0, dtype=torch.float64)
         ones = rows[positive]
-        own, total = _squares(ones), ones.double().sum(dim=0)
+        own, total = _squares(ones), ones.sum(dim=0, dtype=torch.float64)
         counts = torch.tensor([len(rows) - len(ones), len(ones)], dtype=torch.float64, device=rows.device)
         means = torch.stack([sums - total, total]) / counts.clamp_min(1)[:, None]
         second = torch.stack([squares - own, own]) / counts.clamp_min(1)[:, None, None]
@@ -111,8 +111,8 @@ def noise_of(moments: Moments, power: float) -> Tensor | None:
     if not counts.min() > 0:
         return None
     shares = counts / counts.sum()
-    within = (shares[:, None, None] * moments.covariances).sum(dim=0)
-    values, vectors = torch.linalg.eigh(within + (shares[:, None, None] * means[:, :, None] * means[:, None, :]).sum(dim=0))
+    within = shares[0] * moments.covariances[0] + shares[1] * moments.covariances[1]
+    values, vectors = torch.linalg.eigh(within + (shares[:, None] * means).T @ means)
     values = values.clamp_min(0)
     inside = vectors[:, values > OUTSIDE**2 * values[-1]]  # (d, r)
     delta = (means[1] - means[0]) @ inside
@@ -128,7 +128,7 @@ def noise_of(moments: Moments, power: float) -> Tensor | None:
         spread, shape = spread[:0], shape[:, :0]
     relative = (spread / spread.mean()).clamp_min(OUTSIDE**2) if len(spread) else spread
     along = (own @ direction @ direction).clamp_min(0)  # (2,)
-    across = torch.einsum("jr,krs,sj->kj", shape.T, own, shape).clamp_min(0) / relative  # (2, r − 1)
+    across = ((own @ shape) * shape).sum(dim=1).clamp_min(0) / relative  # (2, r − 1)
     white = across.mean(dim=1) if len(spread) else torch.zeros_like(along)
     classes = Classes(
         positive=shares[1].item(),
