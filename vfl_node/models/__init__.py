@@ -71,6 +71,12 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
 )
 """Name in the job → optimiser, called with (parameters, settings); see :mod:`vfl_node.models.optimisers`."""
 
+SPARSE_OPTIMISERS: Registry[Callable[..., Any]] = Registry(
+    "vfl_node.sparse_optimisers",
+    {"adam": "vfl_node.models.optimisers:sparse_adam", "sgd": "vfl_node.models.optimisers:sgd"},
+)
+"""Name of an optimiser → the one for sparse tables beside it (:mod:`vfl_node.models.updates`); without one they are dense."""
+
 NONE_DECLARED: Mapping[str, str] = {}
 
 
@@ -136,6 +142,7 @@ def _no_architecture(name: str, why: str, hint: str) -> UsageError:
 __all__ = [
     "ARCHITECTURES",
     "OPTIMISERS",
+    "SPARSE_OPTIMISERS",
     "Architecture",
     "Composed",
     "InputSchema",
