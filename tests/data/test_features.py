@@ -177,9 +177,9 @@ def test_an_encoder_of_version_1_is_standardised_and_reads_as_it_did() -> None:
 def test_an_encoder_says_its_version() -> None:
     encoder = Encoder.fit(table({"x": numeric(1, 2)}, 2), rows(2))
     document = json.loads(encoder.to_json())
-    assert document["version"] == 3
+    assert document["version"] == 4
     with pytest.raises(StateError, match="a later vfl-node") as caught:
-        Encoder.from_json(json.dumps({**document, "version": 4}))
+        Encoder.from_json(json.dumps({**document, "version": 5}))
     assert caught.value.code == "E_STATE_VERSION"
     assert "train again" in caught.value.hint
 

@@ -137,3 +137,17 @@ def lookup_tables(cardinalities: Sequence[int], width: int) -> nn.ModuleList:
         nn.Embedding(codes, width, sparse=codes >= SPARSE_FROM, device="meta").to_empty(device=device)
         for codes in cardinalities
     )
+
+
+def mean_tables(codes: Sequence[int], width: int) -> nn.ModuleList:
+    """For each column of lists a table as in :func:`lookup_tables`, which gives the mean over the codes of a row but code 0.
+
+    int32[B, length] → float32[B, width]; 0 for a row without any other code.
+    """
+    device = torch.get_default_device()
+    return nn.ModuleList(
+        nn.EmbeddingBag(count, width, mode="mean", padding_idx=0, sparse=count >= SPARSE_FROM, device="meta").to_empty(
+            device=device
+        )
+        for count in codes
+    )
