@@ -186,13 +186,13 @@ def test_an_encoder_says_its_version() -> None:
 
 def test_an_encoder_of_an_earlier_form_is_brought_up_to_date() -> None:
     class Later(Encoder):
-        version = 4
-        steps = {3: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
+        version = 5
+        steps = {4: lambda old: {"columns": [{**column, "indicator": False} for column in old["columns"]]}}
 
     encoder = Encoder.fit(table({"x": numeric(1, NAN)}, 2), rows(2))
     later = Later.from_json(encoder.to_json())
     assert [column.indicator for column in (*encoder.columns, *later.columns)] == [True, False]
-    assert json.loads(later.to_json())["version"] == 4
+    assert json.loads(later.to_json())["version"] == 5
 
 
 @pytest.mark.parametrize(
