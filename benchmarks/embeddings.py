@@ -4,7 +4,8 @@
     python -m benchmarks.embeddings --levels 10000 100000 --batch 256 8192  where a sparse table begins to pay
 
 A step is what training does with a batch: forward, backward, the optimiser. The table is dense or sparse whatever its size; so
-one run shows both sides of ``vfl_node.models.layers.SPARSE_FROM``. Medians of single steps, one thread.
+one run shows both sides of ``vfl_node.models.layers.SPARSE_FROM``. Medians of CPU times with one thread, because another
+program on the machine changes them less than it changes waiting times.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Measured:
         batch: rows a step.
         sparse: whether its gradient is.
         optimizer: name in the job.
-        step_ms: median of a step.
-        initial_s: time to draw all weights of the bottom.
+        step_ms: CPU time of a step, the median.
+        initial_s: CPU time to draw all weights of the bottom.
         peak_bytes: the most memory of the process, libraries included.
     """
 
@@ -63,19 +64,19 @@ def measured(levels: int, width: int, batch: int, sparse: bool, optimizer: str, 
     train = Train(bottom=(128, 128), embedding_size=width, batch_size=batch, optimizer=optimizer)
     model = MlpBottom(InputSchema(NUMERIC, (levels,)), train.bottom, embedding_size=width)
     model.categories[0].sparse = sparse
-    began = time.perf_counter()
+    began = time.process_time()
     initialise(model, Randomness(bytes(32)))
-    initial_s = time.perf_counter() - began
+    initial_s = time.process_time() - began
     learner, draws, times = Learner(model, train, Randomness(bytes(32))), Randomness(b"r" * 32), []
     for step in range(steps + 1):
         codes = torch.from_numpy(draws.choices(levels, batch))[:, None]
         rows = ModelInput(torch.from_numpy(draws.normal((batch, NUMERIC))), codes)
         gradient = torch.from_numpy(draws.normal((batch, train.bottom[-1]))) / batch
-        began = time.perf_counter()
+        began = time.process_time()
         learner.begin(step)
         torch.autograd.backward([model(rows)], [gradient])
         learner.step()
-        times.append(time.perf_counter() - began)
+        times.append(time.process_time() - began)
     return Measured(levels, width, batch, sparse, optimizer, 1000 * statistics.median(times[1:]), initial_s, peak_bytes())
 
 

@@ -17,7 +17,7 @@ from vfl_node.data.declared import DeclaredList
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
 from vfl_node.data.label_like import label_like
-from vfl_node.data.lists import Lists, check_lists, lists_in
+from vfl_node.data.lists import ListLevels, check_lists, lists_in
 from vfl_node.data.profile import profile
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, read_table
@@ -68,7 +68,7 @@ def test_separators_are_text_and_no_pattern(separator: str) -> None:
 
 def test_a_column_without_any_item_is_read() -> None:
     assert (items(column(["", "NA", None])), column(["", ""]).levels) == ([[], [], []], ())
-    assert Lists.fit("h", column(["", ""]), np.arange(2)).apply(column(["", ""])).tolist() == [[0], [0]]
+    assert ListLevels.fit("h", column(["", ""]), np.arange(2)).apply(column(["", ""])).tolist() == [[0], [0]]
 
 
 def test_many_items_are_numbered_as_python_sorts_them() -> None:
@@ -81,7 +81,7 @@ def test_many_items_are_numbered_as_python_sorts_them() -> None:
 def test_levels_that_enough_rows_have_get_codes_and_others_share_one() -> None:
     """22 occurs three times in two rows; an item counts a row once."""
     read = column(SEEN)
-    fitted = Lists.fit("h", read, every(read), least_rows=2)
+    fitted = ListLevels.fit("h", read, every(read), least_rows=2)
     assert (fitted.levels, fitted.other, fitted.cardinality, fitted.length) == (("17", "22", "4"), True, 5, 5)
     assert fitted.apply(read).tolist() == [
         [1, 3, 2, 0, 0],
@@ -93,28 +93,28 @@ def test_levels_that_enough_rows_have_get_codes_and_others_share_one() -> None:
         [4, 4, 0, 0, 0],
         [4, 4, 4, 4, 4],
     ]
-    twice = Lists.fit("h", column(["1|1", "2"]), np.arange(2), least_rows=2)
+    twice = ListLevels.fit("h", column(["1|1", "2"]), np.arange(2), least_rows=2)
     assert (twice.levels, twice.other) == ((), True)
 
 
 def test_an_unseen_item_is_left_out_where_no_rare_one_was_learnt_from() -> None:
-    fitted = Lists.fit("h", column(["1|2", "2"]), np.arange(2))
+    fitted = ListLevels.fit("h", column(["1|2", "2"]), np.arange(2))
     assert (fitted.other, fitted.cardinality) == (False, 3)
     assert fitted.apply(column(["2|7", "7", "1|2|1"])).tolist() == [[2, 0], [0, 0], [2, 1]]  # the last items of a longer list
 
 
 def test_only_fitted_rows_are_learnt_from() -> None:
-    fitted = Lists.fit("h", column(SEEN), np.array([2, 0, 2]))
+    fitted = ListLevels.fit("h", column(SEEN), np.array([2, 0, 2]))
     assert (fitted.levels, fitted.length) == (("17", "22", "4"), 3)
 
 
 def test_what_is_encoded_is_decoded() -> None:
     read = column(SEEN)
-    fitted = Lists.fit("h", read, every(read))
+    fitted = ListLevels.fit("h", read, every(read))
     back = fitted.undo(fitted.apply(read))
     assert items(back) == ITEMS
     assert fitted.apply(back).tolist() == fitted.apply(read).tolist()
-    rare = Lists.fit("h", read, every(read), least_rows=2)
+    rare = ListLevels.fit("h", read, every(read), least_rows=2)
     assert rare.apply(rare.undo(rare.apply(read))).tolist() == rare.apply(read).tolist()
 
 

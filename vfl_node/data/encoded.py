@@ -10,7 +10,7 @@ import numpy as np
 
 from vfl_node.data.dates import Part
 from vfl_node.data.levels import Levels
-from vfl_node.data.lists import Lists
+from vfl_node.data.lists import ListLevels
 from vfl_node.data.scaling import Method
 from vfl_node.data.tables import CategoricalColumn, DateColumn, ListColumn, Table, values_of
 
@@ -76,7 +76,7 @@ def encoded_columns(table: Table, encodings: Iterable[ColumnEncoding]) -> tuple[
     for name, column in table.columns.items():
         method = next((encoding.method for encoding in of[name] if encoding.method), None)
         if isinstance(column, ListColumn):
-            own = sum(len(encoding.levels) for encoding in of[name] if isinstance(encoding, Lists))
+            own = sum(len(encoding.levels) for encoding in of[name] if isinstance(encoding, ListLevels))
             empty = int(np.count_nonzero(column.lengths == 0))
             others = len(np.unique(column.codes)) - own if of[name] else 0
             described.append(EncodedColumn(name, "list", None, own, others, (), empty, column.cut))

@@ -33,7 +33,7 @@ from vfl_node.data import transforms
 from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
 from vfl_node.data.images import Image, missing_pixel
 from vfl_node.data.levels import Levels
-from vfl_node.data.lists import Lists
+from vfl_node.data.lists import ListLevels
 from vfl_node.data.scaling import Method, Scaling
 from vfl_node.data.stored import StoredEncoder
 from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, NumericColumn, Table, values_of
@@ -152,7 +152,7 @@ class Scale(Frozen):
         return np.where(encoded[place] == scaled, known[first[place]], values)
 
 
-Encoding = Scale | Levels | Lists
+Encoding = Scale | Levels | ListLevels
 
 
 def _with_transforms(first: versions.Document) -> versions.Document:
@@ -251,7 +251,7 @@ class Encoder(StoredEncoder):
             elif isinstance(encoding, Levels) and isinstance(column, CategoricalColumn):
                 categorical.append(encoding.apply(column))
                 cardinalities.append(encoding.cardinality)
-            elif isinstance(encoding, Lists) and isinstance(column, ListColumn):
+            elif isinstance(encoding, ListLevels) and isinstance(column, ListColumn):
                 bags.append(encoding.apply(column))
                 lists.append((encoding.cardinality, encoding.length))
             else:
@@ -293,7 +293,7 @@ class Encoder(StoredEncoder):
                 if encoding.part is None:  # else the days say what it is
                     columns[encoding.name] = column
                 continue
-            if isinstance(encoding, Lists):
+            if isinstance(encoding, ListLevels):
                 columns[encoding.name] = encoding.undo(next(bags))
                 continue
             own = part_of(table.columns[encoding.name], encoding.part)
@@ -324,7 +324,7 @@ def _fitted(name: str, column: Column, rows: NDArray[np.int64], scaling: Scaling
         if isinstance(read, NumericColumn):
             yield Scale.fit(name, read.values[rows], read.scaling or scaling, part)
         elif isinstance(read, ListColumn):
-            yield Lists.fit(name, read, rows, least_rows)
+            yield ListLevels.fit(name, read, rows, least_rows)
         elif part is None or varies(read.codes[rows]):
             yield Levels.fit(name, read, rows, least_rows, part)
 

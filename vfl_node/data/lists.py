@@ -87,7 +87,7 @@ def _one_dictionary(batches: list[pa.DictionaryArray]) -> tuple[NDArray[np.int64
     return (np.cumsum(used) - 1)[rank[indices]].astype(np.int64), tuple(levels)
 
 
-class Lists(Frozen):
+class ListLevels(Frozen):
     """How one column of lists is encoded: the item ``levels[k]`` has code k + 1.
 
     Attributes:
@@ -105,7 +105,7 @@ class Lists(Frozen):
     declared: DeclaredList
 
     @classmethod
-    def fit(cls, name: str, column: ListColumn, rows: NDArray[np.int64], least_rows: int = 0) -> Lists:
+    def fit(cls, name: str, column: ListColumn, rows: NDArray[np.int64], least_rows: int = 0) -> ListLevels:
         """Learn the items that the lists of ``least_rows`` of ``rows``, int64[k], have."""
         fitted = column.rows(rows)
         every = len(column.levels)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from vfl_node.data.declared import Declared
 from vfl_node.data.features import Encoder, kind_of
-from vfl_node.data.lists import Lists
+from vfl_node.data.lists import ListLevels
 from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version
 from vfl_node.training.serving import StoredModel
@@ -132,4 +132,4 @@ def column_kinds(encoder: str) -> dict[str, Declared]:
         StateError: it is not an encoder (``E_STATE_CORRUPT``).
     """
     columns = Encoder.from_json(encoder).columns
-    return {column.name: column.declared if isinstance(column, Lists) else kind_of(column) for column in columns}
+    return {column.name: column.declared if isinstance(column, ListLevels) else kind_of(column) for column in columns}
