@@ -41,7 +41,7 @@ def lists_in(cells: Iterable[pa.Array], declared: DeclaredList) -> ListColumn:
         cells: of text, some rows at a time; null: no value.
         declared: what the settings say of the column.
 
-    Cost: about 0.1 µs an item, and 8 bytes; each different item is stored once.
+    Cost: about 1.3 µs an item where there are a million different ones, and 8 bytes; each different one is stored once.
     """
     missing = pa.array(sorted(MISSING), pa.large_string())
     batches: list[pa.DictionaryArray] = []
