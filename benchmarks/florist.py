@@ -34,9 +34,10 @@ from vfl_node.data.features import Encoder
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
 from vfl_node.job import Evaluate, Parties
-from vfl_node.models import OPTIMISERS, architecture_of
+from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.updates import Updates
 from vfl_node.progress import EpochTrained, Event, LocalEpochTrained, Silent
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
@@ -124,7 +125,7 @@ def joint(rows: int, epochs: int) -> list[float]:
     whole = TRAIN.model_copy(update={"active_bottom": TRAIN.bottom})
     model = build_classifier(architecture_of(TRAIN.model), whole, inputs.schema, [])
     initialise(model, Randomness(b"j" * 32))
-    optimizer = OPTIMISERS[TRAIN.optimizer](model.parameters(), TRAIN)
+    optimizer = Updates(model, TRAIN.optimizer, TRAIN)
     schedule, times = Schedule(bytes(32), rows, 0), []
     for epoch in range(epochs):
         for batch in schedule.batches(0, epoch, every, TRAIN.batch_size):

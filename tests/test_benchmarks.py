@@ -222,3 +222,20 @@ def test_readers_of_every_format_read_the_same_rows(tmp_path: Path) -> None:
     assert {name: result["rows"] for name, result in results.items()} == dict.fromkeys(results, 2000) | {"row by row": 1000}
     assert len(results) == 9 == len(text.splitlines()) - 2
     assert all(result["cpu_s"] > 0 and result["peak_bytes"] > 0 for result in results.values())
+
+
+def test_embeddings_compares_the_same_case_dense_and_sparse(tmp_path: Path) -> None:
+    out = tmp_path / "embeddings.json"
+    case = ("--levels", "3000", "--width", "2", "--batch", "64", "--steps", "3")
+    text = ran("-m", "benchmarks.embeddings", *case, "--json", out)
+    (line,) = [line for line in text.splitlines() if line.startswith("| adam | 3,000 | 2 | 64 | ")]
+    dense, sparse = json.loads(out.read_text())["rows"]
+    assert (dense.pop("sparse"), sparse.pop("sparse")) == (False, True)
+    assert {key: of for key, of in dense.items() if key in ("levels", "width", "batch", "optimizer")} == {
+        "levels": 3000,
+        "width": 2,
+        "batch": 64,
+        "optimizer": "adam",
+    }
+    assert min(dense["step_ms"], sparse["step_ms"], sparse["initial_s"]) > 0
+    assert f"{sparse['step_ms']:.1f} ms" in line

@@ -80,6 +80,7 @@ RESULT = Trained(
         EncodedColumn("age", "numeric", "quantile", None, None, (), 3),
         EncodedColumn("town", "categorical", None, 7, 12, (), 0),
         EncodedColumn("opened", "date", "standard", None, None, ("month", "weekday"), 1),
+        EncodedColumn("visits", "list", None, 30, 4, (), 2, cut=5),
     ),
     disclosures={
         "clinic": (Disclosure("embeddings", 1479, "an embedding of each shared row"),),
@@ -776,7 +777,12 @@ def test_hostile_text_stays_text() -> None:
 
 def test_page_lists_what_was_done_with_each_own_column() -> None:
     seen = text(page(build()))
-    for row in ("age numeric quantile – 3", "town categorical – 7, 12 merged 0", "opened date standard, month, weekday – 1"):
+    for row in (
+        "age numeric quantile – 3",
+        "town categorical – 7, 12 merged 0",
+        "opened date standard, month, weekday – 1",
+        "visits list – 30, 4 merged, 5 rows cut short 2",
+    ):
         assert row in seen
     assert json.loads(build().to_json())["training"]["columns"][1] == {
         "name": "town",
@@ -786,6 +792,7 @@ def test_page_lists_what_was_done_with_each_own_column() -> None:
         "merged": 12,
         "parts": [],
         "missing": 0,
+        "cut": 0,
     }
     assert "before training" not in text(page(build(training=replace(RESULT, columns=()))))
 

@@ -45,12 +45,14 @@ class TableShape:
         numeric: numeric columns as they are encoded: the values, and whether there is one.
         cardinalities: codes of each categorical column.
         image: channels, height and width of an image whose pixels are among the numeric columns; None: there is none.
+        lists: codes and most items of each column of lists.
     """
 
     rows: int = 0
     numeric: int = 0
     cardinalities: tuple[int, ...] = ()
     image: tuple[int, int, int] | None = None
+    lists: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -230,6 +232,14 @@ class TrainerConfig(Frozen):
 
     def reads_images(self, models: Mapping[str, str]) -> bool:
         """Whether a party's image is read as one; else its pixels are numeric columns.
+
+        Args:
+            models: as for :meth:`check_here`.
+        """
+        return False
+
+    def reads_lists(self, models: Mapping[str, str]) -> bool:
+        """Whether columns of lists are read; else a table with one is refused.
 
         Args:
             models: as for :meth:`check_here`.

@@ -52,7 +52,7 @@ from vfl_node.models import ARCHITECTURES, OPTIMISERS, InputSchema, architecture
 from vfl_node.training.split.config import Train
 
 train = Train(model="shallow_wide", optimizer="rmsprop", bottom=(16, 8))
-assert list(ARCHITECTURES) == ["mlp", "wide_deep", "cnn", "shallow_wide", "broken"]
+assert list(ARCHITECTURES) == ["mlp", "wide_deep", "cnn", "youtube_dnn", "shallow_wide", "broken"]
 assert cut_width(train) == 9
 schema = InputSchema(3, (4,))
 architecture = architecture_of(train.model)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from benchmarks.sessions import TWO, session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_of
 from vfl_node.errors import PolicyError, VflError
 from vfl_node.job import Align, Evaluate, Job, Parties, Predict, Serve
 from vfl_node.progress import Event, PredictionsAudited, Silent
@@ -267,9 +267,7 @@ def world_fixture(synthetic: Make, run: Make) -> Make:
 def taken(table: Table, rows: NDArray[np.int64], *, prefix: bytes = b"", shift: float = 0.0) -> Table:
     """Some records of ``table`` with their columns, under other ids and with other numbers if so wanted."""
     columns = {
-        name: NumericColumn(column.values[rows] + shift)
-        if isinstance(column, NumericColumn)
-        else CategoricalColumn(column.codes[rows], column.levels)
+        name: NumericColumn(column.values[rows] + shift) if isinstance(column, NumericColumn) else rows_of(column, rows)
         for name, column in table.columns.items()
     }
     return Table(Identifiers.of(prefix + id_ for id_ in table.ids.take(rows)), columns)

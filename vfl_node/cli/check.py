@@ -169,6 +169,9 @@ def _note(column: ColumnProfile, rows: int) -> str:
     said = ["declared" if column.declared else "by its values"]
     if column.numbers:
         said.append(f"only {column.numbers:,} of {rows - (column.missing or 0):,} are numbers")
+    if column.longest is not None:
+        cut = f", {column.cut:,} cells cut short" if column.cut else ""
+        said.append(f"at most {column.longest:,} items{cut}")
     if (column.distinct or 0) < 2:
         said.append("never varies")
     if column.near_unique:

@@ -23,7 +23,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, NumericColumn
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, NumericColumn
 
 Part = Literal["days", "month", "weekday", "hour"]
 
@@ -135,11 +135,11 @@ def varies(codes: NDArray[np.int64]) -> bool:
     return len(known) > 0 and bool((known != known[0]).any())
 
 
-def parts_of(column: Column) -> Iterator[tuple[Part | None, NumericColumn | CategoricalColumn]]:
+def parts_of(column: Column) -> Iterator[tuple[Part | None, NumericColumn | CategoricalColumn | ListColumn]]:
     """What a model reads of a column, and which part each is: of dates all parts, of another column itself."""
     for part in PARTS if isinstance(column, DateColumn) else (None,):
         read = part_of(column, part)
-        assert isinstance(read, NumericColumn | CategoricalColumn)
+        assert isinstance(read, NumericColumn | CategoricalColumn | ListColumn)
         yield part, read
 
 

@@ -16,7 +16,7 @@ Shape = tuple[int, int, int]
 Size = Annotated[int, Field(ge=1, le=4096)]
 """Height or width of an image, or how many channels it has."""
 
-Kind = Literal["numeric", "categorical", "date", "ignore"]
+Kind = Literal["numeric", "categorical", "date", "list", "ignore"]
 
 
 class DeclaredColumn(Frozen):
@@ -24,6 +24,17 @@ class DeclaredColumn(Frozen):
 
     kind: Literal["numeric", "date"]
     scaling: Scaling = Field(description="how its numbers are scaled, whatever the job's train.scaling says")
+
+
+class DeclaredList(Frozen):
+    """A column of lists of items, such as ``17|4|22``."""
+
+    kind: Literal["list"] = "list"
+    separator: str = Field(default="|", min_length=1, max_length=8, description="what stands between two items of a cell")
+    longest: int = Field(default=50, ge=1, le=4096, description="most items of a cell that are read")
+    keep: Literal["first", "last"] = Field(
+        default="last", description="which items of a longer cell are read: the last ones are the newest of a history"
+    )
 
 
 class DeclaredImage(Frozen):
@@ -60,12 +71,19 @@ def _short(declared: Any) -> Any:
     return declared["kind"] if isinstance(declared, Mapping) and set(declared) == {"kind"} else declared
 
 
-Declared = Annotated[Kind | DeclaredColumn, BeforeValidator(_short)]
+Declared = Annotated[Kind | DeclaredColumn | DeclaredList, BeforeValidator(_short)]
 
 
 def kind_of(declared: Declared | None) -> Kind | None:
     """The kind that is declared, if any."""
-    return declared.kind if isinstance(declared, DeclaredColumn) else declared
+    return declared if declared is None or isinstance(declared, str) else declared.kind
+
+
+def list_of(declared: Declared | None) -> DeclaredList | None:
+    """What is declared of a column of lists; None: it is another one."""
+    if isinstance(declared, DeclaredList):
+        return declared
+    return DeclaredList() if declared == "list" else None
 
 
 def scaling_of(declared: Declared | None) -> Scaling | None:
@@ -75,4 +93,4 @@ def scaling_of(declared: Declared | None) -> Scaling | None:
 
 def kinds_of(columns: Mapping[str, Declared]) -> dict[str, Kind]:
     """Column → its declared kind."""
-    return {name: column.kind if isinstance(column, DeclaredColumn) else column for name, column in columns.items()}
+    return {name: column if isinstance(column, str) else column.kind for name, column in columns.items()}

@@ -49,7 +49,7 @@ from vfl_node.data.dates import Part, part_of, parts_of
 from vfl_node.data.levels import Levels
 from vfl_node.data.scaling import LinearScaling, Method
 from vfl_node.data.stored import StoredEncoder
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import DataError
 
 MOST_BITS = 20
@@ -185,7 +185,7 @@ class LinearEncoder(StoredEncoder):
             for part, read in parts_of(column):
                 if isinstance(read, CategoricalColumn):
                     columns += _levels(name, read, part)
-                else:
+                elif not isinstance(read, ListColumn):  # which no linear model reads
                     columns += _numeric(name, read.values, _scaling_of(read, scaling, part), common, part)
         encoded = {encoding.name for encoding in columns}
         return cls(columns=tuple(columns), dropped=tuple(name for name in table.columns if name not in encoded))

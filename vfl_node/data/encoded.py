@@ -10,8 +10,9 @@ import numpy as np
 
 from vfl_node.data.dates import Part
 from vfl_node.data.levels import Levels
+from vfl_node.data.lists import ListLevels
 from vfl_node.data.scaling import Method
-from vfl_node.data.tables import CategoricalColumn, DateColumn, Table, values_of
+from vfl_node.data.tables import CategoricalColumn, DateColumn, ListColumn, Table, values_of
 
 
 class ColumnEncoding(Protocol):
@@ -38,25 +39,29 @@ class EncodedColumn:
         name: of the column.
         kind: of its values.
         transform: how its numbers, or the days of a date, are scaled; None for categories, and where they are left out.
-        levels: of a categorical column: how many have a code or a column of their own; None for another kind.
-        merged: of a categorical column: how many other levels the table has.
+        levels: of a categorical column: how many have a code or a column of their own; of lists, items; None for another kind.
+        merged: of a categorical column: how many other levels the table has; of lists, other items.
         parts: of a date: those that vary, beside the days.
         missing: rows of the table without a value.
+        cut: of lists: rows of the table that have more items than are read.
     """
 
     name: str
-    kind: Literal["numeric", "categorical", "date"]
+    kind: Literal["numeric", "categorical", "date", "list"]
     transform: Method | None
     levels: int | None
     merged: int | None
     parts: tuple[Part, ...]
     missing: int
+    cut: int = 0
 
     def __str__(self) -> str:
         """In words, without the name."""
-        if self.kind == "categorical":
+        if self.kind in ("categorical", "list"):
             merged = f", {self.merged:,} rare or unseen ones merged" if self.merged else ""
-            said = [f"{self.levels:,} levels{merged}" if self.levels or self.merged else "left out"]
+            of = "items" if self.kind == "list" else "levels"
+            said = [f"{self.levels:,} {of}{merged}" if self.levels or self.merged else "left out"]
+            said += [f"{self.cut:,} cut short"] if self.cut else []
         else:
             said = [self.transform or "left out", *self.parts]
         return ", ".join([self.kind, *said, *([f"{self.missing:,} missing"] if self.missing else [])])
@@ -70,7 +75,12 @@ def encoded_columns(table: Table, encodings: Iterable[ColumnEncoding]) -> tuple[
     described = []
     for name, column in table.columns.items():
         method = next((encoding.method for encoding in of[name] if encoding.method), None)
-        if isinstance(column, CategoricalColumn):
+        if isinstance(column, ListColumn):
+            own = sum(len(encoding.levels) for encoding in of[name] if isinstance(encoding, ListLevels))
+            empty = int(np.count_nonzero(column.lengths == 0))
+            others = len(np.unique(column.codes)) - own if of[name] else 0
+            described.append(EncodedColumn(name, "list", None, own, others, (), empty, column.cut))
+        elif isinstance(column, CategoricalColumn):
             own = sum(len(encoding.levels) for encoding in of[name] if isinstance(encoding, Levels))
             present = len(np.unique(column.codes[column.codes >= 0]))
             missing = int(np.count_nonzero(column.codes < 0))

@@ -7,6 +7,8 @@ categorical
     levels that enough fitted rows have are numbered from 1 in sorted order (:mod:`vfl_node.data.levels`).
 date
     days as a number, and month, weekday and hour as categories where they vary (:mod:`vfl_node.data.dates`).
+list
+    items are numbered as levels are; a row has as many codes as the longest fitted list (:mod:`vfl_node.data.lists`).
 image
     columns that are the pixels of one: numbers that are scaled together, by one mean and one standard deviation for each
     channel. Each by itself, a pixel that hardly ever varies would become as large as the others.
@@ -31,9 +33,10 @@ from vfl_node.data import transforms
 from vfl_node.data.dates import Part, of_days, part_of, parts_of, varies
 from vfl_node.data.images import Image, missing_pixel
 from vfl_node.data.levels import Levels
+from vfl_node.data.lists import ListLevels
 from vfl_node.data.scaling import Method, Scaling
 from vfl_node.data.stored import StoredEncoder
-from vfl_node.data.tables import CategoricalColumn, Column, NumericColumn, Table, values_of
+from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, NumericColumn, Table, values_of
 from vfl_node.errors import DataError
 
 Number = TypeVar("Number", np.float32, np.int64)
@@ -61,12 +64,17 @@ class Features:
         categorical: int64[n, c], codes below the column's cardinality.
         cardinalities: number of codes of each categorical column, code 0 included.
         pixels: which of the numeric columns are an image; None: none are.
+        bags: int32[n, length of all lists], side by side: codes of the items of each column of lists, 0 after the last one;
+            None where there is no such column.
+        lists: number of codes, code 0 included, and length of each column of lists.
     """
 
     numeric: NDArray[np.float32]
     categorical: NDArray[np.int64]
     cardinalities: tuple[int, ...]
     pixels: Pixels | None = None
+    bags: NDArray[np.int32] | None = None
+    lists: tuple[tuple[int, int], ...] = ()
 
     def __len__(self) -> int:
         return len(self.numeric)
@@ -76,12 +84,20 @@ class Features:
 
     @property
     def width(self) -> int:
-        """Number of columns, p + c."""
-        return self.numeric.shape[1] + self.categorical.shape[1]
+        """Number of columns, p + c, and those of lists."""
+        return self.numeric.shape[1] + self.categorical.shape[1] + len(self.lists)
+
+    def each_bag(self) -> list[NDArray[np.int32]]:
+        """The codes of each column of lists, int32[n, length]: views."""
+        if self.bags is None:
+            return []
+        ends = np.cumsum([length for _, length in self.lists])
+        return np.split(self.bags, ends[:-1], axis=1)
 
     def take(self, rows: NDArray[np.int64]) -> Features:
         """The rows ``rows``, int64[k], in that order; a row may come several times."""
-        return replace(self, numeric=self.numeric[rows], categorical=self.categorical[rows])
+        bags = None if self.bags is None else self.bags[rows]
+        return replace(self, numeric=self.numeric[rows], categorical=self.categorical[rows], bags=bags)
 
     def followed_by(self, *others: Features) -> Features:
         """These rows, followed by those of ``others``, which have the same encoding."""
@@ -90,6 +106,7 @@ class Features:
             self,
             numeric=np.concatenate([part.numeric for part in parts]),
             categorical=np.concatenate([part.categorical for part in parts]),
+            bags=None if self.bags is None else np.concatenate([part.bags for part in parts if part.bags is not None]),
         )
 
 
@@ -135,7 +152,7 @@ class Scale(Frozen):
         return np.where(encoded[place] == scaled, known[first[place]], values)
 
 
-Encoding = Scale | Levels
+Encoding = Scale | Levels | ListLevels
 
 
 def _with_transforms(first: versions.Document) -> versions.Document:
@@ -158,8 +175,8 @@ class Encoder(StoredEncoder):
         image: which of the columns are one; their transforms are the same within a channel.
     """
 
-    version: ClassVar[int] = 3
-    steps: ClassVar[versions.Steps] = {1: _with_transforms, 2: dict}  # version 2 had no images
+    version: ClassVar[int] = 4
+    steps: ClassVar[versions.Steps] = {1: _with_transforms, 2: dict, 3: dict}  # version 2 had no images, 3 no lists
 
     columns: tuple[Annotated[Encoding, Field(discriminator="kind")], ...]
     image: Image | None = None
@@ -179,7 +196,7 @@ class Encoder(StoredEncoder):
             table: its columns; a column's own ``scaling`` comes before the next argument.
             rows: the fitted ones.
             scaling: of numbers.
-            least_rows: a level that fewer fitted rows have is merged with other rare ones.
+            least_rows: a level or an item that fewer fitted rows have is merged with other rare ones.
         """
         pixels = _fitted_pixels(table, rows)
         columns = (
@@ -223,6 +240,8 @@ class Encoder(StoredEncoder):
         indicators: list[NDArray[np.float64]] = []
         categorical: list[NDArray[np.int64]] = []
         cardinalities: list[int] = []
+        bags: list[NDArray[np.int32]] = []
+        lists: list[tuple[int, int]] = []
         for encoding in self.columns:
             column = part_of(columns.get(encoding.name), encoding.part)
             if isinstance(encoding, Scale) and isinstance(column, NumericColumn):
@@ -232,6 +251,9 @@ class Encoder(StoredEncoder):
             elif isinstance(encoding, Levels) and isinstance(column, CategoricalColumn):
                 categorical.append(encoding.apply(column))
                 cardinalities.append(encoding.cardinality)
+            elif isinstance(encoding, ListLevels) and isinstance(column, ListColumn):
+                bags.append(encoding.apply(column))
+                lists.append((encoding.cardinality, encoding.length))
             else:
                 raise DataError(
                     f"the model reads a {kind_of(encoding)} column {encoding.name!r}, and this table has none",
@@ -243,6 +265,8 @@ class Encoder(StoredEncoder):
             _side_by_side(categorical, rows, np.int64),
             tuple(cardinalities),
             self._pixels(columns),
+            np.concatenate(bags, axis=1) if bags else None,
+            tuple(lists),
         )
 
     def _pixels(self, columns: Mapping[str, Column]) -> Pixels | None:
@@ -261,13 +285,16 @@ class Encoder(StoredEncoder):
         """The columns that ``features`` encodes; cells of ``table`` if they are encoded so."""
         scaled = iter(features.numeric.T)
         indicators = iter(features.numeric.T[sum(isinstance(encoding, Scale) for encoding in self.columns) :])
-        codes = iter(features.categorical.T)
+        codes, bags = iter(features.categorical.T), iter(features.each_bag())
         columns: dict[str, Column] = {}
         for encoding in self.columns:
             if isinstance(encoding, Levels):
                 column = encoding.undo(next(codes))
                 if encoding.part is None:  # else the days say what it is
                     columns[encoding.name] = column
+                continue
+            if isinstance(encoding, ListLevels):
+                columns[encoding.name] = encoding.undo(next(bags))
                 continue
             own = part_of(table.columns[encoding.name], encoding.part)
             values = encoding.undo(next(scaled), own.values if isinstance(own, NumericColumn) else np.empty(0))
@@ -277,7 +304,7 @@ class Encoder(StoredEncoder):
         return columns
 
 
-def kind_of(encoding: Encoding) -> Literal["numeric", "categorical", "date"]:
+def kind_of(encoding: Encoding) -> Literal["numeric", "categorical", "date", "list"]:
     """The kind of column that is encoded."""
     return "date" if encoding.part else encoding.kind
 
@@ -296,6 +323,8 @@ def _fitted(name: str, column: Column, rows: NDArray[np.int64], scaling: Scaling
     for part, read in parts_of(column):
         if isinstance(read, NumericColumn):
             yield Scale.fit(name, read.values[rows], read.scaling or scaling, part)
+        elif isinstance(read, ListColumn):
+            yield ListLevels.fit(name, read, rows, least_rows)
         elif part is None or varies(read.codes[rows]):
             yield Levels.fit(name, read, rows, least_rows, part)
 

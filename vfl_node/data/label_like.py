@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from vfl_node.data.tables import Column, DateColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Column, Table, values_of
 from vfl_node.metrics import auc
 
 ALMOST_SURELY = 0.99
@@ -71,13 +71,11 @@ def label_like(table: Table, classes: int) -> tuple[LabelLike, ...]:
 
 
 def _part(column: Column, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The values of a column as numbers; a category is its code, a date its seconds, NaN where missing."""
-    if isinstance(column, NumericColumn):
-        return column.values[rows]
-    if isinstance(column, DateColumn):
-        return column.seconds[rows]
-    codes = column.codes[rows]
-    return np.where(codes < 0, np.nan, codes)
+    """The values of a column as numbers, NaN where missing: a category is its code, a date its seconds, a list its length."""
+    values = values_of(column)[rows]
+    if isinstance(column, CategoricalColumn):
+        return np.where(values < 0, np.nan, values)
+    return values.astype(np.float64)
 
 
 def _score(values: NDArray[np.float64], labels: NDArray[np.int64], classes: int) -> float:

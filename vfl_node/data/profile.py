@@ -23,7 +23,7 @@ from vfl_node.data.images import Image
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
 from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, image_in, table_with
-from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, Table, check_enough, values_of
+from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, Table, check_enough, values_of
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError, VflError
@@ -34,7 +34,7 @@ from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
-Use = Literal["id", "label", "numeric", "categorical", "date", "ignored"]
+Use = Literal["id", "label", "numeric", "categorical", "date", "list", "ignored"]
 
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
@@ -50,10 +50,12 @@ class ColumnProfile:
         use: what a node takes it for.
         declared: whether the settings say so; otherwise the values do.
         missing: rows without a value; None for a column that is not read.
-        distinct: different values; likewise.
+        distinct: different values, of lists different items; likewise.
         numbers: how many values of a categorical column are finite numbers; None if it is declared.
         error: why the column cannot be read in its kind.
         near_unique: whether training would refuse it as text (``E_TEXT_COLUMN``).
+        longest: most items of a list that are read; None for another kind.
+        cut: rows with more items than that.
     """
 
     name: str
@@ -64,6 +66,8 @@ class ColumnProfile:
     numbers: int | None = None
     error: DataError | None = None
     near_unique: bool = False
+    longest: int | None = None
+    cut: int = 0
 
 
 @dataclass(frozen=True)
@@ -155,7 +159,7 @@ class TableProfile:
     @property
     def features(self) -> tuple[ColumnProfile, ...]:
         """The columns that a training reads."""
-        return tuple(column for column in self.columns if column.use in ("numeric", "categorical", "date"))
+        return tuple(column for column in self.columns if column.use in ("numeric", "categorical", "date", "list"))
 
 
 def profile(
@@ -240,6 +244,9 @@ def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> Col
 
 
 def _feature(name: str, column: Column, decimal: str, *, declared: bool) -> ColumnProfile:
+    if isinstance(column, ListColumn):
+        empty, longest = int(np.count_nonzero(column.lengths == 0)), int(column.lengths.max(initial=0))
+        return ColumnProfile(name, "list", declared, empty, len(column.levels), longest=longest, cut=column.cut)
     if not isinstance(column, CategoricalColumn):
         values = values_of(column)
         absent = np.isnan(values)

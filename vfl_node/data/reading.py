@@ -17,11 +17,12 @@ import numpy as np
 
 from vfl_node.data import dates
 from vfl_node.data.cells import number
-from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, scaling_of
+from vfl_node.data.declared import Declared, Kind, kind_of, kinds_of, list_of, scaling_of
 from vfl_node.data.id_columns import UnusableId, identifiers_of
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import CORRECT_PIXEL, Image, image_of, missing_pixel
 from vfl_node.data.labels import ReadLabels, read_labels
+from vfl_node.data.lists import lists_in
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.scaling import Scaling
@@ -108,6 +109,7 @@ def columns_for(
     beginning = Beginning(reader, used)
     image = image_in(beginning, data, columns_set_apart(beginning, data, id_columns, needs_label=needs_label))
     declared |= dict.fromkeys(image.columns if image else (), "numeric")
+    as_text |= {name for name, kind in declared.items() if kind == "list" and name in reader.names}
     kinds = {name: declared.get(name) for name in used if name not in as_text}
     values = {name: _read_as(kind) for name, kind in kinds.items() if kind != "ignore"}
     return TextColumns(beginning, values, as_text.intersection(used))
@@ -269,6 +271,8 @@ def column_of(text: TextColumns, name: str, declared: Declared | None, *, pixel:
             value in one of an image (``E_IMAGE``).
     """
     kind, scaling = "numeric" if pixel else kind_of(declared), scaling_of(declared)
+    if (of_list := list_of(declared)) is not None:
+        return lists_in(text.chunks(name), of_list)
     column = text.feature(name, _read_as(kind))
     if isinstance(column, CategoricalColumn):
         if kind == "date":
@@ -309,8 +313,8 @@ def _otherwise(kind: Kind | None) -> str:
 
 def _read_as(kind: Kind | None) -> FeatureKind | None:
     """What the cells of a column of this kind are read as: dates are text first."""
-    if kind == "ignore":
-        raise ValueError("an ignored column is not read")
+    if kind == "ignore" or kind == "list":
+        raise ValueError("an ignored column is not read, and lists are taken from text")
     return "categorical" if kind == "date" else kind
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vfl_node.data.declared import DeclaredList
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.images import Image
 from vfl_node.data.scaling import Scaling
@@ -53,7 +54,38 @@ class CategoricalColumn:
     detected: bool = False
 
 
-Column = NumericColumn | DateColumn | CategoricalColumn
+@dataclass(frozen=True, eq=False)
+class ListColumn:
+    """Lists of items: row r has ``levels[codes[starts[r]:starts[r + 1]]]``, in the order of its cell. An empty one is missing.
+
+    Attributes:
+        codes: int64[items of all rows].
+        starts: int64[n + 1], ascending from 0.
+        levels: the distinct items, sorted.
+        declared: what the settings say of the column.
+        cut: how many rows had more items than are read.
+    """
+
+    codes: NDArray[np.int64] = field(repr=False)
+    starts: NDArray[np.int64] = field(repr=False)
+    levels: tuple[str, ...] = field(repr=False)
+    declared: DeclaredList
+    cut: int = 0
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many items each row has, int64[n]."""
+        return np.diff(self.starts)
+
+    def rows(self, rows: NDArray[np.int64]) -> ListColumn:
+        """The lists of ``rows``, int64[k], in that order; a row may come several times."""
+        lengths = self.lengths[rows]
+        starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        items = np.repeat(self.starts[rows] - starts[:-1], lengths) + np.arange(starts[-1])
+        return replace(self, codes=self.codes[items], starts=starts)
+
+
+Column = NumericColumn | DateColumn | CategoricalColumn | ListColumn
 
 LabelColumn = NDArray[Any]
 """Labels float32[n], or the targets of a regression float64[n]."""
@@ -117,12 +149,15 @@ class Table:
         for name, column in self.columns.items():
             add(name.encode())
             add(type(column).__name__.encode())
-            if not isinstance(column, CategoricalColumn):
+            if isinstance(column, NumericColumn | DateColumn):
                 values = values_of(column)
                 add(np.where(np.isnan(values), np.nan, values).astype("<f8").tobytes())  # NaN has many bit patterns
                 if column.scaling:
                     add(column.scaling.encode())
             else:
+                if isinstance(column, ListColumn):
+                    add(column.starts.astype("<i8").tobytes())
+                    add(column.declared.model_dump_json().encode())
                 add(column.codes.astype("<i8").tobytes())
                 levels = [level.encode() for level in column.levels]
                 add(np.fromiter(map(len, levels), "<i8", len(levels)).tobytes())
@@ -152,9 +187,11 @@ def check_enough(records: int, least: int, party: str) -> None:
 
 
 def values_of(column: Column) -> NDArray[np.float64] | NDArray[np.int64]:
-    """What stands for the rows of ``column``: numbers, seconds or codes, [n]."""
+    """What stands for the rows of ``column``: numbers, seconds or codes, [n]; of lists how many items they have."""
     if isinstance(column, NumericColumn):
         return column.values
+    if isinstance(column, ListColumn):
+        return column.lengths
     return column.seconds if isinstance(column, DateColumn) else column.codes
 
 
@@ -164,4 +201,6 @@ def rows_of(column: Column, rows: NDArray[np.int64]) -> Column:
         return replace(column, values=column.values[rows])
     if isinstance(column, DateColumn):
         return replace(column, seconds=column.seconds[rows])
+    if isinstance(column, ListColumn):
+        return column.rows(rows)
     return replace(column, codes=column.codes[rows])

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from vfl_node.data.dates import parts_of
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, Table
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
@@ -45,7 +45,9 @@ def shape_of(table: Table | None) -> TableShape:
         len(column.levels) + 1 + bool((column.codes < 0).any()) for column in read if isinstance(column, CategoricalColumn)
     )
     pixels = len(table.image.columns) if table.image else 0  # none of them is missing
-    return TableShape(len(table), 2 * numeric - pixels, tuple(levels), table.image.shape if table.image else None)
+    lists = ((len(column.levels) + 2, int(column.lengths.max(initial=1))) for column in read if isinstance(column, ListColumn))
+    image = table.image.shape if table.image else None
+    return TableShape(len(table), 2 * numeric - pixels, tuple(levels), image, tuple(lists))
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def need(
         models: of the node's settings: name → ``module:Class`` of an architecture.
         protection: of the node's settings.
     """
-    columns = table.numeric + len(table.cardinalities)
+    columns = table.numeric + len(table.cardinalities) + sum(length for _, length in table.lists)
     conversations = {role_in(job.parties, name): len(job.parties.met_by(name)) for name in job.parties.all}
     trains = job.train if role != "coordinator" else None
     weights = parameters(model or job, role, table, models)

@@ -8,8 +8,9 @@ from contextlib import closing
 from typing import Any
 
 from vfl_node.alignment.lists import promises
-from vfl_node.data.declared import Declared, Kind
+from vfl_node.data.declared import Declared
 from vfl_node.data.levels import check_categories
+from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
@@ -35,7 +36,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
 
     Raises:
         DataError: as :func:`vfl_node.data.reading.read_table` and :func:`data_of`; a column of text cannot be trained on
-            (``E_TEXT_COLUMN``).
+            (``E_TEXT_COLUMN``), or the model reads no lists (``E_LIST``).
         PolicyError: it has too few records (``E_TOO_FEW``).
     """
     data = data_of(settings, job)
@@ -51,6 +52,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     )
     if job.train:
         check_categories(read, settings.name)
+        check_lists(read, settings.name, read=job.train.reads_lists(settings.models))
     return read
 
 
@@ -120,13 +122,15 @@ def taking_part(table: Table, align: Align, memory: Memory, limits: Limits, part
     return table if most == len(table) else at_most(table, most, promises.part_seed(memory, table.identity))
 
 
-def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], source: Data, *, all_columns: bool) -> Records:
+def read_records(
+    settings: Settings, trained: Job, kinds: Mapping[str, Declared], source: Data, *, all_columns: bool
+) -> Records:
     """Read records with the columns that a model reads; other columns are left out.
 
     Args:
         settings: of this party.
         trained: the job that trained the model.
-        kinds: column → kind, of those that the model reads.
+        kinds: column → what is declared of it, of those that the model reads.
         source: where the records are; it names the id columns.
         all_columns: whether every one of them must be there.
 
@@ -136,8 +140,8 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], so
     ids = (source.id,) if isinstance(source.id, str) else source.id
     form, party = trained.align.id_form, settings.name
     with closing(open_input(source, party=party)) as reader:
-        present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
-        columns: dict[str, Declared] = {**present, **kinds} if all_columns else {**present}
+        present: dict[str, Declared] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
+        columns = {**present, **kinds} if all_columns else present
         as_read = source.model_copy(update={"columns": columns, "label": None, "image": None})  # the encoder knows the image
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)

@@ -5,8 +5,8 @@
     each passive  columns ─ bottom ─► embedding [B, d] ──────┐ the cut: this crosses the wire
     active        columns ─ bottom ─► embedding [B, d'] ─────┴─ fusion ─ top ─► logits [B], or [B, K]
 
-An :class:`Architecture` builds these parts. ``mlp``, ``wide_deep`` and ``cnn`` are composed of parts that are registered in
-``bottoms``, ``fusions`` and ``tops``. An owner's architecture is a class that the node's settings declare
+An :class:`Architecture` builds these parts. ``mlp``, ``wide_deep``, ``cnn`` and ``youtube_dnn`` are composed of parts that are
+registered in ``bottoms``, ``fusions`` and ``tops``. An owner's architecture is a class that the node's settings declare
 (``models: {gated: mymodels:Gated}``), or that an installed package declares by an entry point of the group
 ``vfl_node.models``; a job may then say ``train.model: gated``. The job carries the name only. Every party whose half it builds
 must have declared it, and may have declared its own class::
@@ -36,6 +36,10 @@ What such a class must keep to:
 * A bottom gives float32[B, ``sizes[-1]``], a top float32[B, ``settings.outputs``]; other shapes are refused.
 * A bottom that reads images says so in a method ``reads_images``, and gets them as ``rows.images`` where ``schema.image`` has
   their shape, which may be another one at each party, or none. Without this method pixels are among the numeric columns.
+* A bottom that reads lists says so in a method ``reads_lists``, and gets their codes as ``rows.bags``; ``schema.lists`` has the
+  number of codes and the length of each. Without this method a table with such a column is refused.
+* A table of very many codes is built with ``sparse=True`` (:mod:`vfl_node.models.updates`), as
+  :func:`vfl_node.models.layers.lookup_tables` does; it is then read by codes only.
 * Initial weights come from the party's private randomness alone: whatever a constructor has set is overwritten
   (:func:`vfl_node.models.initial_weights.initialise` says how, layer by layer; a layer that it does not know sets its own
   parameters in a method ``initialise(draws)``).
@@ -62,6 +66,7 @@ ARCHITECTURES: Registry[Architecture | type[Architecture]] = Registry(
         "mlp": "vfl_node.models.architecture:MLP",
         "wide_deep": "vfl_node.models.architecture:WIDE_DEEP",
         "cnn": "vfl_node.models.architecture:CNN",
+        "youtube_dnn": "vfl_node.models.architecture:YOUTUBE_DNN",
     },
 )
 """Name → architecture, or its class; see :func:`architecture_of`."""
@@ -70,6 +75,12 @@ OPTIMISERS: Registry[Callable[..., Any]] = Registry(
     "vfl_node.optimisers", {"adam": "vfl_node.models.optimisers:adam", "sgd": "vfl_node.models.optimisers:sgd"}
 )
 """Name in the job → optimiser, called with (parameters, settings); see :mod:`vfl_node.models.optimisers`."""
+
+SPARSE_OPTIMISERS: Registry[Callable[..., Any]] = Registry(
+    "vfl_node.sparse_optimisers",
+    {"adam": "vfl_node.models.optimisers:sparse_adam", "sgd": "vfl_node.models.optimisers:sgd"},
+)
+"""Name of an optimiser → the one for sparse tables beside it (:mod:`vfl_node.models.updates`); without one they are dense."""
 
 NONE_DECLARED: Mapping[str, str] = {}
 
@@ -136,6 +147,7 @@ def _no_architecture(name: str, why: str, hint: str) -> UsageError:
 __all__ = [
     "ARCHITECTURES",
     "OPTIMISERS",
+    "SPARSE_OPTIMISERS",
     "Architecture",
     "Composed",
     "InputSchema",

@@ -78,6 +78,13 @@ class Architecture(ABC):
         """
         return False
 
+    def reads_lists(self) -> bool:
+        """Whether bottoms read :attr:`ModelInput.bags <vfl_node.models.inputs.ModelInput.bags>`.
+
+        Where they do not, a table with a column of lists is refused.
+        """
+        return False
+
     def wide(self, outputs: int) -> int:
         """How many coordinates at the end of each embedding are added to the ``outputs`` logits as they are: 0, or each one.
 
@@ -134,6 +141,10 @@ class Composed(Architecture):
         """As :meth:`Architecture.reads_images`."""
         return BOTTOMS[self.bottom_kind].reads_images
 
+    def reads_lists(self) -> bool:
+        """As :meth:`Architecture.reads_lists`."""
+        return BOTTOMS[self.bottom_kind].reads_lists
+
     def wide(self, outputs: int) -> int:
         """As :meth:`Architecture.wide`."""
         return BOTTOMS[self.bottom_kind].wide(outputs)
@@ -142,3 +153,4 @@ class Composed(Architecture):
 MLP = Composed(bottom_kind="mlp")
 WIDE_DEEP = Composed(bottom_kind="wide_deep")
 CNN = Composed(bottom_kind="cnn")
+YOUTUBE_DNN = Composed(bottom_kind="youtube_dnn")

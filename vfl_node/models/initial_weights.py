@@ -40,7 +40,7 @@ def initialise(module: nn.Module, draws: Draws) -> None:
     ==========================  =====================================================================================
     linear, convolution         uniform within ±1/√fan_in
     recurrent (RNN, LSTM, GRU)  uniform within ±1/√hidden
-    embedding                   standard normal, except code 0 (missing or never seen), which starts at the mean of
+    embedding, embedding bag    standard normal, except code 0 (missing or never seen), which starts at the mean of
                                 the others: zero
     norm                        scale 1, offset 0, and running averages as new; nothing is drawn
     one with ``initialise``     whatever its method ``initialise(draws)`` sets
@@ -61,7 +61,7 @@ def initialise(module: nn.Module, draws: Draws) -> None:
             _draw_uniform(own, layer.weight[0].numel(), draws)
         elif isinstance(layer, nn.RNNBase):
             _draw_uniform(own, layer.hidden_size, draws)
-        elif isinstance(layer, nn.Embedding):
+        elif isinstance(layer, nn.Embedding | nn.EmbeddingBag):
             for part in _parts(layer.weight):
                 part.copy_(torch.from_numpy(draws.normal(tuple(part.shape))))
             layer.weight.detach()[0] = 0

@@ -19,12 +19,15 @@ class ModelInput:
         categorical: int64[B, c], codes below the column's cardinality; c may be 0.
         images: float32[B, channels, height, width]; None where the schema has no image.
         sequences: int64[B, length], codes below the vocabulary's size; None where the schema has no sequence.
+        bags: int32[B, length of all lists], the columns of lists side by side: codes below a column's number of codes, and 0
+            where a row has fewer items; None where the schema has no lists.
     """
 
     numeric: Tensor
     categorical: Tensor
     images: Tensor | None = None
     sequences: Tensor | None = None
+    bags: Tensor | None = None
 
     @classmethod
     def of(cls, numeric: Tensor, categorical: Tensor | None = None) -> ModelInput:

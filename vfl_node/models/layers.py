@@ -12,6 +12,13 @@ from torch.nn.functional import batch_norm
 
 from vfl_node.models.settings import LayerOptions
 
+SPARSE_FROM = 100_000
+"""Codes of a table whose gradients are sparse (:mod:`vfl_node.models.updates`).
+
+Measured with Adam on one core: at 100,000 codes a sparse step of 256 rows is 6 times as fast as a dense one, and one of 8,192
+rows 1.2 times. At 30,000 codes a sparse step of 8,192 rows is slower than a dense one (docs/benchmarks.md).
+"""
+
 
 class ByteStream(Protocol):
     """Where masks come from: a :class:`~vfl_node.crypto.randomness.Randomness`."""
@@ -124,6 +131,23 @@ def convolutions(channels: int, sizes: Sequence[int], options: LayerOptions) -> 
 
 
 def lookup_tables(cardinalities: Sequence[int], width: int) -> nn.ModuleList:
-    """An embedding table of ``width`` numbers a code for each categorical column."""
+    """An embedding table of ``width`` numbers a code for each categorical column; sparse from :data:`SPARSE_FROM` codes on."""
     device = torch.get_default_device()
-    return nn.ModuleList(nn.Embedding(codes, width, device="meta").to_empty(device=device) for codes in cardinalities)
+    return nn.ModuleList(
+        nn.Embedding(codes, width, sparse=codes >= SPARSE_FROM, device="meta").to_empty(device=device)
+        for codes in cardinalities
+    )
+
+
+def mean_tables(codes: Sequence[int], width: int) -> nn.ModuleList:
+    """For each column of lists a table as in :func:`lookup_tables`, which gives the mean over the codes of a row but code 0.
+
+    int32[B, length] → float32[B, width]; 0 for a row without any other code.
+    """
+    device = torch.get_default_device()
+    return nn.ModuleList(
+        nn.EmbeddingBag(count, width, mode="mean", padding_idx=0, sparse=count >= SPARSE_FROM, device="meta").to_empty(
+            device=device
+        )
+        for count in codes
+    )

@@ -15,12 +15,14 @@ class InputSchema:
         image: channels, height and width of one image a row; None: no images.
         sequence: length of one sequence of tokens a row, and the size of its vocabulary, code 0 (padding) included; None:
             no sequences.
+        lists: number of codes, code 0 (no item) included, and most items of a row, of each column of lists.
     """
 
     numeric: int = 0
     cardinalities: tuple[int, ...] = ()
     image: tuple[int, int, int] | None = None
     sequence: tuple[int, int] | None = None
+    lists: tuple[tuple[int, int], ...] = ()
 
     @property
     def empty(self) -> bool:

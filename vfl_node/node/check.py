@@ -15,6 +15,7 @@ import structlog
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
 from vfl_node.data.levels import check_categories
+from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of
 from vfl_node.data.profile import LabelProfile, TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
@@ -224,6 +225,7 @@ def _check_use(use: JobUse, job: Job, settings: Settings, seen: TableProfile) ->
     Budget(settings.limits, settings.models, settings.protection).fit(job, settings.role, shape_of(seen.table))
     if job.train and settings.role != "coordinator":
         check_categories(seen.table, settings.name)
+        check_lists(seen.table, settings.name, read=job.train.reads_lists(settings.models))
         job.train.check_table(settings.role, seen.table)
 
 

@@ -108,14 +108,19 @@ class ColumnFigures(Section):
     """What was done with one of this party's own columns; no level and no other cell."""
 
     name: str
-    kind: Literal["numeric", "categorical", "date"]
+    kind: Literal["numeric", "categorical", "date", "list"]
     transform: Method | None = Field(
         description="how numbers, or the days of a date, are scaled; null for categories, and for a column that is left out"
     )
-    levels: Count | None = Field(description="categorical: how many have a code of their own; null for another kind")
-    merged: Count | None = Field(description="categorical: how many other levels the table has: rare, or not in training rows")
+    levels: Count | None = Field(
+        description="categorical: how many have a code of their own; list: likewise of items; null for another kind"
+    )
+    merged: Count | None = Field(
+        description="categorical and list: how many others the table has: rare, or not in training rows"
+    )
     parts: tuple[Part, ...] = Field(description="date: parts that are read as categories beside the days")
     missing: Count = Field(description="rows of this party's table without a value")
+    cut: Count = Field(default=0, description="list: rows of this party's table with more items than are read")
 
 
 class ColumnAudit(Section):

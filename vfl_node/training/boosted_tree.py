@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.dates import parts_of
-from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, Table, values_of
 from vfl_node.metrics import ModelOutput
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.session.session import Session
@@ -113,13 +113,17 @@ def design(table: Table, rows: NDArray[np.int64]) -> tuple[Cells, list[bool]]:
     """What the tree reads of all rows of ``table``, float64[n, d], NaN: missing; and which of the columns are categories.
 
     Levels are numbered by how often they occur among ``rows``; those that do not are missing. A column without a value in
-    ``rows`` is left out: it says nothing, and the library refuses it.
+    ``rows`` is left out: it says nothing, and the library refuses it. Of a list the tree reads how many items it has.
     """
     columns: list[NDArray[np.float64]] = []
     categorical: list[bool] = []
     for column in (part for whole in table.columns.values() for _, part in parts_of(whole)):
-        numeric = isinstance(column, NumericColumn)
-        values = column.values if isinstance(column, NumericColumn) else _codes(column.codes, rows, len(column.levels))
+        numeric = not isinstance(column, CategoricalColumn)
+        values = (
+            _codes(column.codes, rows, len(column.levels))
+            if isinstance(column, CategoricalColumn)
+            else values_of(column).astype(np.float64, copy=False)
+        )
         if not np.isnan(values[rows]).all():
             columns.append(values)
             categorical.append(not numeric)

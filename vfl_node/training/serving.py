@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.data.declared import Kind
+from vfl_node.data.declared import Declared
 from vfl_node.data.tables import Table
 from vfl_node.errors import PolicyError, StateError, UsageError, VflError
 from vfl_node.job import Job, Serve
@@ -193,8 +193,8 @@ class Predictor(Protocol):
             UsageError: this node no longer has its architecture (``E_EXTENSION``).
         """
 
-    def column_kinds(self, encoder: str) -> Mapping[str, Kind]:
-        """Column → kind, for this party's columns that a model reads.
+    def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
+        """Column → kind, and of lists how they are written, for this party's columns that a model reads.
 
         Args:
             encoder: as :attr:`StoredModel.encoder`.

@@ -20,6 +20,10 @@ class BottomKind(Protocol):
     def reads_images(self) -> bool:
         """Whether it reads images; else the pixels of a party's image are numeric columns."""
 
+    @property
+    def reads_lists(self) -> bool:
+        """Whether it reads lists; else training refuses a table with a column of lists."""
+
     def wide(self, outputs: int) -> int:
         """How many linear coordinates follow the d = ``sizes[-1]`` others: 0, or one for each of ``outputs`` logits."""
 
@@ -39,6 +43,7 @@ BOTTOMS: Registry[BottomKind] = Registry(
         "mlp": "vfl_node.models.bottoms.mlp:MLP",
         "wide_deep": "vfl_node.models.bottoms.mlp:WIDE_DEEP",
         "cnn": "vfl_node.models.bottoms.cnn:CNN",
+        "youtube_dnn": "vfl_node.models.bottoms.youtube_dnn:YOUTUBE_DNN",
     },
 )
 """Name → kind of bottom."""

@@ -33,6 +33,11 @@ class CnnBottomKind:
         """As :attr:`BottomKind.reads_images`."""
         return True
 
+    @property
+    def reads_lists(self) -> bool:
+        """As :attr:`BottomKind.reads_lists`."""
+        return False
+
     def wide(self, outputs: int) -> int:
         """As :meth:`BottomKind.wide`."""
         return 0

@@ -27,6 +27,11 @@ class MlpBottomKind:
 
     linear: bool
 
+    @property
+    def reads_lists(self) -> bool:
+        """As :attr:`BottomKind.reads_lists`."""
+        return False
+
     def wide(self, outputs: int) -> int:
         """As :meth:`BottomKind.wide`."""
         return outputs if self.linear else 0

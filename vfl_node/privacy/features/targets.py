@@ -9,7 +9,7 @@ number       all other numbers, dates as seconds    squared error in            
                                                     standard deviations
 ===========  =====================================  ==========================  =============
 
-Rows that this party made up, and rows without a value (but for categories), count nowhere.
+Columns of lists are not rebuilt. Rows that this party made up, and rows without a value (but for categories), count nowhere.
 
 Source: arXiv 2104.14383, sections 4.1 and 5.1.
 """
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, one_hot
 
-from vfl_node.data.tables import CategoricalColumn, Column, Table, values_of
+from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, Table, values_of
 from vfl_node.errors import UsageError
 
 Kind = Literal["categories", "flag", "number"]
@@ -174,11 +174,15 @@ def check_columns(
         whole: whether these are all rows of the table; in others a column need not vary.
 
     Raises:
-        UsageError: a column is absent (``E_COLUMN``), has one value only, or more categories than :data:`MOST_LEVELS`
+        UsageError: a column is absent (``E_COLUMN``), has one value only or lists, or more categories than :data:`MOST_LEVELS`
             (``E_CONFIG``); or there is none that can be rebuilt (``E_CONFIG``).
     """
     if not names:
-        able = tuple(name for name, column in table.columns.items() if _values(column) > 1 and not _too_many(column))
+        able = tuple(
+            name
+            for name, column in table.columns.items()
+            if not isinstance(column, ListColumn) and _values(column) > 1 and not _too_many(column)
+        )
         if whole and not able:
             raise UsageError(
                 f"{setting}: no column of the table of {party or 'this party'} varies and has at most {MOST_LEVELS} categories",
@@ -191,6 +195,8 @@ def check_columns(
         text = ""
         if name not in table.columns:
             text = f"a column is not in the table of {party or 'this party'}"
+        elif isinstance(table.columns[name], ListColumn):
+            text = "a column holds lists, which no decoder rebuilds"
         elif whole and _values(table.columns[name]) < 2:
             text = "a column has one value only, which everybody guesses"
         elif _too_many(table.columns[name]):

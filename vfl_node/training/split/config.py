@@ -70,7 +70,9 @@ class Train(TrainerConfig):
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     algorithm: Literal["split"] = "split"
-    model: ModelName = Field(default="mlp", description="mlp, wide_deep, or a model that every data party's node has declared")
+    model: ModelName = Field(
+        default="mlp", description="mlp, wide_deep, cnn, youtube_dnn, or a model that every data party's node has declared"
+    )
     classes: int = Field(default=2, ge=2, le=64, description="classification: labels are 0 to classes - 1")
     bottom: Sizes = Field(default=(128, 128), min_length=1)
     active_bottom: Sizes = Field(default=(32,), min_length=1)
@@ -296,6 +298,10 @@ class Train(TrainerConfig):
     def reads_images(self, models: Mapping[str, str]) -> bool:
         """As the base: what its model does."""
         return architecture_of(self.model, models).reads_images()
+
+    def reads_lists(self, models: Mapping[str, str]) -> bool:
+        """As the base: what its model does."""
+        return architecture_of(self.model, models).reads_lists()
 
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Of this party's half, the active party's own model included."""

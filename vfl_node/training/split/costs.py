@@ -125,8 +125,8 @@ def tensor_bytes(train: Train, rows: int) -> int:
 def _schema(table: TableShape, *, images: bool) -> InputSchema:
     """What a bottom reads of a table, whether it reads ``images`` or takes their pixels for numeric columns."""
     if table.image is None or not images:
-        return InputSchema(table.numeric, table.cardinalities)
-    return InputSchema(table.numeric - math.prod(table.image), table.cardinalities, table.image)
+        return InputSchema(table.numeric, table.cardinalities, lists=table.lists)
+    return InputSchema(table.numeric - math.prod(table.image), table.cardinalities, table.image, lists=table.lists)
 
 
 def _bottom_sizes(train: Train, role: DataRole) -> Sequence[int]:

@@ -7,14 +7,13 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grad_norm_
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import StateError
-from vfl_node.models import OPTIMISERS, check_version
+from vfl_node.models import check_version
 from vfl_node.models.layers import Dropout
-from vfl_node.models.optimisers import restore_optimiser, tensors_of_optimiser
 from vfl_node.models.storage import prefixed, under
+from vfl_node.models.updates import Updates, clip_gradients
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.rate import rate_factor
 
@@ -33,7 +32,7 @@ class Learner:
     def __init__(self, model: nn.Module, train: Train, private: Randomness, version: int = 1) -> None:
         self.model = model
         self._name, self._version = train.model, version
-        self._optimizer = OPTIMISERS[train.optimizer](model.parameters(), train)
+        self._optimizer = Updates(model, train.optimizer, train)
         self._clip, self._train = train.clip, train
         self._rates: list[float] = [group["lr"] for group in self._optimizer.param_groups] if _has_schedule(train) else []
         self._private = private
@@ -81,7 +80,7 @@ class Learner:
         norm if it is longer, before weight decay. What crosses the wire is not changed by it.
         """
         if self._clip is not None:
-            clip_grad_norm_(self.model.parameters(), self._clip)
+            clip_gradients(self.model.parameters(), self._clip)
         self._optimizer.step()
 
     def weights(self) -> dict[str, Tensor]:
@@ -94,7 +93,7 @@ class Learner:
 
     def tensors(self) -> dict[str, Tensor]:
         """Weights as ``model.NAME``, the optimiser's state as ``optimizer.PARAMETER.KEY``, the architecture's ``version``."""
-        moments = prefixed("optimizer", tensors_of_optimiser(self._optimizer))
+        moments = prefixed("optimizer", self._optimizer.tensors())
         return {**prefixed("model", self.weights()), **moments, "version": torch.tensor(self._version)}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -115,7 +114,7 @@ class Learner:
                 hint="an own network must raise its version when its weights change; submit the job again as a new one",
                 for_peer="what it stored does not fit its model",
             ) from None
-        restore_optimiser(self._optimizer, under("optimizer", tensors))
+        self._optimizer.restore(under("optimizer", tensors))
 
 
 def _has_schedule(train: Train) -> bool:

@@ -41,14 +41,15 @@ class PositionedInput:
                 columns as any other.
         """
         numeric, categorical = features.numeric, torch.from_numpy(features.categorical)
+        bags = None if features.bags is None else torch.from_numpy(features.bags)
         if features.pixels is None or not images:
-            schema = InputSchema(numeric.shape[1], features.cardinalities)
-            return cls(schema, ModelInput(torch.from_numpy(numeric), categorical), source, device)
+            schema = InputSchema(numeric.shape[1], features.cardinalities, lists=features.lists)
+            return cls(schema, ModelInput(torch.from_numpy(numeric), categorical, bags=bags), source, device)
         pixels, shape = features.pixels.columns, features.pixels.shape
         other = np.delete(numeric, pixels, axis=1)
         image = torch.from_numpy(numeric[:, pixels].reshape(-1, *shape))  # (n, c, h, w)
-        schema = InputSchema(other.shape[1], features.cardinalities, shape)
-        return cls(schema, ModelInput(torch.from_numpy(other), categorical, image), source, device)
+        schema = InputSchema(other.shape[1], features.cardinalities, shape, lists=features.lists)
+        return cls(schema, ModelInput(torch.from_numpy(other), categorical, image, bags=bags), source, device)
 
     def at(self, positions: NDArray[np.int64]) -> ModelInput:
         """The rows at shared ``positions``, int64[B]."""

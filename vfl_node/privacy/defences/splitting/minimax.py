@@ -95,7 +95,8 @@ class Minimax:
         parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
         gradients = torch.autograd.grad(objective, parameters, allow_unused=True)
         for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
+            # of a sparse table: this optimiser moves every weight, as the proximal term does
+            parameter.grad = gradient.to_dense() if gradient is not None and gradient.is_sparse else gradient
         self._optimizer.step()
         self._weighting.settle()
         self._optimizer.zero_grad()

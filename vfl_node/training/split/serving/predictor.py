@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from vfl_node.alignment.alignment import Alignment
-from vfl_node.data.declared import Kind
+from vfl_node.data.declared import Declared
 from vfl_node.data.tables import Table
 from vfl_node.job import Job
 from vfl_node.ledger import Disclosure
@@ -28,7 +28,7 @@ class SplitPredictor:
         """As the base: the networks must be those that were trained."""
         ServedModel.of(model).architecture  # noqa: B018 - raises where this node can no longer build it
 
-    def column_kinds(self, encoder: str) -> Mapping[str, Kind]:
+    def column_kinds(self, encoder: str) -> Mapping[str, Declared]:
         """As :func:`~vfl_node.training.split.serving.served_model.column_kinds`."""
         return column_kinds(encoder)
 

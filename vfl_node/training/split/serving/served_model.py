@@ -10,8 +10,9 @@ from typing import Annotated
 from pydantic import BaseModel, StringConstraints, ValidationError
 from torch import Tensor
 
-from vfl_node.data.declared import Kind
+from vfl_node.data.declared import Declared
 from vfl_node.data.features import Encoder, kind_of
+from vfl_node.data.lists import ListLevels
 from vfl_node.job import Serve
 from vfl_node.models import Architecture, architecture_of, check_version
 from vfl_node.training.serving import StoredModel
@@ -119,8 +120,10 @@ class _StoredModel(BaseModel, extra="forbid", frozen=True):
     target: TargetScale | None = None
 
 
-def column_kinds(encoder: str) -> dict[str, Kind]:
-    """Column → kind, for the columns that a model reads. In a short file, kinds that are inferred may differ from these.
+def column_kinds(encoder: str) -> dict[str, Declared]:
+    """Column → kind, for the columns that a model reads; of lists also how they are written.
+
+    In a short file, kinds that are inferred may differ from these.
 
     Args:
         encoder: JSON, as :attr:`ServedModel.encoder`.
@@ -128,4 +131,5 @@ def column_kinds(encoder: str) -> dict[str, Kind]:
     Raises:
         StateError: it is not an encoder (``E_STATE_CORRUPT``).
     """
-    return {column.name: kind_of(column) for column in Encoder.from_json(encoder).columns}
+    columns = Encoder.from_json(encoder).columns
+    return {column.name: column.declared if isinstance(column, ListLevels) else kind_of(column) for column in columns}

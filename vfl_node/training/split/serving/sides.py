@@ -333,4 +333,7 @@ def _keys(ids: Identifiers) -> NDArray[np.uint64]:
 
 def _equal(ours: Features, theirs: Features) -> NDArray[np.bool_]:
     """bool[n]: which rows are the same in both."""
-    return (ours.numeric == theirs.numeric).all(axis=1) & (ours.categorical == theirs.categorical).all(axis=1)
+    equal = (ours.numeric == theirs.numeric).all(axis=1) & (ours.categorical == theirs.categorical).all(axis=1)
+    if ours.bags is not None and theirs.bags is not None:
+        equal &= (ours.bags == theirs.bags).all(axis=1)
+    return equal

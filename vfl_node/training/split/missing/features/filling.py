@@ -11,7 +11,7 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder, Features
 from vfl_node.data.scaling import Scaling
-from vfl_node.data.tables import CategoricalColumn, Column, Table
+from vfl_node.data.tables import CategoricalColumn, Column, ListColumn, Table
 from vfl_node.errors import DataError, UsageError
 from vfl_node.training.split.missing.features.contract import Rows, synthetic_rows
 from vfl_node.training.split.missing.features.sampling.sources import sampling
@@ -83,7 +83,7 @@ def _refitted(encoder: Encoder, table: Table, scaling: Scaling) -> Encoder:
 
 def _comparable(column: Column) -> Column:
     """The column, scaled in some way."""
-    if isinstance(column, CategoricalColumn) or column.scaling != "none":
+    if isinstance(column, CategoricalColumn | ListColumn) or column.scaling != "none":
         return column
     return replace(column, scaling="auto")
 

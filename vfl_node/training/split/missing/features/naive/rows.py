@@ -30,6 +30,7 @@ class NaiveRows:
         self._none = features.take(np.empty(0, dtype=np.int64))
         self._numeric = [_Column(values) for values in features.numeric.T]
         self._codes = [np.unique(codes) for codes in features.categorical.T]
+        self._bags = features.each_bag()
 
     def __call__(self, sources: NDArray[np.int64], randomness: Randomness) -> Features:
         """As :meth:`Rows.__call__`; of ``sources`` only the number counts."""
@@ -41,7 +42,11 @@ class NaiveRows:
         categorical = np.empty((rows, len(self._codes)), dtype=np.int64)
         for index, codes in enumerate(self._codes):
             categorical[:, index] = codes[_index(cells[:, len(self._numeric) + index], len(codes))]
-        return replace(self._none, numeric=numeric, categorical=categorical)
+        rows_of_bags = randomness.derive("lists").uniform((len(self._bags), rows))  # a whole list is one cell
+        bags = [bag[_index(part, len(bag))] for bag, part in zip(self._bags, rows_of_bags, strict=True)]
+        return replace(
+            self._none, numeric=numeric, categorical=categorical, bags=np.concatenate(bags, axis=1) if bags else None
+        )
 
 
 class _Column:

@@ -8,7 +8,8 @@ space that these rows span, and pulling it towards their mean keeps the spread w
 the column has, with as many digits.
 
 Of categories, and of cells that no noise fits, a row near the chosen one gives half, so that most combinations occur; one
-category in ten comes from any row, without which made-up rows would be more usual than real ones.
+category in ten comes from any row, without which made-up rows would be more usual than real ones. A whole list is exchanged as
+a category is.
 
 The figures below were chosen against the attacks of :mod:`vfl_node.privacy.attacks` behind wide untrained networks. The
 chosen row counts for little more than the others around it: in many independent columns even the nearest of
@@ -78,7 +79,8 @@ class SmoothedRows:
         columns = np.arange(rows.shape[1])
         copied = self._atoms[rows, columns]
         numeric = np.where(copied, self._features.numeric[rows, columns], moved).astype(np.float32)
-        return replace(x, numeric=numeric, categorical=self._categories(x, near_row, randomness))
+        bags = self._lists(sources, near_row, randomness.derive("lists"))
+        return replace(x, numeric=numeric, categorical=self._categories(x, near_row, randomness), bags=bags)
 
     def _moved(
         self, sources: NDArray[np.int64], together: NDArray[np.float32], apart: NDArray[np.float32]
@@ -106,6 +108,18 @@ class SmoothedRows:
         exchanged = randomness.derive("exchanged").uniform(codes.shape) < EXCHANGED
         codes = np.where(exchanged, self._features.categorical[near_row], codes)
         return np.where(randomness.derive("strange").uniform(codes.shape) < STRANGE, strange, codes)
+
+    def _lists(self, own: NDArray[np.int64], near_row: NDArray[np.int64], randomness: Randomness) -> NDArray[np.int32] | None:
+        """Codes of lists int32[b, length of all]; a whole list is chosen as a category is."""
+        of_each = self._features.each_bag()
+        if not of_each:
+            return None
+        shape = (len(own), len(of_each))
+        any_row = randomness.derive("any").choices(len(self._features), len(own) * len(of_each)).reshape(shape)
+        exchanged = randomness.derive("exchanged").uniform(shape) < EXCHANGED
+        rows = np.where(exchanged, near_row[:, None], own[:, None])
+        rows = np.where(randomness.derive("strange").uniform(shape) < STRANGE, any_row, rows)
+        return np.concatenate([bag[rows[:, column]] for column, bag in enumerate(of_each)], axis=1)
 
 
 def _nearest(numbers: NDArray[np.float32], values: NDArray[np.float64]) -> NDArray[np.float32]:
