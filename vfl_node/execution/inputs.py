@@ -24,6 +24,9 @@ from vfl_node.session.memory import Memory
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.trainers import TableShape
 
+NO_FEATURES = {"label": None, "image": None, "order": None, "group": None}
+"""What is not read of a table whose columns a model's encoder knows, and its image."""
+
 
 def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     """This party's table as ``job`` aligns it or trains on it.
@@ -48,10 +51,16 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         classes=job.classes,
         at_least=settings.limits.min_set_size,
         reader=None if table is None else opened(data, settings.name, table),
+        needs_order=needs_order(settings, job),
     )
     if job.train:
         check_categories(read, settings.name)
     return read
+
+
+def needs_order(settings: Settings, job: Job | None) -> bool:
+    """Whether this party says by its column ``data.order`` which records a job holds out."""
+    return job is not None and job.evaluate.split is not None and settings.role == "active"
 
 
 def opened(data: Data, party: str, table: Any = None) -> Reader:
@@ -138,7 +147,7 @@ def read_records(settings: Settings, trained: Job, kinds: Mapping[str, Kind], so
     with closing(open_input(source, party=party)) as reader:
         present: dict[str, Kind] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
         columns: dict[str, Declared] = {**present, **kinds} if all_columns else {**present}
-        as_read = source.model_copy(update={"columns": columns, "label": None, "image": None})  # the encoder knows the image
+        as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids, task=trained.task)

@@ -229,7 +229,14 @@ class ActiveHalf:
     def _alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
         """What a network of this party alone says of the rows measured on, None if it has no columns; and its rows."""
         held_out, table = self._evaluate.test_fraction > 0, self._data.table
-        own = OwnRows.of(self._alignment, testing, held_out=held_out, records=len(table), validation=self._validation)
+        own = OwnRows.of(
+            self._alignment,
+            testing,
+            held_out=held_out,
+            records=len(table),
+            validation=self._validation,
+            order=table.order,
+        )
         logits = logits_alone(self._session, self._data, own, self._task, self._private.derive("network"))
         return None if logits is None else self._task.output(self._task.alone(logits)), own
 
