@@ -51,7 +51,7 @@ def read_order(text: TextColumns, name: str, kind: Kind | None) -> NDArray[np.fl
 
 
 def read_groups(text: TextColumns, name: str) -> NDArray[np.int64]:
-    """The group of each record, int64[n]: the place of its cell, as text, among the sorted different ones; −1: it is missing."""
+    """The group of each record, int64[n]: the place of its cell, as text, among the sorted different ones; −1: missing."""
     column = text.feature(name, "categorical")
     assert isinstance(column, CategoricalColumn)
     return column.codes
