@@ -55,7 +55,7 @@ JOBS = {
         f"evaluate: {{validation_fraction: 0.2, repeats: 2}}\n{SPLIT.replace('epochs: 2', 'epochs: 9')}, patience: 1, "
         "learning_rate: 0.05, learning_rate_schedule: cosine}"
     ),
-    "split-last": f"evaluate: {{split: {{last: 0.2}}, validation_fraction: 0.1}}\n{INTERSECTION}{SPLIT}}}",
+    "split-last": f"evaluate: {{split: {{last: 0.2}}}}\n{INTERSECTION}{SPLIT}, model: wide_deep, optimizer: sgd}}",
     "logistic-two-party": f"{INTERSECTION}{LOGISTIC}}}",
     "logistic-coordinator-clear": f"{INTERSECTION}{LOGISTIC}, flow: coordinator-clear, batch_size: 30}}",
     "logistic-coordinator": f"{ASYMMETRIC}{LOGISTIC}, flow: coordinator, loss: taylor, mask: multiplicative}}",
