@@ -39,7 +39,9 @@ def test_the_reports_say_it(nodes: KilledJobs) -> None:
     reports = {name: report for name, (report, _) in nodes.clean(TRAIN)[0].items()}
     for name, report in reports.items():
         rows = report["training"]["rows"]
-        told = {of: [entry for entry in entries if entry["what"] == "held-out rows"] for of, entries in report["ledger"].items()}
+        told = {
+            of: [entry for entry in entries if entry["what"] == "held-out rows"] for of, entries in report["learnt"].items()
+        }
         assert told["clinic"] == []
         for passive in ("lab", "insurer"):
             assert [entry["count"] for entry in told[passive]] == [rows["test"] + rows["validation"]], (name, passive)

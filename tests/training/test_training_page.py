@@ -13,7 +13,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="
 
 
 def test_the_examples_are_jobs() -> None:
-    job, last, stopped = (parse(of, Job, source="training.md") for of in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
+    job, last, stopped = (
+        parse(of, Job, source="training.md") for of in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    )
     assert isinstance(job.train, Train)
     assert (job.train.batch_norm, job.train.clip) == (True, 5.0)
     assert last.evaluate.split is not None
