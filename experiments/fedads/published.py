@@ -123,18 +123,27 @@ class _Spread:
     Attributes:
         step: every so many-th is kept.
         seen: how many were added.
-        kept: arrays of those kept, a row a click.
+        kept: those kept.
     """
 
     step: int = 1
     seen: int = 0
-    kept: list[NDArray[np.object_]] = field(default_factory=list)
+    kept: list[pa.RecordBatch] = field(default_factory=list)
 
-    def add(self, rows: NDArray[np.object_]) -> None:
-        self.kept.append(rows[-self.seen % self.step :: self.step])
-        self.seen += len(rows)
-        while sum(map(len, self.kept)) > MOST_OF_A_CLASS:
-            self.kept, self.step = [np.concatenate(self.kept)[::2]], 2 * self.step
+    def add(self, rows: pa.RecordBatch) -> None:
+        self.kept.append(_every(self.step, rows, -self.seen % self.step))
+        self.seen += rows.num_rows
+        while sum(batch.num_rows for batch in self.kept) > MOST_OF_A_CLASS:
+            self.kept, self.step = [_every(2, self.clicks())], 2 * self.step
+
+    def clicks(self) -> pa.RecordBatch:
+        """Those kept, as one batch."""
+        (batch,) = pa.Table.from_batches(self.kept).combine_chunks().to_batches()
+        return batch
+
+
+def _every(step: int, rows: pa.RecordBatch, start: int = 0) -> pa.RecordBatch:
+    return rows if step == 1 else rows.take(pa.array(np.arange(start, rows.num_rows, step)))
 
 
 def convert(folder: Path, out: Path, *, without: Collection[str] = (), user_once: bool = False) -> Published:
@@ -150,8 +159,8 @@ def convert(folder: Path, out: Path, *, without: Collection[str] = (), user_once
 
     Raises:
         UsageError: a file is missing or double (``E_FILE``), lacks a column (``E_COLUMN``), is no such CSV (``E_CSV``), or
-            has no click (``E_EMPTY``); a label is neither 0 nor 1 (``E_LABEL``); a column alone tells the label (``E_LABEL_LIKE``);
-            ``without`` names no column.
+            has no click (``E_EMPTY``); a label is neither 0 nor 1 (``E_LABEL``); a column alone tells the label
+            (``E_LABEL_LIKE``); ``without`` names no column.
     """
     if unknown := sorted(set(without) - {*LABEL_PARTY, *OTHER_PARTY}):
         raise UsageError(f"FedAds has no column {unknown[0]!r} to leave out", hint=f"{', '.join((*LABEL_PARTY, *OTHER_PARTY))}")
@@ -183,12 +192,12 @@ def convert(folder: Path, out: Path, *, without: Collection[str] = (), user_once
     return made
 
 
-def alone(cells: Sequence[str], labels: NDArray[np.int64]) -> float:
+def alone(cells: pa.Array, labels: NDArray[np.int64]) -> float:
     """How well a column alone tells the label: the AUC of how often its value comes with a 1 in the other half of the clicks.
 
     A value that occurs once tells nothing, as an id, unless all others of its kind have the same label.
     """
-    _, levels = np.unique(np.asarray(cells, dtype=object).astype(str), return_inverse=True)
+    levels = cells.dictionary_encode().indices.to_numpy()
     half = (np.arange(len(labels), dtype=np.uint64) * np.uint64(2654435761) >> np.uint64(16)) & np.uint64(1)  # evenly mixed
     shares = np.empty(len(labels))
     for own in (0, 1):
@@ -204,20 +213,19 @@ def _refuse_telling(parts: Sequence[tuple[Path, Sequence[str]]]) -> None:
     """Look for columns that alone tell the label, in files of training."""
     for source, columns in parts:
         names = list(dict.fromkeys(columns))
-        classes = {0: _Spread(), 1: _Spread()}
+        classes = {"0": _Spread(), "1": _Spread()}
         for block in _blocks(source, (LABEL, *names)):
-            labels = block.column(LABEL).cast(pa.int64()).to_numpy()
-            cells = np.stack([block.column(name).to_numpy(zero_copy_only=False) for name in names], axis=1)
             for value, spread in classes.items():
-                spread.add(cells[labels == value])
-        some = {value: np.concatenate(spread.kept) for value, spread in classes.items() if spread.seen}
-        if len(some) < 2 or min(map(len, some.values())) < LEAST_OF_A_CLASS:
+                if len(rows := block.filter(pc.equal(block.column(LABEL), value))):
+                    spread.add(rows)
+        if min(spread.seen for spread in classes.values()) < LEAST_OF_A_CLASS:
             continue
-        labels = np.repeat([0, 1], [len(some[0]), len(some[1])])
+        some = [spread.clicks() for spread in classes.values()]
+        labels = np.repeat([0, 1], [batch.num_rows for batch in some])
         mixed = np.random.default_rng(0).permutation(len(labels))  # nothing secret: else the halves would be of one class
-        cells = np.concatenate([some[0], some[1]])[mixed]
-        for place, name in enumerate(names):
-            found = alone(cells[:, place], labels[mixed])
+        for name in names:
+            cells = pa.concat_arrays([batch.column(name) for batch in some]).take(pa.array(mixed))
+            found = alone(cells, labels[mixed])
             if found > TELLS_THE_LABEL:
                 raise UsageError(
                     f"{source.name}: column {name!r} alone tells the label: AUC {found:.3f}, above {TELLS_THE_LABEL:g}. It was "
@@ -282,8 +290,10 @@ def _check_labels(path: Path, line: int, cells: Mapping[str, pa.Array]) -> None:
 
 def _cells(column: pa.Array) -> pa.Array:
     """``['7']`` → ``7``; ``['7', '8']`` → ``7|8``; ``[]`` → nothing. Cells without brackets stay."""
-    bare = pc.replace_substring_regex(column, r"^\[\s*(.*?)\s*\]$", r"\1")
-    return pc.replace_substring_regex(pc.replace_substring_regex(bare, r"""['"]""", ""), r"\s*,\s*", "|")
+    bare = pc.utf8_trim(column, characters="[]'\" ")
+    if not pc.any(pc.match_substring(bare, ",")).as_py():
+        return bare
+    return pc.replace_substring_regex(bare, r"""['"]?\s*,\s*['"]?""", "|")
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 
@@ -41,10 +42,8 @@ def cells(published: Any, rows: int, seed: int, *, both: bool, leaking: str = ""
     labels = (rng.random(rows) < np.where(values[:, 0] < 4, 0.4, 0.05)).astype(int)
     if leaking in names:  # when it was converted; of the others nothing
         values[:, names.index(leaking)] = np.where(labels, 10_000 + np.arange(rows), 0)
-    table = [["sample_id", "label", *names]]
-    for row in range(rows):
-        table.append([f"{seed}{row:06d}", f"['{labels[row]}']", *(f"['{value}']" for value in values[row])])
-    return table
+    clicks = ([f"{seed}{row:06d}", f"['{labels[row]}']", *(f"['{value}']" for value in values[row])] for row in range(rows))
+    return [["sample_id", "label", *names], *clicks]
 
 
 def write(folder: Path, name: str, table: list[list[str]], ending: str = ".csv") -> None:
@@ -120,21 +119,23 @@ def test_a_column_that_tells_the_label_is_refused_by_its_name(published: Any, tm
 def test_how_well_a_column_alone_tells_the_label(published: Any) -> None:
     rng = np.random.default_rng(0)
     labels = (rng.random(4000) < 0.3).astype(np.int64)
-    ids = [str(at) for at in range(4000)]
-    assert published.alone(ids, labels) == pytest.approx(0.5, abs=0.03)
-    assert published.alone(list(rng.integers(0, 50, 4000).astype(str)), labels) == pytest.approx(0.5, abs=0.03)
-    assert published.alone(list(labels.astype(str)), labels) == 1
-    noisy = np.where(rng.random(4000) < 0.2, rng.integers(0, 2, 4000), labels)
-    assert 0.85 < published.alone(list(noisy.astype(str)), labels) < 0.95
+
+    def alone(values: Any) -> float:
+        return published.alone(pa.array(values).cast(pa.string()), labels)
+
+    assert alone(np.arange(4000)) == pytest.approx(0.5, abs=0.03)
+    assert alone(rng.integers(0, 50, 4000)) == pytest.approx(0.5, abs=0.03)
+    assert alone(labels) == 1
+    assert 0.85 < alone(np.where(rng.random(4000) < 0.2, rng.integers(0, 2, 4000), labels)) < 0.95
 
 
 def test_many_clicks_are_looked_at_evenly(published: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(published, "MOST_OF_A_CLASS", 100)
     spread = published._Spread()
     for start in range(0, 5000, 37):
-        spread.add(np.arange(start, min(start + 37, 5000), dtype=object)[:, None])
-    kept = np.concatenate(spread.kept)[:, 0].astype(int)
-    assert kept.tolist() == list(range(0, 5000, spread.step))
+        spread.add(pa.record_batch([pa.array(range(start, min(start + 37, 5000)))], names=["click"]))
+    kept = spread.clicks().column("click")
+    assert kept.to_pylist() == list(range(0, 5000, spread.step))
     assert 50 < len(kept) <= 100
 
 
