@@ -12,7 +12,7 @@ import pytest
 import torch
 from google.protobuf.message import Message
 
-from tests.training.several import SeveralParties
+from tests.training.several import SMALL, SeveralParties
 from tests.training.test_resume import Fatal, KilledError
 from vfl_node.alignment.alignment import NOT_MINE
 from vfl_node.data.tables import Table
@@ -234,3 +234,20 @@ KINDS: dict[str, Callable[[Table], Any]] = {
     "order": lambda table: np.arange(len(table), dtype=np.float64),
     "groups": lambda table: np.arange(len(table)),
 }
+
+
+def test_the_estimate_counts_what_is_sent(several_parties: Make, several_runs: Make) -> None:
+    """Beyond a job whose rows are drawn the active party sends two bits a row to each passive party, and four small frames."""
+    parties = ordered(several_parties(2, people=4000, numeric=1, protocol="psi"))
+
+    def sent(evaluate: Evaluate) -> tuple[int, int]:
+        train = SMALL.model_copy(update={"epochs": 1, "batch_size": 4000})
+        runs = several_runs(evaluate=evaluate, train=train)
+        runs(parties)
+        from_active = [entry for entry in runs.recorder.entries if entry.sender == "clinic"]
+        estimated = train.cost(evaluate, len(parties.people), "psi", passive_parties=2).active_bytes
+        return sum(len(entry.frame.body) for entry in from_active), estimated
+
+    (last, estimated), (drawn, of_drawn) = sent(LAST), sent(Evaluate(test_fraction=0.25, validation_fraction=0.1))
+    assert estimated - of_drawn == 2 * 2 * 500
+    assert 0 <= last - drawn - 2 * 2 * 500 < 2 * 200
