@@ -10,7 +10,7 @@ from typing import Any
 from vfl_node.alignment.lists import promises
 from vfl_node.data.declared import Declared, Kind
 from vfl_node.data.levels import check_categories
-from vfl_node.data.named import data_of
+from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, read_table, table_of
@@ -56,11 +56,6 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
     if job.train:
         check_categories(read, settings.name)
     return read
-
-
-def needs_order(settings: Settings, job: Job | None) -> bool:
-    """Whether this party says by its column ``data.order`` which records a job holds out."""
-    return job is not None and job.evaluate.split is not None and settings.role == "active"
 
 
 def opened(data: Data, party: str, table: Any = None) -> Reader:

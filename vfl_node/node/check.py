@@ -15,7 +15,7 @@ import structlog
 from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
 from vfl_node.data.levels import check_categories
-from vfl_node.data.named import data_of
+from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.profile import LabelProfile, TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.readers.opening import open_input
@@ -24,7 +24,6 @@ from vfl_node.data.tables import check_enough
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import UsageError, VflError
 from vfl_node.execution import cautions
-from vfl_node.execution.inputs import needs_order
 from vfl_node.job import Evaluate, IdForm, Job
 from vfl_node.machine import now
 from vfl_node.settings import DEFAULT_TABLE, Data, Settings
