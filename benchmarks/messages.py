@@ -27,6 +27,7 @@ import structlog
 import yaml
 
 from vfl_node.configuration import parse
+from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.node.service import Node
@@ -53,6 +54,7 @@ KINDS = {
     f"psi-star, {SEVERAL}": "align: {protocol: psi-star}",
     "split": SPLIT + "evaluate: {share_with_passive: true}",
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
+    "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}",
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",
@@ -206,7 +208,8 @@ def _simulated(text: str, tables: Mapping[str, Path], out: Path) -> Seen:
     passive = ", ".join(name for name in tables if ROLES[name] == "passive")
     job = parse(f"name: recorded\nparties: {{active: clinic, passive: [{passive}]{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
-    simulate(job, tables, out, wrap=recorder.wrap)
+    ordered = {"clinic": private({"data": {"order": "c0"}}, source="settings")} if job.evaluate.split else {}
+    simulate(job, {}, out, wrap=recorder.wrap, settings=trial_settings(job, tables, given=ordered))
     return set().union(*map(_seen, recorder.entries))
 
 

@@ -45,6 +45,7 @@ POINTS: Mapping[str, str] = {
     "aligned": "it is stored, and the peer does not know yet",
     # Training.
     "toss": "this party's word in the coin toss is to be sent",
+    "held-out": "the last rows are named as those held out, and not yet used",
     "batches": "batches are planned",
     "key": "the Paillier key is made, and to be sent",
     "plan": "the plan of decryptions is to be sent",

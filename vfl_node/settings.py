@@ -18,22 +18,19 @@ from pydantic import (
     SerializeAsAny,
     StringConstraints,
     Tag,
-    field_validator,
     model_validator,
 )
 
 from vfl_node.comparison import Compare
 from vfl_node.configuration import Frozen, load
-from vfl_node.data.declared import Declared, DeclaredImage
-from vfl_node.data_source import DataSource
 from vfl_node.errors import UsageError
 from vfl_node.job import Name, Parties
-from vfl_node.label_source import LabelAsWritten, LabelSource
 from vfl_node.limits import Limits
 from vfl_node.models.names import ModelName, ModelPlace
 from vfl_node.privacy.defences.registry import DEFENCES, read_params
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
 from vfl_node.protection import AuditSettings, Protection
+from vfl_node.table_settings import Data
 
 Role = Literal["active", "passive", "coordinator"]
 Address = Annotated[str, StringConstraints(pattern=r"^(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):\d{1,5}$")]
@@ -43,37 +40,6 @@ SENT_BY: dict[Role, Direction] = {"passive": "embeddings", "active": "gradients"
 
 MOST_SERVICES = 16
 """Services of predictions at once, which take no place of the jobs that run."""
-
-
-class Data(DataSource):
-    """This party's table."""
-
-    id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
-        default="id", description="column that identifies a record; a list if several columns identify it together"
-    )
-    label: LabelAsWritten | None = Field(default=None, description="column of labels, where a job needs them (default 'label')")
-    columns: dict[str, Declared] = Field(
-        default={}, description="kind per column, or kind and scaling; undeclared ones are detected"
-    )
-    image: DeclaredImage | None = Field(
-        default=None, description="columns that are the pixels of one image a record: {columns: 'pixel_*', shape: [28, 28]}"
-    )
-    check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
-    peers: tuple[Name, ...] | None = Field(
-        default=None, description="the parties with which a job may use this table; None: any of this node's peers"
-    )
-
-    @field_validator("id")
-    @classmethod
-    def _distinct(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        if not isinstance(value, str) and len(set(value)) != len(value):
-            raise ValueError("a column may identify a record once only")
-        return value
-
-    @property
-    def labels(self) -> LabelSource:
-        """The column of labels, where labels are read."""
-        return self.label or LabelSource(column="label")
 
 
 DEFAULT_TABLE = "default"
@@ -215,6 +181,9 @@ class Settings(Frozen):
             raise ValueError("obfuscation is for an active node: the obfuscated set hides its records")
         if self.role != "active" and self.compare != Compare():
             raise ValueError("compare is for an active node, which measures models")
+        for key in ("order", "group"):
+            if self.role != "active" and any(getattr(table, key) for table in self.tables.values()):
+                raise ValueError(f"data.{key} is for an active node, whose labels it goes with: leave it out")
         if self.role == "coordinator" and self.data is not None:
             raise ValueError("a coordinator has no data: leave it out")
         if self.limits.max_attack_auc is not None and not self.audit.membership:

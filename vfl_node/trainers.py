@@ -169,6 +169,11 @@ class TrainerConfig(Frozen):
         return False
 
     @property
+    def can_hold_out_last(self) -> bool:
+        """Whether it holds out the last rows by the active party's order (``evaluate.split``)."""
+        return False
+
+    @property
     def can_match(self) -> bool:
         """Whether it measures on the rows that both parties own (``evaluate.matched``)."""
         return False

@@ -21,7 +21,19 @@ def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_page_explains_exactly_the_codes_of_a_table_that_cannot_be_used() -> None:
     folder = Path(vfl_node.data.__path__[0])
-    names = ("named", "text_columns", "identifiers", "labels", "reading", "tables", "levels", "design", "images")
+    names = (
+        "named",
+        "text_columns",
+        "identifiers",
+        "labels",
+        "reading",
+        "tables",
+        "levels",
+        "design",
+        "images",
+        "columns_apart",
+    )
+    names += ("row_columns",)
     sources = [*(folder / "readers").glob("*.py"), *(folder / f"{name}.py" for name in names)]
     raised = {code for source in sources for code in re.findall(r'code="(E_\w+)"', source.read_text(encoding="utf-8"))}
     assert set(re.findall(r"`(E_\w+)`", PAGE.read_text(encoding="utf-8"))) == raised

@@ -27,6 +27,7 @@ from tests.training.predicting import NEW_TO_ACTIVE, NEW_TO_PASSIVE, TO_ACTIVE, 
 from tests.training.test_prediction import aligned
 from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
+from vfl_node.execution.private import private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
 from vfl_node.training.split.serving import predict_once
@@ -54,6 +55,7 @@ JOBS = {
         f"evaluate: {{validation_fraction: 0.2, repeats: 2}}\n{SPLIT.replace('epochs: 2', 'epochs: 9')}, patience: 1, "
         "learning_rate: 0.05, learning_rate_schedule: cosine}"
     ),
+    "split-last": f"evaluate: {{split: {{last: 0.2}}}}\n{INTERSECTION}{SPLIT}, model: wide_deep, optimizer: sgd}}",
     "logistic-two-party": f"{INTERSECTION}{LOGISTIC}}}",
     "logistic-coordinator-clear": f"{INTERSECTION}{LOGISTIC}, flow: coordinator-clear, batch_size: 30}}",
     "logistic-coordinator": f"{ASYMMETRIC}{LOGISTIC}, flow: coordinator, loss: taylor, mask: multiplicative}}",
@@ -79,7 +81,9 @@ def recorded_job(text: str, folder: Path, seed: str = "golden") -> list[Line]:
     job = parse(f"name: golden\nparties: {{active: clinic, passive: lab{hub}}}\n{text}\n", Job, source="job")
     recorder = Recorder()
     seeds = {name: Randomness(f"{seed} {name}".encode().ljust(32)) for name in job.parties.all}
-    simulate(job, tables(folder, job), folder / "out", randomness=seeds, wrap=recorder.wrap)
+    ordered = {"clinic": private({"data": {"order": "c0"}}, source="settings")} if job.evaluate.split else {}
+    settings = trial_settings(job, tables(folder, job), given=ordered)
+    simulate(job, {}, folder / "out", randomness=seeds, wrap=recorder.wrap, settings=settings)
     return list(lines(recorder.entries))
 
 

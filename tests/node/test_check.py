@@ -296,3 +296,44 @@ def test_an_audit_that_would_know_too_few_rows_is_told_before_a_job(tmp_path: Pa
     checked = check_table(settings_of(tmp_path, rows(900, "id,x,kind,z"), "passive", **AUDITED), job=job(SPLIT))
     assert codes(checked) == ["E_CONFIG"]
     assert "45 of this party's rows would be taken as known" in checked.errors[0].message
+
+
+SPLIT_LAST = f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}\n"
+
+
+def ordered(count: int = 60, missing: int = -1) -> str:
+    when = ("" if row == missing else f"2024-01-{1 + row % 28:02}" for row in range(count))
+    cells = (f"r{row},{row / 8},{date},u{row % 5},{row % 2}\n" for row, date in enumerate(when))
+    return "id,x,when,user,label\n" + "".join(cells)
+
+
+def test_order_and_groups_are_shown_and_are_no_features(tmp_path: Path) -> None:
+    settings = settings_of(tmp_path, ordered(), data={"order": "when", "group": "user"})
+    checked = check_table(settings, job=job(SPLIT_LAST))
+    assert codes(checked) == []
+    assert checked.profile is not None
+    assert checked.job is not None
+    found = {column.name: (column.use, column.missing, column.distinct) for column in checked.profile.columns}
+    assert (found["when"], found["user"]) == (("order", 0, 28), ("group", 0, 5))
+    assert checked.job.features == ("x",)
+    unread = check_table(settings, job=job(SPLIT)).profile
+    assert unread is not None
+    assert [column.missing for column in unread.columns if column.use == "order"] == [None]
+
+
+@pytest.mark.parametrize(
+    ("missing", "data", "code"), [(7, {"order": "when"}, "E_ROW_ORDER"), (-1, {"group": "user"}, "E_CONFIG")]
+)
+def test_a_job_that_holds_out_the_last_records_needs_their_order(
+    tmp_path: Path, missing: int, data: dict[str, str], code: str
+) -> None:
+    """The check finds what the job would: the same error. Control: another job does not look at the order."""
+    settings = settings_of(tmp_path, ordered(missing=missing), data=data)
+    checked = check_table(settings, job=job(SPLIT_LAST))
+    assert codes(checked) == [code]
+    with pytest.raises(DataError) as refused:
+        read_input(settings, job(SPLIT_LAST))
+    assert refused.value.message == checked.errors[0].message
+    assert "when" not in refused.value.for_peer
+    assert codes(check_table(settings, job=job(SPLIT))) == []
+    assert read_input(settings, job(SPLIT)).order is None

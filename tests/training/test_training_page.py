@@ -13,9 +13,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="
 
 
 def test_the_examples_are_jobs() -> None:
-    job, stopped = (parse(of, Job, source="training.md") for of in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL))
+    job, last, stopped = (
+        parse(of, Job, source="training.md") for of in re.findall(r"```yaml\n(.*?)```", PAGE, flags=re.DOTALL)
+    )
     assert isinstance(job.train, Train)
     assert (job.train.batch_norm, job.train.clip) == (True, 5.0)
+    assert last.evaluate.split is not None
+    assert last.evaluate.test_fraction == last.evaluate.split.last == 0.2
     assert isinstance(stopped.train, Train)
     assert (stopped.evaluate.validation_fraction, stopped.train.patience) == (0.1, 5)
 

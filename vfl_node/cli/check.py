@@ -164,8 +164,8 @@ def _note(column: ColumnProfile, rows: int) -> str:
         return f"cannot be read: {column.error.code}"
     if column.use == "ignored":
         return "data.columns says ignore"
-    if column.use in ("id", "label"):
-        return ""
+    if column.use in ("id", "label", "order", "group"):
+        return "" if column.missing is not None else "not read: this job needs no order"
     said = ["declared" if column.declared else "by its values"]
     if column.numbers:
         said.append(f"only {column.numbers:,} of {rows - (column.missing or 0):,} are numbers")

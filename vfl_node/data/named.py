@@ -40,3 +40,8 @@ def data_of(settings: Settings, job: Job | None) -> Data:
             hint="add them to peers of this table in this node's data, if its owner allows it",
         )
     return table
+
+
+def needs_order(settings: Settings, job: Job | None) -> bool:
+    """Whether this party says by its column ``data.order`` which records a job holds out."""
+    return job is not None and job.evaluate.split is not None and settings.role == "active"

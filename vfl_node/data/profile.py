@@ -18,11 +18,14 @@ import numpy as np
 import pyarrow as pa
 
 from vfl_node.data.cells import MISSING, numbers_of
+from vfl_node.data.columns_apart import Apart, check_ordered, columns_set_apart, id_columns_of
+from vfl_node.data.declared import kind_of
 from vfl_node.data.identifiers import ZERO_WIDTH, Identifiers, canonical, composite
 from vfl_node.data.images import Image
 from vfl_node.data.labels import MOST_CLASSES, Reading, ReadLabels, code_of, label_cells, read_labels, reading_of, with_point
 from vfl_node.data.levels import near_unique
-from vfl_node.data.reading import column_of, columns_set_apart, id_columns_of, ids_of, image_in, table_with
+from vfl_node.data.reading import column_of, ids_of, image_in, table_with
+from vfl_node.data.row_columns import read_groups, read_order
 from vfl_node.data.tables import CategoricalColumn, Column, DateColumn, ListColumn, Table, check_enough, values_of
 from vfl_node.data.targets import TargetProfile, read_targets
 from vfl_node.data.text_columns import TextColumns
@@ -34,7 +37,7 @@ from vfl_node.trainers import Task
 
 ID_FORMS: tuple[IdForm, ...] = get_args(IdForm)
 
-Use = Literal["id", "label", "numeric", "categorical", "date", "list", "ignored"]
+Use = Literal["id", "label", "order", "group", "numeric", "categorical", "date", "list", "ignored"]
 
 _LEADING_ZEROS = re.compile(r"[+-]?0[0-9]")
 _SPACE = re.compile(r"\s")
@@ -173,6 +176,7 @@ def profile(
     classes: int | None = None,
     at_least: int = 0,
     whole: bool = True,
+    needs_order: bool = False,
 ) -> TableProfile:
     """Look at a table as :func:`~vfl_node.data.reading.table_of` reads it.
 
@@ -180,6 +184,7 @@ def profile(
         text: as there, like ``data``, ``id_form``, ``needs_label``, ``party`` and ``at_least``.
         task: of the job; None: regression if the labels are numbers, and not all of them classes.
         classes: of the job; None: as many as the labels suggest.
+        needs_order: as there.
         whole: whether ``text`` has all rows of the input. If it has not, a set that is too small and labels that are
             all the same are no errors.
 
@@ -204,6 +209,10 @@ def profile(
                 labels = read_targets(text, data.labels)
             else:
                 labels = read_labels(text, data.labels, classes or max([2, *(k + 1 for k in label.counts)]))
+    with _collecting(errors):
+        check_ordered(data, party, needs_order=needs_order)
+        if needs_order and data.order:
+            read_order(text, data.order, kind_of(data.columns.get(data.order)))
     image = image_in(text, data, set_apart)
     pixels = frozenset(image.columns if image else ())
     features: dict[str, Column] = {}
@@ -211,7 +220,7 @@ def profile(
     for name in text.names:
         kind = data.columns.get(name)
         if name in set_apart:
-            columns.append(_set_apart(text, name, set_apart[name]))
+            columns.append(_set_apart(text, name, set_apart[name], read=name != data.order or needs_order))
         elif kind == "ignore":
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:
@@ -237,9 +246,14 @@ def _collecting(errors: list[VflError], *ignored: str) -> Iterator[None]:
             errors.append(error)
 
 
-def _set_apart(text: TextColumns, name: str, use: Literal["id", "label"]) -> ColumnProfile:
+def _set_apart(text: TextColumns, name: str, use: Apart, *, read: bool) -> ColumnProfile:
+    if not read:
+        return ColumnProfile(name, use, declared=True)
+    if use == "group":
+        codes = read_groups(text, name)
+        return ColumnProfile(name, use, declared=True, missing=int(np.count_nonzero(codes < 0)), distinct=int(codes.max()) + 1)
     cells = Counter(text.cells(name))
-    missing = sum(cells.pop(cell, 0) for cell in (MISSING if use == "label" else ("",)))
+    missing = sum(cells.pop(cell, 0) for cell in (("",) if use == "id" else MISSING))
     return ColumnProfile(name, use, declared=True, missing=missing, distinct=len(cells))
 
 

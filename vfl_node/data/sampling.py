@@ -55,6 +55,8 @@ def at_most(table: Table, most: int | None, key: bytes) -> Table:
         classes=table.classes,
         positive_assumed=table.positive_assumed,
         image=table.image,
+        order=None if table.order is None else table.order[rows],
+        groups=None if table.groups is None else table.groups[rows],
     )
 
 

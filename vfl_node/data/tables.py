@@ -105,6 +105,8 @@ class Table:
         classes: names of the classes, in their order; empty without labels, and where the table has their numbers.
         positive_assumed: whether there are two such names, and the settings do not say which is positive.
         image: which of the columns are an image; they are numeric, and none of their values is missing.
+        order: float64[n], finite: the larger, the later is the record (``data.order``). None where a job needs no order.
+        groups: int64[n], records of equal codes belong together (``data.group``); −1: the record has no group. None without.
     """
 
     ids: Identifiers
@@ -114,14 +116,15 @@ class Table:
     classes: tuple[str, ...] = ()
     positive_assumed: bool = False
     image: Image | None = None
+    order: NDArray[np.float64] | None = None
+    groups: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         """Refuse columns of different lengths."""
         lengths = {len(values_of(column)) for column in self.columns.values()}
-        if self.labels is not None:
-            lengths.add(len(self.labels))
+        lengths |= {len(of) for of in (self.labels, self.order, self.groups) if of is not None}
         if lengths - {len(self.ids)}:
-            raise ValueError("ids, columns and labels must have one entry a record")
+            raise ValueError("ids, columns, labels, order and groups must have one entry a record")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -167,6 +170,10 @@ class Table:
             add(b"".join(hashlib.sha256(name.encode()).digest() for name in self.classes))
         if self.image:
             add(self.image.model_dump_json().encode())
+        if self.order is not None:
+            add(b"order" + self.order.astype("<f8").tobytes())
+        if self.groups is not None:
+            add(b"groups" + self.groups.astype("<i8").tobytes())
         return state.digest()
 
 

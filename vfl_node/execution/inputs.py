@@ -11,7 +11,7 @@ from vfl_node.alignment.lists import promises
 from vfl_node.data.declared import Declared
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
-from vfl_node.data.named import data_of
+from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.readers.contract import Reader
 from vfl_node.data.readers.opening import open_input
 from vfl_node.data.reading import columns_for, read_table, table_of
@@ -24,6 +24,9 @@ from vfl_node.progress import Progress, TrainingCostKnown
 from vfl_node.session.memory import Memory
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.trainers import TableShape
+
+NO_FEATURES = {"label": None, "image": None, "order": None, "group": None}
+"""What is not read of a table whose columns a model's encoder knows, and its image."""
 
 
 def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
@@ -49,6 +52,7 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         classes=job.classes,
         at_least=settings.limits.min_set_size,
         reader=None if table is None else opened(data, settings.name, table),
+        needs_order=needs_order(settings, job),
     )
     if job.train:
         check_categories(read, settings.name)
@@ -142,7 +146,7 @@ def read_records(
     with closing(open_input(source, party=party)) as reader:
         present: dict[str, Declared] = {name: kinds.get(name, "ignore") for name in reader.names if name not in ids}
         columns = {**present, **kinds} if all_columns else present
-        as_read = source.model_copy(update={"columns": columns, "label": None, "image": None})  # the encoder knows the image
+        as_read = source.model_copy(update={**NO_FEATURES, "columns": columns})  # the encoder knows the image
         text = columns_for(reader, as_read, id_form=form, needs_label=False, party=party)
     table = table_of(text, as_read, id_form=form, needs_label=False, party=party)
     return Records(table, text, ids, task=trained.task)

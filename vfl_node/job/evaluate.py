@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -48,18 +48,30 @@ OF_TWO_CLASSES: tuple[Metric, ...] = ("ks", "lift")
 """Metrics of the scores of two classes."""
 
 
+class LastRows(Frozen):
+    """Which rows are held out: the last ones in the order of the active party's column ``data.order``."""
+
+    last: float = Field(gt=0, le=0.9, allow_inf_nan=False, description="share of the shared rows; what test_fraction is then")
+
+
 class Evaluate(Frozen):
     """What is measured on rows held out from training."""
 
     called_elsewhere: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "test_fraction": ("test_size", "test_ratio", "test_split", "holdout"),
         "validation_fraction": ("validation_split", "validation_size", "val_fraction", "val_size", "eval_fraction"),
+        "split": ("time_split", "temporal_split", "split_by"),
         "repeats": ("folds", "n_folds", "n_splits", "cv"),
         "contributions": ("permutation_importance", "feature_importance", "importance", "importances"),
     }
     together: ClassVar[Mapping[tuple[str, ...], tuple[str, ...]]] = EARLY_STOPPING
 
     test_fraction: float = Field(default=0.2, ge=0, le=0.9, allow_inf_nan=False)
+    split: LastRows | None = Field(
+        default=None,
+        description="{last: 0.2}: hold out the last shared rows, in the order of a private column of the active party "
+        "(data.order), and not rows drawn at random. Validation rows are the last ones before them",
+    )
     validation_fraction: float = Field(
         default=0.0,
         ge=0,
@@ -90,6 +102,28 @@ class Evaluate(Frozen):
         description="measure which party's columns help: how much worse the metrics are with each party's part of the held-out "
         "rows permuted; the active party alone computes it, and nothing more is sent",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_many_as_the_last(cls, section: Any) -> Any:
+        """With ``split`` a ``test_fraction`` that nobody wrote is what ``split`` says."""
+        if not isinstance(section, Mapping) or "test_fraction" in section:
+            return section
+        split = section.get("split")
+        last = split.get("last") if isinstance(split, Mapping) else getattr(split, "last", None)
+        return section if last is None else {**section, "test_fraction": last}
+
+    @model_validator(mode="after")
+    def _split_once(self) -> Evaluate:
+        if self.split is None:
+            return self
+        if self.test_fraction != self.split.last:
+            raise ValueError("split.last says how many rows are held out: leave test_fraction out")
+        if self.repeats > 1:
+            raise ValueError(
+                "repeats above 1 need splits that differ, and split holds out the same last rows in each: leave it"
+            )
+        return self
 
     @model_validator(mode="after")
     def _repeats_need_a_split(self) -> Evaluate:

@@ -16,7 +16,7 @@ from vfl_node.data.encoded import EncodedColumn
 from vfl_node.data.images import Image
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
-from vfl_node.data.named import data_of
+from vfl_node.data.named import data_of, needs_order
 from vfl_node.data.profile import LabelProfile, TableProfile, profile
 from vfl_node.data.readers.head import HeadReader
 from vfl_node.data.readers.opening import open_input
@@ -128,7 +128,8 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
         data = data or data_of(settings, job)
         needs_label = settings.role == (job.label_holder if job else "active")
         id_form = job.align.id_form if job else "text"
-        text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label)
+        ordered = needs_order(settings, job)
+        text, whole = _read(data, settings.name, rows, id_form=id_form, needs_label=needs_label, needs_order=ordered)
         format = text.format
         seen = profile(
             text,
@@ -140,6 +141,7 @@ def check_table(settings: Settings, *, data: Data | None = None, job: Job | None
             classes=job.classes if job else None,
             at_least=settings.limits.min_set_size,
             whole=whole,
+            needs_order=ordered,
         )
         errors += seen.errors
         if job:
@@ -175,14 +177,21 @@ def _warnings(seen: TableProfile, job: Job | None) -> tuple[str, ...]:
 
 
 def _read(
-    data: Data, party: str, rows: int | None, *, id_form: IdForm | tuple[IdForm, ...], needs_label: bool
+    data: Data,
+    party: str,
+    rows: int | None,
+    *,
+    id_form: IdForm | tuple[IdForm, ...],
+    needs_label: bool,
+    needs_order: bool,
 ) -> tuple[TextColumns, bool]:
     """The table, or its first rows, and whether these are all of it."""
     with closing(open_input(data, party=party)) as reader:
-        if rows is None:
-            return columns_for(reader, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True), True
-        head = HeadReader(reader, rows)
-        return columns_for(head, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True), head.whole
+        read = reader if rows is None else HeadReader(reader, rows)
+        text = columns_for(
+            read, data, id_form=id_form, needs_label=needs_label, party=party, keep_label=True, needs_order=needs_order
+        )
+        return text, read.whole if isinstance(read, HeadReader) else True
 
 
 def _use(job: Job, settings: Settings, data: Data, seen: TableProfile, *, needs_label: bool) -> JobUse:

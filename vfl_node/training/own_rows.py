@@ -37,7 +37,14 @@ class OwnRows:
 
     @classmethod
     def of(
-        cls, alignment: Alignment, testing: Rows, *, held_out: bool, records: int, validation: Rows = NO_POSITIONS
+        cls,
+        alignment: Alignment,
+        testing: Rows,
+        *,
+        held_out: bool,
+        records: int,
+        validation: Rows = NO_POSITIONS,
+        order: NDArray[np.float64] | None = None,
     ) -> OwnRows:
         """The rows of one repeat.
 
@@ -47,11 +54,16 @@ class OwnRows:
             held_out: whether they are held out of the training; without, all rows are learnt from.
             records: number of rows of the table.
             validation: shared positions set apart for validation.
+            order: float64[records], where the last shared rows are held out. Then records after the last shared one that is
+                trained on stay out, too: from later records a model would know what no model can know in time.
         """
         tested, decide = (alignment.rows[of][alignment.owned[of]] for of in (testing, validation))
         free = np.ones(records, np.bool_)
         free[tested] = not held_out
         free[decide] = False
+        if order is not None:
+            trained = np.setdiff1d(alignment.rows[alignment.owned], np.concatenate([tested, decide]))
+            free &= order <= order[trained].max()
         return cls(np.flatnonzero(free), tested, len(testing), decide, len(validation))
 
     @property

@@ -80,6 +80,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     # Training.
     training_pb2.TossCommit: FieldBound(128),
     training_pb2.TossShare: FieldBound(128),
+    training_pb2.HeldOutRows: FieldBound(64),
     training_pb2.Tensor: FieldBound(MAX_FRAME_BYTES, {"shape": 8}),
     training_pb2.Embedding: BULK,
     training_pb2.Gradient: BULK,

@@ -143,7 +143,7 @@ def noise(randomness: Randomness, leaving: Leaving, tensor: Tensor, name: str = 
         tensor: float32[B, d], which is to be changed.
         name: of these draws among those for the tensor.
     """
-    digest = hashlib.sha256(tensor.cpu().contiguous().numpy()).hexdigest()
+    digest = hashlib.sha256(tensor.cpu().contiguous().numpy().data).hexdigest()
     return randomness.derive(f"{leaving.label}/{digest}/{name}")
 
 

@@ -18,7 +18,6 @@ from vfl_node.errors import DataError
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
-from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.privacy.features.audit import FeatureAudit
@@ -29,11 +28,12 @@ from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.alone import logits_alone
+from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs, drops
 from vfl_node.training.split.conversations import Conversations
 from vfl_node.training.split.half import NO_ROWS, Defended, ForwardPass, Positions, audit_of_peers, encode, label_audit, learner
-from vfl_node.training.split.local import check_finite, local_logits, train_local
+from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
@@ -118,12 +118,23 @@ class ActiveHalf:
         self._base_rate = torch.full((len(self._owned),), self._task.rate, device=session.device)
         self._local: Classifier | None = None
         if missing.calibration != "none" and not self._inputs.schema.empty:
-            self._local = build_classifier(self._architecture, train, self._inputs.schema, []).to(session.device)
+            self._local = model_alone(session, self._inputs)
             if saved is not None:
                 self._local.load_state_dict(under("local", saved))
                 self._base_rate = saved["rate"].to(session.device)
             else:
-                self._train_local(randomness.derive(f"local/{repeat}"), training, labelled)
+                self._base_rate = base_rates(
+                    session,
+                    self._local,
+                    self._inputs,
+                    self._task,
+                    self._targets,
+                    self._real,
+                    randomness.derive(f"local/{repeat}"),
+                    training=training,
+                    validation=validation,
+                    labelled=labelled,
+                )
         self._private = randomness.derive(f"alone/{repeat}")
         self._met: list[tuple[Positions, Tensor, float]] = []
         """Positions, logits and loss of each batch since figures were taken."""
@@ -233,7 +244,14 @@ class ActiveHalf:
     def _alone(self, testing: Positions) -> tuple[Output | None, OwnRows]:
         """What a network of this party alone says of the rows measured on, None if it has no columns; and its rows."""
         held_out, table = self._evaluate.test_fraction > 0, self._data.table
-        own = OwnRows.of(self._alignment, testing, held_out=held_out, records=len(table), validation=self._validation)
+        own = OwnRows.of(
+            self._alignment,
+            testing,
+            held_out=held_out,
+            records=len(table),
+            validation=self._validation,
+            order=table.order,
+        )
         logits = logits_alone(self._session, self._data, own, self._task, self._private.derive("network"))
         return None if logits is None else self._task.output(self._task.alone(logits)), own
 
@@ -241,51 +259,6 @@ class ActiveHalf:
         if self._local is None:
             return {}
         return prefixed("local", {name: tensor.cpu() for name, tensor in self._local.state_dict().items()})
-
-    def _train_local(self, private: Randomness, training: Positions, labelled: Positions) -> None:
-        """Train a model of this party alone, and set q, the rate of positives where the peer's features are synthetic.
-
-        The peer waits for the first gradient meanwhile. How long must not tell how many of the rows are this party's, which
-        padding hides: all rows of training are computed, of which only the labelled ones count.
-
-        In the loss q of a row must not come from a model that has learnt its label, which would make up for what the
-        joint model is to learn: there rows of one half are judged by a model of the other.
-        """
-        train, missing = self._train, self._train.missing
-
-        def trained(model: Classifier, own: Randomness, counted: Tensor) -> Classifier:
-            initialise(model, own)
-            train_local(
-                model,
-                train,
-                self._inputs,
-                self._targets,
-                training,
-                own,
-                self._session.progress,
-                counted=counted,
-                losses=self._task.losses,
-                validation=self._validation,
-            )
-            return model
-
-        def rates(model: Classifier) -> Tensor:
-            return self._task.base_rate(local_logits(model, self._inputs, np.arange(len(self._owned))))
-
-        assert self._local is not None
-        trained(self._local, private, self._real)
-        self._base_rate = rates(self._local)
-        if missing.calibration == "train" and len(labelled) > 1:
-            mixed = labelled[private.derive("folds").permutation(len(labelled))]
-            folds = np.array_split(mixed, 2)
-            for number, (judged, learnt) in enumerate((folds, folds[::-1])):
-                other = build_classifier(self._architecture, train, self._inputs.schema, []).to(self._session.device)
-                counted = torch.zeros_like(self._real)
-                counted[torch.from_numpy(learnt)] = True
-                counted[torch.from_numpy(self._validation)] = self._real[torch.from_numpy(self._validation)]
-                trained(other, private.derive(f"fold/{number}"), counted)
-                rows = torch.from_numpy(judged)
-                self._base_rate[rows] = rates(other)[rows]
 
     def _used(self, number: int, positions: Positions, logits: Tensor, base_rate: Tensor, received: Tensor) -> Tensor:
         """The targets trained on: of real labels, else synthetic; the latter are computed for every row alike."""

@@ -184,6 +184,11 @@ class Train(TrainerConfig):
         return True
 
     @property
+    def can_hold_out_last(self) -> bool:
+        """By positions that the active party names before the first batch."""
+        return True
+
+    @property
     def can_match(self) -> bool:
         """By histograms under encryption."""
         return True

@@ -30,6 +30,9 @@ FIGURES_BYTES = 96
 DECISION_BYTES = 40
 """Whether an epoch of a job with validation was the best so far and the last: about so many."""
 
+HELD_OUT_BYTES = 2
+"""For each eight shared rows, where the active party names the last ones: which are held out, and which are for validation."""
+
 KEY_BITS = 3072
 """Of the key for ``evaluate.matched``. Strength 128, as the group of the alignment: what the active party stores of the flags
 must stay closed for as long."""
@@ -50,7 +53,8 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
 
     The active party sends gradients; each passive one embeddings, those of held-out rows included, and for
     ``evaluate.matched`` an encrypted flag of each of these. With validation also embeddings of the rows set apart and a
-    decision in each epoch; then all of this is the most, since training may stop before the last epoch.
+    decision in each epoch; then all of this is the most, since training may stop before the last epoch. With
+    ``evaluate.split`` also which rows are held out.
 
     Args:
         train: the job's section.
@@ -71,12 +75,13 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
     each_way = epochs * (rows * row_bytes + batches * FRAME_BYTES)
     decisions = epochs if validation else 0
     validating = epochs * (validation * row_bytes + validations * FRAME_BYTES)
+    named = HELD_OUT_BYTES * -(-m // 8) if evaluate.split else 0
     once = evaluate.repeats * (tested * row_bytes + tests * FRAME_BYTES)
     return TrainingCost(
         rows=rows,
         batches=batches,
         steps=epochs * batches + decisions,
-        active_bytes=passive_parties * (each_way + decisions * DECISION_BYTES),
+        active_bytes=passive_parties * (each_way + decisions * DECISION_BYTES + named),
         passive_bytes=passive_parties * (each_way + validating + once + flags),
     )
 

@@ -118,6 +118,8 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         reported = stopped[0][1] if stopped else train.epochs
         figures = Disclosure("figures", reported * sets * len(each) + len(evaluate.metrics), f"from {peer} {shared}")
     counts = matched.passive_learns(peer) if evaluate.matched else ()
+    if evaluate.split:
+        counts = (*counts, _held_out(exchange))
     if stopped:
         decided = (
             f"after each epoch whether the loss of {peer}'s labels in the validation rows was the smallest so far, and so "
@@ -132,6 +134,18 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     strategy = train.missing.label_strategy
     membership = f"{strategy.learnt(peer)} (see docs/privacy.md){_compared(exchange.training, drawn=strategy.redrawn)}"
     return (gradients, Disclosure("membership", exchange.lacks, membership), figures, *counts)
+
+
+def _held_out(exchange: TrainingExchange) -> Disclosure:
+    """What a passive party learns where the last rows are held out."""
+    peer, rows = exchange.peer, exchange.rows
+    before = f", and which {rows.validated} came before them" if rows.validated else ""
+    return Disclosure(
+        "held-out rows",
+        rows.held_out + rows.validated,
+        f"from {peer} which {rows.held_out} of the shared records are the last ones in the order of a private column of "
+        f"{peer}{before}; neither the values of that column nor the order within each part",
+    )
 
 
 def _indirectly(exchange: TrainingExchange) -> Disclosure:

@@ -3,6 +3,7 @@
 The whole of it, for all data parties::
 
     toss a seed → schedule
+    the active party names the rows held out, if these are the last ones          (time_order.py; else the schedule draws them)
     for each repeat:  hold out test rows; new private weights
         for each epoch:  for each batch: H → , ← g, all update         (half.py)
                          each attacks what it sent
@@ -45,6 +46,7 @@ from vfl_node.training.split.journal import Journal, due, resume
 from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.serving.served_model import VERSION
 from vfl_node.training.split.stopping import Stopping, decided
+from vfl_node.training.time_order import agreed_parts
 from vfl_node.training.trainer import Epoch, TrainingData
 from vfl_node.transport.bounds import MAX_FRAME_BYTES
 from vfl_node.transport.channel import Traffic
@@ -94,7 +96,8 @@ async def train(
     section, evaluate, randomness, progress = Train.of(session.job), session.job.evaluate, session.randomness, session.progress
     seed = await toss(session, randomness.derive("toss"))
     schedule = Schedule(seed, len(data.alignment), section.seed)
-    parts = schedule.parts(0, evaluate.test_fraction, evaluate.validation_fraction)
+    parts_of = await agreed_parts(session, data, schedule)
+    parts = parts_of(0)
     training, testing, validation = parts
     if len(training) == 0:
         raise DataError(
@@ -117,7 +120,7 @@ async def train(
 
     half_of = ActiveHalf if session.role == "active" else PassiveHalf
     for repeat in range(journal.repeat, evaluate.repeats):
-        training, testing, validation = schedule.parts(repeat, evaluate.test_fraction, evaluate.validation_fraction)
+        training, testing, validation = parts_of(repeat)
         half: Half = half_of(session, data, randomness, Randomness(draws), repeat, training, journal.saved, validation)
         half.audit.follow_on(journal.audited)
         if len(validation) and journal.stopping is None:

@@ -148,4 +148,4 @@ def noise_of(moments: Moments, power: float) -> Tensor | None:
 
 def _squares(rows: Tensor) -> Tensor:
     """rowsᵀ·rows, float64[d, d]; sums of products of a thousand rows each, so that float32 has the bits that count."""
-    return torch.stack([(part.T @ part).double() for part in rows.split(1024)]).sum(dim=0)
+    return torch.stack([(part.T @ part).double() for part in torch.split(rows, 1024)]).sum(dim=0)

@@ -18,6 +18,16 @@ class TossShare(_message.Message):
     share: bytes
     def __init__(self, share: _Optional[bytes] = ...) -> None: ...
 
+class HeldOutRows(_message.Message):
+    __slots__ = ("rows", "held_out", "validation")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    HELD_OUT_FIELD_NUMBER: _ClassVar[int]
+    VALIDATION_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    held_out: int
+    validation: int
+    def __init__(self, rows: _Optional[int] = ..., held_out: _Optional[int] = ..., validation: _Optional[int] = ...) -> None: ...
+
 class Tensor(_message.Message):
     __slots__ = ("dtype", "shape", "data")
     DTYPE_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,108 @@
+"""Which columns of a table are no features: identifiers, labels, the order of the records and their groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Literal, TypeVar
+
+from vfl_node.data.cells import number
+from vfl_node.data.declared import kind_of, kinds_of
+from vfl_node.data.text_columns import Beginning, TextColumns
+from vfl_node.errors import DataError
+from vfl_node.job import IdForm
+from vfl_node.settings import Data
+
+T = TypeVar("T")
+
+Apart = Literal["id", "label", "order", "group"]
+"""What a column is that is no feature."""
+
+_NAMES_SHOWN = 20
+
+
+def id_columns_of(data: Data, id_form: IdForm | tuple[IdForm, ...], party: str) -> tuple[str, ...]:
+    """The columns that identify a record, one for each form. Raises DataError (``E_CONFIG``)."""
+    id_columns, forms = each(data.id), each(id_form)
+    if len(id_columns) != len(forms):
+        raise DataError(
+            f"{party}: data.id names {_columns(id_columns)} ({', '.join(id_columns)}), "
+            f"and the job's align.id_form is for {_columns(forms)} ({', '.join(forms)})",
+            code="E_CONFIG",
+            hint="list one column in data.id for each form, in the order of the job's align.id_form",
+        )
+    return id_columns
+
+
+def check_ordered(data: Data, party: str, *, needs_order: bool) -> None:
+    """Refuse a table without an order for a job that holds out the last records. Raises DataError (``E_CONFIG``)."""
+    if needs_order and not data.order:
+        raise DataError(
+            f"{party}: the job holds out the last records (evaluate.split), and data.order names no column that orders them",
+            code="E_CONFIG",
+            hint="set data.order to a column of numbers or dates, such as the time of the record; it stays private",
+        )
+
+
+def columns_set_apart(
+    text: TextColumns | Beginning, data: Data, id_columns: tuple[str, ...], *, needs_label: bool
+) -> dict[str, Apart]:
+    """The columns that are no features, and what they are instead. A column of order that is also declared is a feature.
+
+    Raises:
+        DataError: a column that the settings name does not exist, or is named for two purposes (``E_COLUMN``).
+    """
+    label = data.labels.column
+    set_apart: dict[str, Apart] = dict.fromkeys(id_columns, "id")
+    if label in id_columns and needs_label:
+        raise DataError(f"{text.source}: column {label!r} cannot be both id and label", code="E_COLUMN", hint="set data.label")
+    if needs_label or data.label:
+        set_apart[label] = "label"
+    if data.order and kind_of(data.columns.get(data.order)) in (None, "ignore"):
+        set_apart[data.order] = "order"
+    if data.group:
+        set_apart[data.group] = "group"
+    setting_of = (
+        dict.fromkeys(id_columns, "data.id")
+        | ({label: "data.label"} if needs_label else {})
+        | dict.fromkeys(data.columns, "data.columns")
+        | dict.fromkeys(data.image.named if data.image else (), "data.image")
+        | {name: setting for name, setting in ((data.order, "data.order"), (data.group, "data.group")) if name}
+    )
+    for name, setting in setting_of.items():
+        if name not in text.names:
+            raise DataError(
+                f"{text.header}: there is no column {name!r} ({setting})",
+                code="E_COLUMN",
+                hint=_names_hint(text, name, setting_of),
+            )
+    for name, kind in kinds_of(data.columns).items():
+        if name in set_apart and kind != "ignore":
+            raise DataError(
+                f"{text.header}:{name}: is the {set_apart[name]} column and cannot be a {kind} one",
+                code="E_COLUMN",
+                hint=f"remove {name!r} from data.columns",
+            )
+    return set_apart
+
+
+def _names_hint(text: TextColumns | Beginning, name: str, named: Mapping[str, str]) -> str:
+    """The existing columns, for an error; nothing from a first line that may be a record."""
+    by_folded = {column.casefold(): column for column in text.names}
+    above_numbers = any(math.isinf(number(column)) and math.isfinite(number(cell)) for column, cell in text.first_row.items())
+    if not above_numbers and not {key.casefold() for key in named} & set(by_folded):
+        return "the first line must name the columns"
+    near = get_close_matches(name.casefold(), by_folded, n=1)
+    more = ", …" if len(text.names) > _NAMES_SHOWN else ""
+    listed = f"columns: {', '.join(text.names[:_NAMES_SHOWN])}{more}"
+    return f"did you mean {by_folded[near[0]]!r}? {listed}" if near else listed
+
+
+def each(one_or_several: T | tuple[T, ...]) -> tuple[T, ...]:
+    """One or several things as several."""
+    return one_or_several if isinstance(one_or_several, tuple) else (one_or_several,)
+
+
+def _columns(named: tuple[str, ...]) -> str:
+    return f"{len(named)} {'column' if len(named) == 1 else 'columns'}"

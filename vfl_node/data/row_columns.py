@@ -1,0 +1,71 @@
+"""Columns that say something of whole records and are no features: their order in time, and which of them belong together.
+
+Both stay with their owner. Of the order the other parties learn which shared records are the last ones
+(:mod:`vfl_node.training.time_order`), of groups nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.data import dates
+from vfl_node.data.accumulators import FeatureCells
+from vfl_node.data.declared import Kind
+from vfl_node.data.tables import CategoricalColumn
+from vfl_node.data.text_columns import TextColumns
+from vfl_node.errors import DataError
+
+
+def read_order(text: TextColumns, name: str, kind: Kind | None) -> NDArray[np.float64]:
+    """The place of each record in the order of column ``name``, float64[n], finite: its number, or seconds since 1970-01-01.
+
+    Args:
+        text: the input; the column is kept as text.
+        name: of the column (``data.order``).
+        kind: as the settings declare it; with none, or with another one than numeric and date, the column has numbers if at
+            least half of its values are, else dates.
+
+    Cost: as of a feature.
+
+    Raises:
+        DataError: a cell is missing, or is no number or no date (``E_ROW_ORDER``), with the place of the first one.
+    """
+    numbers = None if kind == "date" else text.numbers(name)
+    what, places = "number", numbers
+    if numbers is None or (kind != "numeric" and 2 * np.count_nonzero(np.isfinite(numbers)) < _present(numbers)):
+        what, places = "date", _seconds(text, name)
+    assert places is not None
+    wrong = np.flatnonzero(~np.isfinite(places))
+    if len(wrong):
+        missing = bool(np.isnan(places[wrong[0]]))
+        cells = f"{len(wrong)} such {'cell' if len(wrong) == 1 else 'cells'} of {len(places)}"
+        raise DataError(
+            f"{text.where(name, int(wrong[0]))}: {'no value' if missing else f'no {what}'} in column {name!r}, which orders "
+            f"the records ({cells})",
+            code="E_ROW_ORDER",
+            hint="evaluate.split holds out the last records, so each needs its number or date (data.order): correct the cells, "
+            "leave out these records, or name another column",
+        )
+    return places
+
+
+def read_groups(text: TextColumns, name: str) -> NDArray[np.int64]:
+    """The group of each record, int64[n]: the place of its cell, as text, among the sorted different ones; −1: missing."""
+    column = text.feature(name, "categorical")
+    assert isinstance(column, CategoricalColumn)
+    return column.codes
+
+
+def _present(numbers: NDArray[np.float64]) -> int:
+    """How many cells are not missing."""
+    return len(numbers) - int(np.count_nonzero(np.isnan(numbers)))
+
+
+def _seconds(text: TextColumns, name: str) -> NDArray[np.float64]:
+    cells = FeatureCells("categorical", decimal=text.decimal, repeatable=False)
+    for chunk in text.chunks(name):
+        cells.extend(chunk)
+    column = cells.column()
+    assert isinstance(column, CategoricalColumn)
+    return dates.declared(column).seconds

@@ -1,0 +1,67 @@
+"""A party's table as its private settings describe it: where it is, and what its columns are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, field_validator, model_validator
+
+from vfl_node.data.declared import Declared, DeclaredImage
+from vfl_node.data_source import DataSource
+from vfl_node.job import Name
+from vfl_node.label_source import LabelAsWritten, LabelSource
+
+
+class Data(DataSource):
+    """This party's table."""
+
+    id: str | Annotated[tuple[str, ...], Field(min_length=2, max_length=16)] = Field(
+        default="id", description="column that identifies a record; a list if several columns identify it together"
+    )
+    label: LabelAsWritten | None = Field(default=None, description="column of labels, where a job needs them (default 'label')")
+    columns: dict[str, Declared] = Field(
+        default={}, description="kind per column, or kind and scaling; undeclared ones are detected"
+    )
+    image: DeclaredImage | None = Field(
+        default=None, description="columns that are the pixels of one image a record: {columns: 'pixel_*', shape: [28, 28]}"
+    )
+    order: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column of numbers or dates that orders the records, for jobs that hold out the last ones "
+        "(evaluate.split). It is no feature unless columns declares it, too",
+    )
+    group: str | None = Field(
+        default=None,
+        min_length=1,
+        description="active node: column that says which records belong together, such as those of one user. It is no feature",
+    )
+    check: bool = Field(default=True, description="whether the node looks at the first rows of the table when it starts")
+    peers: tuple[Name, ...] | None = Field(
+        default=None, description="the parties with which a job may use this table; None: any of this node's peers"
+    )
+
+    @field_validator("id")
+    @classmethod
+    def _distinct(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not isinstance(value, str) and len(set(value)) != len(value):
+            raise ValueError("a column may identify a record once only")
+        return value
+
+    @model_validator(mode="after")
+    def _apart(self) -> Data:
+        taken = dict.fromkeys((self.id,) if isinstance(self.id, str) else self.id, "data.id") | {
+            self.labels.column: "data.label"
+        }
+        for key, column in (("data.order", self.order), ("data.group", self.group)):
+            if column in taken:
+                raise ValueError(
+                    f"{key} names column {column!r}, which is already that of {taken[column]}: name another column"
+                )
+            taken |= {column: key} if column else {}
+        return self
+
+    @property
+    def labels(self) -> LabelSource:
+        """The column of labels, where labels are read."""
+        return self.label or LabelSource(column="label")
