@@ -119,7 +119,7 @@ def ratio(width: int, protection: Protection, steps: int, rows: int, batch: int)
     return statistics.median(times[1][1:] or times[1]) / without, 1000 * without
 
 
-def measured(steps: int, rows: int = 6 * BATCH, batch: int = BATCH) -> list[dict[str, Any]]:
+def measured(steps: int, rows: int, batch: int) -> list[dict[str, Any]]:
     """A row for each width and defence, and for the meter."""
     found = []
     for width in WIDTHS:
@@ -137,10 +137,12 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rows", type=int, default=6 * BATCH)
+    parser.add_argument("--batch", type=int, default=BATCH)
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rows = measured(arguments.steps)
+    rows = measured(arguments.steps, arguments.rows, arguments.batch)
     names = [*DEFENCES, "meter"]
     print(f"| cut | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
     for width in WIDTHS:

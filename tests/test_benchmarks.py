@@ -224,6 +224,16 @@ def test_readers_of_every_format_read_the_same_rows(tmp_path: Path) -> None:
     assert all(result["cpu_s"] > 0 and result["peak_bytes"] > 0 for result in results.values())
 
 
+def test_label_defences_compares_defended_steps_and_the_meter(tmp_path: Path) -> None:
+    out = tmp_path / "labels.json"
+    text = ran("-m", "benchmarks.label_defences", "--steps", "4", "--rows", "64", "--batch", "32", "--out", out)
+    names = ["dp", "marvell", "mixpro", "maxnorm", "isotropic", "meter"]
+    assert text.startswith(f"| cut | {' | '.join(names)} |")
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["width"], row["what"]) for row in rows] == [(width, name) for width in (32, 128) for name in names]
+    assert all(row["ratio"] > 0 for row in rows)
+
+
 def test_embeddings_compares_the_same_case_dense_and_sparse(tmp_path: Path) -> None:
     out = tmp_path / "embeddings.json"
     case = ("--levels", "3000", "--width", "2", "--batch", "64", "--steps", "3")
