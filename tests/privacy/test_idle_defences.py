@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from vfl_node.privacy.defences.idle import effective, idle_defences, idle_feature_audit
+from vfl_node.privacy.defences.idle import effective, idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.privacy.defences.registry import read_params
-from vfl_node.protection import FeatureAuditSettings
+from vfl_node.protection import FeatureAuditSettings, Protection
 
 NOISE, NONE = {"name": "noise", "sigma": 1}, {"name": "noise", "sigma": 0}
 SPLIT = {"embeddings", "gradients"}
@@ -67,3 +67,12 @@ def test_columns_that_nobody_tried_to_rebuild_are_a_warning(
 def test_noise_of_standard_deviation_0_is_not_effective() -> None:
     at_work, idle = read_params(NOISE), read_params(NONE)
     assert effective([idle, at_work], "gradients") == (at_work,)
+
+
+def test_a_limit_on_labels_that_nothing_could_keep_is_said() -> None:
+    limited = Protection(max_label_auc=0.8)
+    (text,) = idle_label_limit(limited, "active", {})
+    assert "limits.max_label_auc stopped nothing" in text
+    assert idle_label_limit(limited, "active", {"norm": 0.6}) == ()
+    assert idle_label_limit(Protection(), "active", {}) == ()
+    assert idle_label_limit(limited, "coordinator", {}) == ()

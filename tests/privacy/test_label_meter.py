@@ -16,6 +16,7 @@ from vfl_node.privacy.labels.attacks import LABEL_ATTACKS, two_clusters
 from vfl_node.privacy.labels.meter import KNOWN, LEAST, MOST, LabelMeter
 from vfl_node.privacy.labels.spectrum import leading
 from vfl_node.privacy.labels.words import WORDS
+from vfl_node.privacy.memory import METER_ROWS, label_meter_bytes
 
 ROWS, WIDTH, BATCH = 1200, 6, 100
 LABELS = np.random.default_rng(1).random(ROWS) < 0.2
@@ -163,3 +164,11 @@ def test_two_clusters_are_those_of_lloyd() -> None:
     assert sides[:900].float().mean() in (0.0, 1.0)
     assert sides[900:].float().mean() == 1 - sides[:900].float().mean()
     assert two_clusters(torch.zeros(5, 3)).tolist() == [0.0] * 5
+
+
+def test_its_memory_is_counted() -> None:
+    assert METER_ROWS == 2 * MOST
+    of = meter(("lab", "insurer"), labels=np.random.default_rng(2).random(20_000) < 0.3)
+    tensors = 4 * 2 * MOST * WIDTH * 2  # means of one peer and the other, and of both side by side
+    assert label_meter_bytes(WIDTH, 2) > 5 * tensors
+    assert of.enough

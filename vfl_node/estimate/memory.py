@@ -10,7 +10,7 @@ from vfl_node.data.tables import CategoricalColumn, ListColumn, NumericColumn, T
 from vfl_node.errors import PolicyError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
-from vfl_node.privacy.memory import protection_bytes
+from vfl_node.privacy.memory import label_meter_bytes, protection_bytes
 from vfl_node.protection import Protection
 from vfl_node.settings import Limits, Role, role_in
 from vfl_node.trainers import TableShape
@@ -57,7 +57,7 @@ class Need:
     Attributes:
         model: weights, and all that goes with them.
         batch: what the networks compute for one batch.
-        protection: what a passive party's defences and its audit of columns take.
+        protection: what a passive party's defences and its audit of columns take, and an active party's attacks on its labels.
         rows: the party's own records.
         figures: of the epochs.
         messages: what waits to be sent and to be read, of every conversation.
@@ -105,18 +105,20 @@ def need(
     return Need(
         model=PARAMETER_BYTES * weights,
         batch=trains.batch_bytes(role, table, len(job.parties.passive)) if trains and role != "coordinator" else 0,
-        protection=_protection_bytes(job, protection, table, weights) if trains and role == "passive" else 0,
+        protection=_protection_bytes(job, protection, role, table, weights) if trains else 0,
         rows=table.rows * (ROW_BYTES + CELL_BYTES * columns),
         figures=EPOCH_BYTES * trains.reported_epochs(job.evaluate) if trains else 0,
         messages=conversations[role] * (2 * QUEUE_BYTES + 2 * PIECE_BYTES + FRAME_COPIES * frame_bytes(job, model)),
     )
 
 
-def _protection_bytes(job: Job, protection: Protection, table: TableShape, weights: int) -> int:
+def _protection_bytes(job: Job, protection: Protection, role: Role, table: TableShape, weights: int) -> int:
     assert job.train is not None
     rows, width = job.train.sent()
-    if not width:
+    if not width or role == "coordinator":
         return 0
+    if role == "active":
+        return label_meter_bytes(width, len(job.parties.passive)) if protection.labels else 0
     _, most = job.align.spec.lengths_of_one(table.rows, None) or (0, None)
     return protection_bytes(protection, table, rows=rows if most is None else min(rows, most), width=width, weights=weights)
 

@@ -19,7 +19,7 @@ from vfl_node.execution.named_columns import check_named_columns
 from vfl_node.execution.run import ALIGNED, KEPT, Run
 from vfl_node.job import Job
 from vfl_node.machine import now
-from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit
+from vfl_node.privacy.defences.idle import idle_defences, idle_feature_audit, idle_label_limit
 from vfl_node.progress import ResultDoubted, TrainingCostKnown
 from vfl_node.session.agree import agree
 from vfl_node.settings import Role
@@ -91,6 +91,7 @@ async def _trained(run: Run, trainer: Trainer, result: Aligned, checkpoints: Fil
     idle = (
         *idle_defences(protection.defences, session.role, defended, "training"),
         *idle_feature_audit(protection.features, session.role, defended, "training"),
+        *idle_label_limit(protection, session.role, trained.label_audit),
     )
     after = cautions.of_results(trained.confusion, (trained.metrics or {}).get("accuracy"))
     for text in after:

@@ -26,6 +26,13 @@ VALUE_BYTES = 16
 DISTANCE_BYTES = 40
 """A pair of rows of a batch in ``nopeek``: 32 were measured."""
 
+METER_ROWS = 4096
+"""Rows that the label meter judges at most."""
+
+METER_COPIES = 10
+"""Of these rows' numbers: gradients and embeddings by step and in order, means before and after, what an attack computes in
+float64, and a checkpoint."""
+
 LEVELS = 257
 """Outputs of a decoder for one column at most: categories, and a missing one."""
 
@@ -50,6 +57,17 @@ def protection_bytes(protection: Protection, table: TableShape, *, rows: int, wi
         if isinstance(params, NoPeekParams):
             needed += DISTANCE_BYTES * rows**2
     return needed + (_audit_bytes(protection.features.names, table, width) if protection.features else 0)
+
+
+def label_meter_bytes(width: int, peers: int) -> int:
+    """What the active party's attacks on its labels take: gradients, embeddings and means of the rows that are judged.
+
+    Args:
+        width: of the cut.
+        peers: passive parties, which are one attacker more together.
+    """
+    attackers = peers if peers == 1 else 2 * peers  # all together are as wide as the others
+    return METER_COPIES * 4 * METER_ROWS * width * attackers
 
 
 def _audit_bytes(columns: Sequence[str], table: TableShape, width: int) -> int:

@@ -1,13 +1,13 @@
-"""Which defences of a node's settings have something to change, and whether its audit of columns has something to look at."""
+"""Which defences of a node's settings have something to change, and whether its audits have something to look at."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from vfl_node.privacy.defences.registry import DEFENCES
 from vfl_node.privacy.defences.spec import DefenceParams, Direction
-from vfl_node.protection import FeatureAuditSettings
+from vfl_node.protection import FeatureAuditSettings, Protection
 
 
 def sent_by(role: str) -> Direction:
@@ -45,6 +45,22 @@ def idle_defences(
             f"predictions are protected if the model was trained with them, and else not: {', '.join(trained)}."
         )
     return tuple(warnings)
+
+
+def idle_label_limit(protection: Protection, role: str, labels: Mapping[str, float | None]) -> tuple[str, ...]:
+    """A warning where the owner's limit on labels was not looked at, as nothing was judged.
+
+    Args:
+        protection: of this party's settings.
+        role: its role.
+        labels: what its attacks on its labels found.
+    """
+    if protection.max_label_auc is None or role != "active" or labels:
+        return ()
+    return (
+        "limits.max_label_auc stopped nothing, since no label was judged: this training sent no gradients of rows, or it had "
+        "fewer than 10 rows of a class.",
+    )
 
 
 def idle_feature_audit(
