@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
@@ -312,3 +313,21 @@ def test_noise_of_no_variance_is_the_only_one_of_equal_classes() -> None:
     assert found.across == (0.0, 0.0)
     assert isinstance(found, Variances)
     assert cost(Classes(0.3, 1.0, (0.0, 0.0), (0.0, 0.0), 5), found) == pytest.approx(4.0)
+
+
+def test_whoever_knows_many_labels_learns_more_than_marvell_hides_with_a_hidden_layer_and_not_more_than_dp_does() -> None:
+    """Marvell makes means and variances alike. A classifier finds what else differs, if it may learn from many rows."""
+
+    def learnt(known: int, **keys: Any) -> float:
+        given, labels = gradients("hidden", 0.3)
+        sent = defence(**keys).protect(given, leaving(labels)).numpy().astype(np.float64)
+        turned = sent @ np.linalg.svd(sent, full_matrices=False)[2].T
+        turned /= turned.std(axis=0)
+        judge = HistGradientBoostingClassifier(max_iter=60, random_state=0).fit(turned[:known], labels[:known])
+        found = auc(labels[known:].numpy(), judge.predict_proba(turned[known:])[:, 1])
+        assert found is not None
+        return found
+
+    assert learnt(2000, name="marvell", power=4) > 0.7
+    assert learnt(100, name="marvell", power=4) < 0.58
+    assert learnt(2000, name="dp", clip=0.5, noise=4) < 0.56
