@@ -3,13 +3,16 @@
 For each batch, of its gradients G, [B, d]:
 
 * their row space: the directions of singular values above a thousandth of the largest. A top of one layer gives one direction;
-* in it Δ, the means' difference, the variances along Δ, and the shape of what lies across it, pooled over both classes;
-* the noise of power s·‖Δ‖² by :func:`~vfl_node.privacy.defences.marvell.solve.solve`, across Δ in the shape of the batch's own
-  spread;
-* outside the row space the same weak noise for both classes.
+* in it Δ, the means' difference, the variances along Δ, and the shape of what lies across it: the mean of both classes'
+  covariances, whatever their sizes, so that no direction of a rare class is missed;
+* noise of power s·‖Δ‖²: a tenth of it across Δ in this shape, the same for both classes; the rest by
+  :func:`~vfl_node.privacy.defences.marvell.solve.solve`, across Δ in the same shape;
+* outside the row space the same noise for both classes, as strong as the longest part of a row that lies there.
 
 As published, noise across Δ is the same in all d directions, and only one class has it. In directions where gradients are zero
-the residual then tells the classes apart, at an AUC of .84 to 1.00 with a top of one layer.
+the residual then tells the classes apart, at an AUC of .84 to 1.00 with a top of one layer. With a ReLU in the top gradients
+lie on a few cones, which are others for each class. The class without noise across Δ keeps them: boosted trees that know half of
+a batch's labels read the rest at .80 to .95, and at .56 to .66 with the common tenth (8,192 rows, 1 % to 40 % positives, s = 4).
 
 A batch of one class has no Δ. It gets the noise of the batch before: to send it as it is would tell its class.
 
@@ -32,6 +35,10 @@ from vfl_node.privacy.defences.marvell.spec import MarvellParams
 
 OUTSIDE = 1e-3
 """Singular values below this share of the largest are outside the row space."""
+
+
+COMMON = 0.1
+"""Share of the power that goes across Δ to both classes alike."""
 
 
 class Marvell(Defence):
@@ -99,25 +106,30 @@ def noise_of(rows: Tensor, positive: Tensor, power: float) -> Tensor | None:
     centred = at - means[positive.long()]
     along = centred @ direction  # (B,)
     across = centred - along[:, None] * direction
-    spread, shape = torch.linalg.eigh(across.T @ across / len(rows))
+    negatives, positives = across[~positive], across[positive]
+    pooled = (negatives.T @ negatives / len(negatives) + positives.T @ positives / len(positives)) / 2
+    spread, shape = torch.linalg.eigh(pooled)
     spread, shape = spread[1:].clamp_min(0), shape[:, 1:]  # the smallest is that of Δ, which is 0
     shape = shape - direction[:, None] * (direction @ shape)
     if not spread.sum() > 0:
         spread, shape = spread[:0], shape[:, :0]
     relative = (spread / spread.mean()).clamp_min(OUTSIDE**2) if len(spread) else spread
     white = across @ shape / relative.sqrt()  # (B, r − 1)
+    total = power * gap
+    common = COMMON * total / len(spread) if len(spread) else 0.0
     classes = Classes(
         positive=share,
         gap=gap,
         along=(_variance(along[~positive]), _variance(along[positive])),
-        across=(_variance(white[~positive]), _variance(white[positive])),
+        across=(_variance(white[~positive]) + common, _variance(white[positive]) + common),
         directions=len(spread),
     )
-    best = solve(classes, power * gap)
-    outside = OUTSIDE**2 * max(power, 1.0) * values[-1] / len(rows)
+    best = solve(classes, total - common * len(spread))
+    farthest = (rows - at @ inside.T).square().sum(dim=1).max()
+    outside = max(power, 1.0) * torch.maximum(OUTSIDE**2 * values[-1] / len(rows), farthest)
     both = []
     for one, two in zip(best.along, best.across, strict=True):
-        inner = one**0.5 * torch.outer(direction, direction) + (shape * (two * relative).sqrt()) @ shape.T
+        inner = one**0.5 * torch.outer(direction, direction) + (shape * ((two + common) * relative).sqrt()) @ shape.T
         both.append(inside @ inner @ inside.T + outside.sqrt() * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device))
     return torch.stack(both)
 
