@@ -80,3 +80,15 @@ def test_a_direction_of_one_class_alone_tells_nothing_however_weak_it_is(ratio: 
     assert folded(labels, sent[:, 1].abs()) < 0.62
     assert folded(labels, sent[:, 2].abs()) < 0.62
     assert folded(labels, sent[:, 1:].norm(dim=1)) < 0.62
+
+
+def test_a_short_batch_of_one_class_gets_as_much_noise_as_its_longer_gradients_need() -> None:
+    """The last batch of an epoch may have a few rows: in the mean of few losses each row's gradient is larger."""
+    given, labels = cones(0.2)
+    made, alone = marvell(), torch.nonzero(labels == 0)[:1, 0]
+    one = given[alone] * ROWS
+    for step in range(2):
+        before = made.protect(given, leaving(labels, step)) - given
+    noises = torch.cat([made.protect(one, leaving(torch.zeros(1), 10 + step)) - one for step in range(400)])
+    expected = (before[labels == 0] * ROWS).square().sum(dim=1).mean().sqrt()
+    assert noises.square().sum(dim=1).mean().sqrt().item() == pytest.approx(expected.item(), rel=0.15)

@@ -11,8 +11,9 @@ For each batch, of its gradients G, [B, d]:
 
 As published, noise across Δ is the same in all d directions, and only one class has it. In directions where gradients are zero
 the residual then tells the classes apart, at an AUC of .84 to 1.00 with a top of one layer. With a ReLU in the top gradients
-lie on a few cones, which are others for each class. The class without noise across Δ keeps them: boosted trees that know half of
-a batch's labels read the rest at .80 to .95, and at .56 to .66 with the common tenth (8,192 rows, 1 % to 40 % positives, s = 4).
+lie on a few cones, which are others for each class, and the class without noise across Δ keeps them: boosted trees that know
+half of a batch's labels read the rest at .80 to .95, and at .56 to .66 with the common tenth (8,192 rows, 1 % to 40 %
+positives, s = 4).
 
 A batch of one class has no Δ. It gets the noise of the batch before: to send it as it is would tell its class.
 
@@ -50,7 +51,9 @@ class Marvell(Defence):
     def __init__(self, params: MarvellParams, sender: Sender, randomness: Randomness) -> None:
         self._power, self._randomness = params.power, randomness
         self._factors = torch.empty(0)
-        """Symmetric square roots of the noise's covariance, float32[2, d, d], of negatives and positives, for unit scale."""
+        """Symmetric square roots of the noise's covariance, float32[2, d, d], of negatives and positives, of rows' own losses.
+
+        A batch of another length takes it as it is: of fewer rows each has a larger gradient in the mean loss."""
 
     def protect(self, tensor: Tensor, leaving: Leaving) -> Tensor:
         """As :meth:`Defence.protect`."""
@@ -61,12 +64,12 @@ class Marvell(Defence):
         unit, positive = tensor / scale, leaving.labels >= 0.5
         factors = noise_of(unit.double(), positive, self._power)
         if factors is not None:
-            self._factors = (factors * scale).to(tensor.dtype)
+            self._factors = (factors * scale * leaving.mean_of).to(tensor.dtype)
         elif not len(self._factors):
-            spread = (self._power * unit.square().sum(dim=1).mean() / unit.shape[1]).sqrt() * scale
+            spread = (self._power * unit.square().sum(dim=1).mean() / unit.shape[1]).sqrt() * scale * leaving.mean_of
             self._factors = spread * torch.eye(unit.shape[1], dtype=tensor.dtype, device=tensor.device).repeat(2, 1, 1)
         drawn = normal(noise(self._randomness, leaving, tensor), tensor)
-        own = self._factors.to(tensor.device)
+        own = self._factors.to(tensor.device) / leaving.mean_of
         return tensor + torch.where(positive[:, None], drawn @ own[1], drawn @ own[0])
 
     def state(self) -> dict[str, Tensor]:
