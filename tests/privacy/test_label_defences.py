@@ -328,6 +328,6 @@ def test_whoever_knows_many_labels_learns_little_under_dp_and_marvell_and_much_u
         assert found is not None
         return found
 
-    assert learnt(2000, name="maxnorm") > 0.8
+    assert learnt(2000, name="maxnorm") > 0.7
     assert learnt(2000, name="marvell", power=4) < 0.66
     assert learnt(2000, name="dp", clip=0.5, noise=4) < 0.56
