@@ -188,6 +188,20 @@ def test_literal_mixpro_sends_rows_of_zeros_and_the_repaired_one_no_short_row() 
     assert max(read(sent, labels).values()) < 0.65
 
 
+@pytest.mark.parametrize("share", [0.03, 0.1, 0.3])
+def test_mixpro_leaves_labels_neither_in_the_rounding_of_a_row_nor_in_lengths_that_occur_twice(share: float) -> None:
+    given, labels = gradients("one layer", share)
+    sent = defence(name="mixpro").protect(given, leaving(labels)).double()
+    lengths = sent.norm(dim=1)
+    units = sent / lengths[:, None]
+    along = torch.linalg.svd(units, full_matrices=False)[2][0]
+    assert folded(labels, (units - (units @ along)[:, None] * along).norm(dim=1)) < 0.62
+    order = lengths.argsort()
+    steps = lengths[order].diff() / lengths[order][1:]
+    assert (steps < 1e-7).float().mean() < 0.01  # lengths that are drawn among those of rows: of every third
+    assert folded(labels[order[1:-1]], torch.minimum(steps[:-1], steps[1:])) < 0.6
+
+
 def test_rows_of_a_pair_are_shared_by_betas_quantiles() -> None:
     drawn = np.random.default_rng(0).uniform(size=20_000)
     values = np.interp(drawn * 4095, np.arange(4096), beta_quantiles(0.6))

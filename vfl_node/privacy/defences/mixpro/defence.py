@@ -6,32 +6,40 @@
 The part across ḡ stays, so ‖g'‖ = ‖g_mix‖·√(1−φ²)/√(1−φ_goal²): towards φ = −1 the result vanishes. A top of one layer gives
 gradients on one line, where φ is ±1 and the rows of one sign would be *zero*: their length is their label. Here a row below the
 median length of the mixed batch gets the length of a random row of the longer half; one that has nearly vanished takes the
-mean's direction.
+mean's direction. Lengths are drawn between those of rows, not among them: where a length occurs twice, one of both rows was
+short. Last, all rows get normal noise of a thousandth of the median length: without it the rounding of a row on the line tells
+whether it was turned, at an AUC of .92 to .98 in one batch.
 
-What it does not hide: lengths above the median, and their order.
+What it does not hide: lengths above the median, and their order; what lies across the mean; and the mean itself, so that a
+batch of one row, or of one class, tells its class.
 
 Source: arXiv 2305.08328 (FedAds), section 4.2, eq. 9–12, fig. 4. Deviations: as above; λ is drawn for each row.
 """
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise
+from vfl_node.privacy.defences.defence import Defence, Leaving, Sender, noise, normal
 from vfl_node.privacy.defences.mixpro.spec import MixProParams
 
-VANISHED = 1e-3
-"""A projected gradient shorter than this share of what it was has no direction of its own but rounding."""
+VANISHED = 1e-2
+"""A projected gradient shorter than this share of what it was has no direction of its own but rounding: φ has a float32's."""
+
+DITHER = 1e-3
+"""Length of the last noise, as a share of the median length."""
 
 QUANTILES = 4096
 """Points of the table of Beta's quantile function."""
 
 
 class MixPro(Defence):
-    """Mixes, turns and lengthens. It has no state. Cost: one pass over the batch, and 24 bytes of the stream a row."""
+    """Mixes, turns and lengthens. It has no state. Cost: one pass over the batch, and 15 ns a number for the noise."""
 
     def __init__(self, params: MixProParams, sender: Sender, randomness: Randomness) -> None:
         self._goal, self._randomness = params.goal, randomness
@@ -46,9 +54,12 @@ class MixPro(Defence):
         weight = torch.from_numpy(np.maximum(own, 1 - own)).to(device=tensor.device, dtype=tensor.dtype)[:, None]
         mixed = weight * tensor + (1 - weight) * tensor[partner]
         mean = tensor.mean(dim=0)
-        longer = torch.linalg.vector_norm(mixed, dim=1).sort().values[(len(tensor) - 1) // 2 :]
-        lengths = longer[torch.from_numpy(drawn.choices(len(longer), len(tensor)))]
-        return lengthened(mixed, project(mixed, mean, self._goal), mean, lengths)
+        longer = torch.linalg.vector_norm(mixed, dim=1).sort().values[(len(tensor) - 1) // 2 :].double().cpu().numpy()
+        at = drawn.uniform((len(tensor),)) * (len(longer) - 1)
+        lengths = torch.from_numpy(np.interp(at, np.arange(len(longer)), longer)).to(device=tensor.device, dtype=tensor.dtype)
+        sent = lengthened(mixed, project(mixed, mean, self._goal), mean, lengths)
+        strength = DITHER * float(longer[0]) / math.sqrt(tensor.shape[1])
+        return sent + strength * normal(drawn.derive("dither"), tensor)
 
 
 def project(mixed: Tensor, mean: Tensor, goal: float) -> Tensor:
