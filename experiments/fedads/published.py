@@ -26,11 +26,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import tarfile
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -70,6 +72,10 @@ LEAST_OF_A_CLASS = 30
 """With fewer nothing can be said: among 22 columns one may separate them by chance."""
 
 BLOCK_BYTES = 16 << 20
+
+_WITHOUT_CELLS = re.compile(
+    r"(?:Row #\d+: )?(?:Expected \d+ columns, got \d+|Empty CSV file|invalid UTF8 data|straddling object)"
+)
 
 
 @dataclass(frozen=True)
@@ -158,9 +164,9 @@ def convert(folder: Path, out: Path, *, without: Collection[str] = (), user_once
     Cost: memory of some blocks of 16 MiB, and of 40,000 clicks for each column.
 
     Raises:
-        UsageError: a file is missing or double (``E_FILE``), lacks a column (``E_COLUMN``), is no such CSV (``E_CSV``), or
-            has no click (``E_EMPTY``); a label is neither 0 nor 1 (``E_LABEL``); a column alone tells the label
-            (``E_LABEL_LIKE``); ``without`` names no column.
+        UsageError: a file is missing, double or damaged (``E_FILE``), lacks a column or has one twice (``E_COLUMN``), is no
+            such CSV (``E_CSV``), or has no click (``E_EMPTY``); a label is neither 0 nor 1 (``E_LABEL``); a column alone tells
+            the label (``E_LABEL_LIKE``); ``without`` names no column. Tables that were begun are removed.
     """
     if unknown := sorted(set(without) - {*LABEL_PARTY, *OTHER_PARTY}):
         raise UsageError(f"FedAds has no column {unknown[0]!r} to leave out", hint=f"{', '.join((*LABEL_PARTY, *OTHER_PARTY))}")
@@ -170,6 +176,27 @@ def convert(folder: Path, out: Path, *, without: Collection[str] = (), user_once
     _refuse_telling([(sources["aligned"], (*active, *passive)), (sources["nonaligned"], active)])
     out.mkdir(parents=True, exist_ok=True)
     files, rows = {role: out / f"{role}.csv" for role in ("active", "passive")}, dict.fromkeys(FILES, 0)
+    try:
+        _write(sources, files, rows, active, passive)
+    except BaseException:
+        for path in files.values():
+            path.unlink(missing_ok=True)
+        raise
+    made = Published(files, rows, {"active": active, "passive": passive})
+    for role in files:
+        (out / f"{role}.yaml").write_text(yaml.safe_dump(made.settings(role), sort_keys=False))
+    (out / "job.yaml").write_text(yaml.safe_dump(made.job(), sort_keys=False))
+    return made
+
+
+def _write(
+    sources: Mapping[str, Path],
+    files: Mapping[str, Path],
+    rows: dict[str, int],
+    active: Sequence[str],
+    passive: Sequence[str],
+) -> None:
+    """Write both tables, and count the clicks of each part in ``rows``."""
     with ExitStack() as stack:
         of_active = stack.enter_context(_writer(files["active"], (ID, *active, PART, LABEL)))
         of_passive = stack.enter_context(_writer(files["passive"], (ID, *passive)))
@@ -185,11 +212,6 @@ def convert(folder: Path, out: Path, *, without: Collection[str] = (), user_once
     for part, count in rows.items():
         if count == 0:
             raise UsageError(f"{sources[part]} has no clicks", code="E_EMPTY")
-    made = Published(files, rows, {"active": active, "passive": passive})
-    for role in files:
-        (out / f"{role}.yaml").write_text(yaml.safe_dump(made.settings(role), sort_keys=False))
-    (out / "job.yaml").write_text(yaml.safe_dump(made.job(), sort_keys=False))
-    return made
 
 
 def alone(cells: pa.Array, labels: NDArray[np.int64]) -> float:
@@ -246,11 +268,12 @@ def _file(folder: Path, part: str) -> Path:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[pa.NativeFile]:
-    """The CSV of a published file."""
+    """The CSV of a published file; hidden files of an archive, such as macOS adds, are passed over."""
     if path.name.endswith(".tar.gz"):
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
-                inner = archive.extractfile(member) if member.isfile() else None
+                hidden = PurePosixPath(member.name).name.startswith(".")
+                inner = archive.extractfile(member) if member.isfile() and not hidden else None
                 if inner is not None:
                     yield pa.PythonFile(cast("BinaryIO", inner), mode="r")
                     return
@@ -270,16 +293,26 @@ def _blocks(path: Path, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
             _opened(path) as stream,
             csv.open_csv(stream, read_options=csv.ReadOptions(block_size=BLOCK_BYTES), convert_options=options) as reader,
         ):
-            if lacking := [name for name in columns if name not in reader.schema.names]:
-                raise UsageError(f"{path.name} lacks {', '.join(lacking)}", code="E_COLUMN", hint="is it the published file?")
+            named = reader.schema.names
+            for wrong, word in ((0, "lacks"), (2, "has twice")):
+                if found := [name for name in columns if min(2, named.count(name)) == wrong]:
+                    raise UsageError(
+                        f"{path.name} {word} {', '.join(found)}", code="E_COLUMN", hint="is it the published file?"
+                    )
             for block in reader:
                 cells = [_cells(block.column(name)) for name in columns]
                 _check_labels(path, line, dict(zip(columns, cells, strict=True)))
                 line += block.num_rows
                 yield pa.record_batch(cells, names=list(columns))
     except pa.ArrowInvalid as error:
-        about = str(error).splitlines()[0].partition(": ")[2][:60]
-        raise UsageError(f"{path.name} is no CSV that can be read, about line {line}: {about}", code="E_CSV") from None
+        about = ": ".join(["", *_WITHOUT_CELLS.findall(str(error))[:1]])  # what pyarrow says after that are cells
+        raise UsageError(f"{path.name} is no CSV that can be read, from line {line} on{about}", code="E_CSV") from None
+    except (OSError, EOFError, tarfile.TarError, zlib.error):
+        raise UsageError(
+            f"{path.name} is damaged or not complete, from line {line} on",
+            code="E_FILE",
+            hint="compare its size with the published one, and load it again",
+        ) from None
 
 
 def _check_labels(path: Path, line: int, cells: Mapping[str, pa.Array]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from pyarrow import parquet
 from pydantic import ValidationError
 
+from vfl_node.data import lists
 from vfl_node.data.declared import DeclaredList
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
@@ -101,6 +103,32 @@ def test_an_unseen_item_is_left_out_where_no_rare_one_was_learnt_from() -> None:
     fitted = ListLevels.fit("h", column(["1|2", "2"]), np.arange(2))
     assert (fitted.other, fitted.cardinality) == (False, 3)
     assert fitted.apply(column(["2|7", "7", "1|2|1"])).tolist() == [[2, 0], [0, 0], [2, 1]]  # the last items of a longer list
+
+
+@pytest.mark.parametrize("keep", ["first", "last"])
+def test_one_long_list_takes_no_more_memory_than_the_codes_do(keep: str) -> None:
+    """Numbers of 8 bytes for every place that one long list gives every row would take three times as much."""
+    cells = ["|".join(map(str, range(4096))), *(str(row % 7) for row in range(2000))]
+    read = column(cells, longest=4096, keep=keep)
+    fitted = ListLevels.fit("h", read, every(read))
+    tracemalloc.start()
+    codes = fitted.apply(read)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert codes.shape == (2001, 4096)
+    assert codes[0].tolist() == [fitted.levels.index(str(item)) + 1 for item in range(4096)]
+    assert codes[1:, 0].tolist() == [fitted.levels.index(str(row % 7)) + 1 for row in range(2000)]
+    assert not codes[1:, 1:].any()
+    assert peak - codes.nbytes < codes.nbytes / 4
+
+
+def test_items_are_encoded_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = column(SEEN)
+    fitted = ListLevels.fit("h", read, every(read)[:5])
+    whole = fitted.apply(read).tolist()
+    assert whole[-1] == [0, 0, 0]
+    monkeypatch.setattr(lists, "_BLOCK", 2)
+    assert fitted.apply(read).tolist() == whole
 
 
 def test_only_fitted_rows_are_learnt_from() -> None:

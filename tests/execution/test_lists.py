@@ -12,7 +12,7 @@ from vfl_node.data.declared import DeclaredList
 from vfl_node.data.features import Encoder
 from vfl_node.data.tables import ListColumn
 from vfl_node.errors import DataError
-from vfl_node.execution.inputs import read_input, read_records
+from vfl_node.execution.inputs import count_input, read_input, read_records
 from vfl_node.job import Job
 from vfl_node.settings import Data, Settings
 from vfl_node.training.split.serving.served_model import column_kinds
@@ -52,6 +52,12 @@ def test_a_job_whose_model_reads_no_lists_refuses_the_table(tmp_path: Path, trai
     with pytest.raises(DataError, match="column 'seen' holds lists") as refused:
         read_input(settings(tmp_path), job(**train))
     assert refused.value.code == "E_LIST"
+
+
+def test_an_estimate_without_the_values_counts_as_many_items_as_are_read_at_the_most(tmp_path: Path) -> None:
+    """Of three columns, two are counted as numbers: a value, and whether there is one."""
+    shape = count_input(settings(tmp_path), job(model="youtube_dnn"))
+    assert (shape.rows, shape.numeric, shape.lists) == (12, 4, ((1, 2),))
 
 
 def test_other_records_are_read_as_the_training_read_its_own(tmp_path: Path) -> None:

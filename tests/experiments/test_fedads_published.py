@@ -167,10 +167,40 @@ def test_what_is_not_the_published_form_is_refused(published: Any, tmp_path: Pat
     write(tmp_path, "sample_train_aligned", [*table[:9], table[9][:-2], *table[10:]])
     assert refused().code == "E_CSV"
     assert table[9][5] not in refused().message
+    assert table[9][0] not in refused().message
+    assert refused().message.endswith("Expected 24 columns, got 22")
+    doubled = [[*row, row[1]] for row in table]
+    write(tmp_path, "sample_train_aligned", doubled)
+    assert (refused().code, refused().message) == ("E_COLUMN", "sample_train_aligned.csv has twice label")
     write(tmp_path, "sample_train_aligned", table[:1])
     assert refused().code == "E_EMPTY"
     with pytest.raises(UsageError, match="no column 'l_i_fea_11'"):
         published.convert(tmp_path, tmp_path / "out", without=["l_i_fea_11"])
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".tar.gz"])
+def test_a_file_that_is_cut_off_is_refused_and_leaves_no_table(published: Any, tmp_path: Path, ending: str) -> None:
+    made_up(published, tmp_path, {"sample_test": ending})
+    path = tmp_path / f"sample_test{ending}"
+    for whole in (path.read_bytes(), b"no archive"):
+        path.write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(UsageError, match=f"sample_test{ending} is damaged or not complete") as error:
+            published.convert(tmp_path, tmp_path / "out")
+        assert error.value.code == "E_FILE"
+        assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_hidden_files_of_an_archive_are_passed_over(published: Any, tmp_path: Path) -> None:
+    """As macOS adds them before each file."""
+    made_up(published, tmp_path)
+    whole = (tmp_path / "sample_test.csv").read_bytes()
+    (tmp_path / "sample_test.csv").unlink()
+    with tarfile.open(tmp_path / "sample_test.tar.gz", "w:gz") as archive:
+        for name, data in (("data/._sample_test.csv", b"\0\5\x16\7"), ("data/sample_test.csv", whole)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    assert published.convert(tmp_path, tmp_path / "out").rows["test"] == 203
 
 
 def test_the_job_holds_out_exactly_the_test_clicks(published: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from vfl_node.alignment.lists import promises
-from vfl_node.data.declared import Declared
+from vfl_node.data.declared import Declared, list_of
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
 from vfl_node.data.named import data_of, needs_order
@@ -88,7 +88,10 @@ def count_input(settings: Settings, job: Job) -> TableShape:
     with closing(open_input(data, party=settings.name)) as reader:
         rows = sum(batch.columns.num_rows for batch in reader.batches(reader.names[:1]))
         pixels, shape = (math.prod(data.image.dimensions), data.image.dimensions) if data.image else (0, None)
-        return TableShape(rows, max(2 * len(reader.names) - pixels, pixels), image=shape)
+        declared = [of for name in reader.names if (of := list_of(data.columns.get(name)))]
+        lists = tuple((1, of.longest) for of in declared)  # how many different items there are is not known either
+        numeric = max(2 * (len(reader.names) - len(lists)) - pixels, pixels)
+        return TableShape(rows, numeric, image=shape, lists=lists)
 
 
 def announce(progress: Progress, job: Job, tables: Mapping[str, Table]) -> None:
