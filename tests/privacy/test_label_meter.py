@@ -172,3 +172,13 @@ def test_its_memory_is_counted() -> None:
     tensors = 4 * 2 * MOST * WIDTH * 2  # means of one peer and the other, and of both side by side
     assert label_meter_bytes(WIDTH, 2) > 5 * tensors
     assert of.enough
+
+
+def test_the_leading_direction_of_few_wide_rows_is_that_of_a_decomposition() -> None:
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(20, 300)).astype(np.float32)) + 0.2
+    exact = torch.linalg.svd(rows.double(), full_matrices=False)[2][0].float()
+    assert abs(float(leading(rows) @ exact)) == pytest.approx(1, abs=1e-5)
+    assert float(rows.mean(dim=0) @ leading(rows)) > 0
+    wide = torch.ones(8, 100_000)  # of which a matrix of inner products of columns would take 80 GB
+    assert leading(wide).norm().item() == pytest.approx(1, abs=1e-3)
+    assert leading(torch.zeros(3, 7)).norm().item() == pytest.approx(1)
