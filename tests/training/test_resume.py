@@ -143,7 +143,7 @@ def test_resuming_does_not_train_the_local_model_again(
     settings["evaluate"] = Evaluate()
     first = run(**settings)
     whole = first(parties)
-    monkeypatch.setattr("vfl_node.training.split.active.train_local", None)
+    monkeypatch.setattr("vfl_node.training.split.base_rates.train_local", None)
     resumed = run(**settings, checkpoints=first.checkpoints, resume_from="r000-e000002")
     assert_same(resumed(parties)[0], whole[0])
 

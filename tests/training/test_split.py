@@ -15,7 +15,7 @@ from vfl_node.errors import DataError, ProtocolError, StateError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.job.evaluate import METRICS
 from vfl_node.metrics import auc
-from vfl_node.training.split import active, loop
+from vfl_node.training.split import base_rates, loop
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -491,7 +491,7 @@ def test_a_batch_that_no_message_holds_is_refused_before_anything_is_trained(
     both = run()
     both.train = both.train.model_copy(update={"model": model, "batch_size": 50})
     both(parties)  # just fits
-    monkeypatch.setattr(active, "train_local", lambda *_, **__: pytest.fail("the local model was trained"))
+    monkeypatch.setattr(base_rates, "train_local", lambda *_, **__: pytest.fail("the local model was trained"))
     both = run()
     both.train = both.train.model_copy(update={"model": model, "batch_size": 51})
     for error in both.raw(parties):
