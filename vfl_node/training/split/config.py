@@ -19,6 +19,8 @@ from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.split.rate import SCHEDULES
+from vfl_node.training.unaligned.methods import Unaligned, unaligned_of
+from vfl_node.training.unaligned.none.spec import NoUnaligned
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
@@ -121,6 +123,7 @@ class Train(TrainerConfig):
     class_weight: ClassWeight = None
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Annotated[Missing, ReadBy(missing_of)] = Missing()
+    unaligned: Annotated[Unaligned, ReadBy(unaligned_of)] = NoUnaligned()
 
     @property
     def outputs(self) -> int:
@@ -242,6 +245,29 @@ class Train(TrainerConfig):
             )
         if job.evaluate.matched:
             self._check_matched(job)
+        if self.unaligned.fills:
+            self._check_unaligned(job)
+
+    def _check_unaligned(self, job: Job) -> None:
+        """Refuse rows outside of the alignment where the active party must not know which they are, or cannot use them."""
+        method, spec = f"train.unaligned: {self.unaligned.method}", job.align.spec
+        if not spec.every_row_is_shared:
+            raise ValueError(
+                f"{method} learns from the active party's rows outside of the alignment, and with {job.align.protocol} the active "
+                "party does not know which of its rows these are. Set align.protocol: psi, or leave train.unaligned out"
+            )
+        if len(job.parties.passive) > 1:
+            raise ValueError(
+                f"{method} fills in the embeddings of one passive party, and there are {len(job.parties.passive)}: leave "
+                "train.unaligned out"
+            )
+        if job.evaluate.validation_fraction:
+            raise ValueError(
+                f"{method} divides the epochs into those before the rows outside of the alignment are filled in and those after, "
+                "and evaluate.validation_fraction may stop training before that: leave one out"
+            )
+        if self.epochs == 1:
+            raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
 
     def _check_matched(self, job: Job) -> None:
         """Refuse matched metrics where there is nothing to match, or they would tell too much."""
@@ -282,13 +308,15 @@ class Train(TrainerConfig):
             raise error
 
     def check_table(self, role: DataRole, table: Table) -> None:
-        """As the base: the passive party must have a column (``E_NO_FEATURES``)."""
+        """As the base: the passive party must have a column (``E_NO_FEATURES``), the active one what train.unaligned needs."""
         if role == "passive" and not table.columns:
             raise DataError(
                 "the passive party's table has no feature column",
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
+        if role == "active":
+            self.unaligned.check_table(table)
 
     def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base."""

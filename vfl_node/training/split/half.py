@@ -114,8 +114,17 @@ class Half(Protocol):
     def labels(self) -> LabelAudit:
         """Its attacks on its own labels, with what it sends."""
 
+    def epoch_begins(self, epoch: int, batches: int) -> None:
+        """Make ready for epoch ``epoch``, from 0, of so many batches."""
+
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
+
+    def epoch_ends(self) -> None:
+        """Do what is due after the last batch of the epoch; nothing is sent."""
+
+    def unaligned(self) -> Mapping[str, Any] | None:
+        """What was done so far with rows outside of the alignment; None where they are not used, or not this party's."""
 
     def figures(self) -> Figures:
         """What the steps since the last call show, where the party knows it."""
@@ -161,9 +170,14 @@ def received(channel: Channel, tensor: training_pb2.Tensor, shape: Sequence[int]
         raise ProtocolError(f"{channel.peer} sent {error.message}", code=error.code) from None
 
 
-def encode(session: Session, data: TrainingData, draws: Randomness, training: Positions) -> tuple[str, PositionedInput]:
-    """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
-    own = data.alignment.rows[training][data.alignment.owned[training]]
+def encode(
+    session: Session, data: TrainingData, draws: Randomness, training: Positions, outside: Positions = NO_ROWS
+) -> tuple[str, PositionedInput]:
+    """Encode the table as its own rows among ``training`` suggest (all its rows if there are none).
+
+    Rows of the table that lie ``outside`` of the alignment and are learnt from, too, count as well.
+    """
+    own = np.concatenate([data.alignment.rows[training][data.alignment.owned[training]], outside])
     train = Train.of(session.job)
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)

@@ -87,6 +87,15 @@ class PassiveHalf:
             if self._substitute:
                 self._substitute.restore(under("substitute", saved))
 
+    def epoch_begins(self, epoch: int, batches: int) -> None:
+        """As :meth:`Half.epoch_begins`: nothing is to be done."""
+
+    def epoch_ends(self) -> None:
+        """As :meth:`Half.epoch_ends`: nothing is to be done."""
+
+    def unaligned(self) -> None:
+        """As :meth:`Half.unaligned`: it has none."""
+
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         leaving = Leaving(f"step/{number}", positions)
