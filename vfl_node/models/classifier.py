@@ -58,7 +58,7 @@ class Classifier(nn.Module):
         return self.above([*own, *received])
 
     def above(self, embeddings: Sequence[Tensor]) -> Tensor:
-        """Logits, as :meth:`forward`, of embeddings float32[B, d] each: the own one, if there is a bottom, before the others."""
+        """Logits, as :meth:`forward`, of embeddings float32[B, d] each: the own one, if there is one, before the others."""
         if self.wide:
             deep = [embedding[:, : -self.wide] for embedding in embeddings]
             wide = torch.stack([embedding[:, -self.wide :] for embedding in embeddings]).sum(dim=0)

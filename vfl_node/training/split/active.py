@@ -18,7 +18,6 @@ from vfl_node.errors import DataError
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.classifier import Classifier
-from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
 from vfl_node.privacy.defences.defence import Leaving, Sender
 from vfl_node.privacy.features.audit import FeatureAudit
@@ -38,8 +37,8 @@ from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
-from vfl_node.training.split.outside import Outside, rows_outside
-from vfl_node.training.split.tasks import task_of
+from vfl_node.training.split.outside import outside_of, rows_outside
+from vfl_node.training.split.tasks import start_at_rate, task_of
 from vfl_node.training.trainer import TrainingData
 
 
@@ -109,23 +108,10 @@ class ActiveHalf:
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
-        self._start()
-        self._outside: Outside | None = None
-        if len(rows):
-            self._outside = Outside(
-                session,
-                data,
-                self._model,
-                self.learner,
-                self._inputs,
-                self._task,
-                aligned=training,
-                rows=rows,
-                width=sum(self.peers.widths),
-                randomness=randomness.derive(f"unaligned/{repeat}"),
-                begin=self._begin_anew,
-                saved=saved and under("outside", saved),
-            )
+        start_at_rate(self._model, self._task, train)
+        self.outside = outside_of(
+            session, data, self._model, self.learner, self._inputs, self._task, training, rows, randomness, repeat, saved
+        )
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
@@ -160,32 +146,6 @@ class ActiveHalf:
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
         self._permuting = randomness.derive("contributions") if repeat == 0 and session.job.evaluate.contributions else None
 
-    def _start(self) -> None:
-        """Set the first probabilities, if they must not be ½."""
-        if self._train.missing.calibration == "train" and self._task.start is not None:
-            # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
-            self._model.start_at(self._task.start)
-
-    def _begin_anew(self, randomness: Randomness) -> None:
-        """Give this half other initial weights."""
-        initialise(self._model.cpu(), randomness)
-        self._model.to(self._session.device)
-        self._start()
-
-    def epoch_begins(self, epoch: int, batches: int) -> None:
-        """As :meth:`Half.epoch_begins`."""
-        if self._outside:
-            self._outside.epoch_begins(epoch, batches)
-
-    def epoch_ends(self) -> None:
-        """As :meth:`Half.epoch_ends`: fills rows outside of the alignment in, if it is time."""
-        if self._outside:
-            self._outside.epoch_ends()
-
-    def unaligned(self) -> Mapping[str, Any] | None:
-        """As :meth:`Half.unaligned`."""
-        return self._outside.report() if self._outside else None
-
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
         embeddings = [embedding.requires_grad_() for embedding in await self.peers.embeddings(number, positions)]  # (B, d) each
@@ -204,9 +164,8 @@ class ActiveHalf:
         self.peers.step_done(positions)
         self.labels.see(positions, embeddings, self.peers.sent)
         self._met.append((positions, logits.detach(), loss.item()))
-        if self._outside:
-            self._outside.saw(positions, torch.cat(embeddings, dim=1))
-            self._outside.step_done()
+        self.outside.saw(positions, torch.cat(embeddings, dim=1))
+        self.outside.step_done()
 
     def defended(self) -> Defended:
         """As :meth:`Half.defended`: nothing, as no model is moved for gradients."""
@@ -273,7 +232,7 @@ class ActiveHalf:
         rate = {} if self._local is None else {"rate": self._base_rate}
         defended = prefixed("defences", self.peers.state())
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("labels", self.labels.tensors())}
-        outside = prefixed("outside", self._outside.tensors()) if self._outside else {}
+        outside = prefixed("outside", self.outside.tensors())
         return {**self.learner.tensors(), **audits, **defended, **self._judge(), **rate, **outside}
 
     def weights(self) -> dict[str, Tensor]:

@@ -245,29 +245,7 @@ class Train(TrainerConfig):
             )
         if job.evaluate.matched:
             self._check_matched(job)
-        if self.unaligned.fills:
-            self._check_unaligned(job)
-
-    def _check_unaligned(self, job: Job) -> None:
-        """Refuse rows outside of the alignment where the active party must not know which they are, or cannot use them."""
-        method, spec = f"train.unaligned: {self.unaligned.method}", job.align.spec
-        if not spec.every_row_is_shared:
-            raise ValueError(
-                f"{method} learns from the active party's rows outside of the alignment, and with {job.align.protocol} the active "
-                "party does not know which of its rows these are. Set align.protocol: psi, or leave train.unaligned out"
-            )
-        if len(job.parties.passive) > 1:
-            raise ValueError(
-                f"{method} fills in the embeddings of one passive party, and there are {len(job.parties.passive)}: leave "
-                "train.unaligned out"
-            )
-        if job.evaluate.validation_fraction:
-            raise ValueError(
-                f"{method} divides the epochs into those before the rows outside of the alignment are filled in and those after, "
-                "and evaluate.validation_fraction may stop training before that: leave one out"
-            )
-        if self.epochs == 1:
-            raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
+        self.unaligned.check(job, self.epochs)
 
     def _check_matched(self, job: Job) -> None:
         """Refuse matched metrics where there is nothing to match, or they would tell too much."""

@@ -155,8 +155,8 @@ def _paced(peer: str) -> Disclosure:
     return Disclosure(
         "pace",
         0,
-        f"from {peer} no message about its records outside of the alignment. How long {peer} computes between two batches tells "
-        f"about how many of these there are for each of the aligned ones",
+        f"from {peer} no message about its records outside of the alignment. How long {peer} computes between two batches "
+        "tells about how many of these there are for each of the aligned ones",
     )
 
 

@@ -54,6 +54,7 @@ from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
+from vfl_node.training.unaligned.unused import UnusedRows
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -114,17 +115,12 @@ class Half(Protocol):
     def labels(self) -> LabelAudit:
         """Its attacks on its own labels, with what it sends."""
 
-    def epoch_begins(self, epoch: int, batches: int) -> None:
-        """Make ready for epoch ``epoch``, from 0, of so many batches."""
+    @property
+    def outside(self) -> UnusedRows:
+        """Its rows outside of the alignment, if it learns from them."""
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
-
-    def epoch_ends(self) -> None:
-        """Do what is due after the last batch of the epoch; nothing is sent."""
-
-    def unaligned(self) -> Mapping[str, Any] | None:
-        """What was done so far with rows outside of the alignment; None where they are not used, or not this party's."""
 
     def figures(self) -> Figures:
         """What the steps since the last call show, where the party knows it."""

@@ -44,7 +44,7 @@ class Journal:
         held_out: its attacks on the rows held out in it; None where it sent none.
         rebuilt: what its feature audit found in the first repeat; None without one.
         labels: what its attacks on its labels found in the first repeat; empty where none is judged.
-        unaligned: what the first repeat did with rows outside of the alignment; None where they are not used, or not this party's.
+        unaligned: what the first repeat did with rows outside of the alignment; None where this party uses none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
         steps: training steps done.
@@ -97,7 +97,7 @@ class Journal:
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
             self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
-            self.labels, self.unaligned = half.labels.result(), half.unaligned()
+            self.labels, self.unaligned = half.labels.result(), half.outside.report()
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()

@@ -13,17 +13,18 @@ Both branches share the weights of the own bottom, but for norms and their avera
     fill        the method makes up h̃_N of every row outside, once; the active half may begin anew
     train       federated batches, and between them ⌈u/B⌉ local ones an epoch, spread evenly
 
-h̃_N is constant from then on. Nothing of this is sent: the messages are those of a training without it, as many and as long. What
-the passive party can see is time: how long an epoch takes tells it about u, which with private set intersection it knows from the
-numbers of records, unless these are padded.
+h̃_N is constant from then on. Nothing of this is sent: the messages are those of a training without it, as many and as long.
+What the passive party can see is time: how long an epoch takes tells it about u, which with private set intersection it knows
+from the numbers of records, unless these are padded.
 
-Source: Wei et al. 2023 (FedAds), section 4.1, algorithm 1. Deviations: a fixed share of local batches an epoch in place of a coin
-for each, with the same expectation; each branch has an optimiser of its own.
+Source: Wei et al. 2023 (FedAds), section 4.1, algorithm 1. Deviations: a fixed share of local batches an epoch in place of a
+coin for each, with the same expectation; each branch has an optimiser of its own; the active half begins anew once the rows are
+filled in (``anew``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -46,9 +47,10 @@ from vfl_node.training.split.half import NO_ROWS, Positions
 from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.local import ROWS_AT_ONCE, check_finite
 from vfl_node.training.split.positioned_input import PositionedInput
-from vfl_node.training.split.tasks import SplitTask
+from vfl_node.training.split.tasks import SplitTask, start_at_rate
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.contract import AlignedRows, JointModel, OwnPart, filler_of
+from vfl_node.training.unaligned.unused import UnusedRows
 
 MOST_HALF = float(torch.finfo(torch.float16).max)
 FEWEST_OF_A_CLASS = 2
@@ -80,7 +82,27 @@ def rows_outside(session: Session, data: TrainingData, training: Positions) -> N
     return outside.astype(np.int64)
 
 
-class Outside:
+def outside_of(
+    session: Session,
+    data: TrainingData,
+    model: Classifier,
+    learner: Learner,
+    inputs: PositionedInput,
+    task: SplitTask,
+    aligned: Positions,
+    rows: NDArray[np.int64],
+    randomness: Randomness,
+    repeat: int,
+    saved: Mapping[str, Tensor] | None,
+) -> UnusedRows:
+    """What the active party does in this repeat with the ``rows`` outside of the alignment; arguments as :class:`Outside`."""
+    if len(rows) == 0:
+        return UnusedRows()
+    own, stored = randomness.derive(f"unaligned/{repeat}"), under("outside", saved) if saved else None
+    return Outside(session, data, model, learner, inputs, task, aligned=aligned, rows=rows, randomness=own, saved=stored)
+
+
+class Outside(UnusedRows):
     """Rows outside of the alignment in one repeat.
 
     Args:
@@ -92,9 +114,7 @@ class Outside:
         task: what its labels are.
         aligned: shared positions trained on, all of which it owns.
         rows: of its table, int64[u], as :func:`rows_outside`.
-        width: d, of the peer's embeddings.
         randomness: its own for this.
-        begin: gives the joint half initial weights from this.
         saved: tensors of a checkpoint within the repeat.
     """
 
@@ -109,9 +129,7 @@ class Outside:
         *,
         aligned: Positions,
         rows: NDArray[np.int64],
-        width: int,
         randomness: Randomness,
-        begin: Callable[[Randomness], None],
         saved: Mapping[str, Tensor] | None,
     ) -> None:
         self._session, self._model, self._joint, self._task = session, model, learner, task
@@ -129,7 +147,7 @@ class Outside:
         self._aligned_rows = data.alignment.rows[aligned]
         self._aligned_targets = task.targets(table.labels[self._aligned_rows]).to(session.device)
         self._groups = None if groups is None else (groups[self._aligned_rows], groups[rows])
-        self._width, self._randomness, self._begin = width, randomness, begin
+        self._randomness = randomness
 
         self._place = np.full(len(data.alignment), -1)
         self._place[aligned] = np.arange(len(aligned))
@@ -139,28 +157,28 @@ class Outside:
         self._steps, self._seconds = 0, 0.0
         self._figures: dict[str, float] = {}
         self._epoch, self._batches, self._local, self._done = 0, 1, list[Positions](), 0
-        branch = self._branch(inputs, width)
-        architecture = architecture_of(self._train.model, session.models)
-        self._learner = Learner(branch, self._train, randomness.derive("branch"), architecture.version)
-        self._branch_model = branch
+        self._architecture = architecture_of(self._train.model, session.models)
+        self._width = self._architecture.cut_width(self._train.bottom, self._train.outputs)
+        self._branch = self._local_branch()
+        self._learner = Learner(self._branch, self._train, randomness.derive("branch"), self._architecture.version)
         if saved and "embeddings" in saved:
             self._embeddings = saved["embeddings"].to(session.device)
             self._learner.restore(under("learner", saved))
             self._steps, self._seconds = int(saved["steps"]), float(saved["seconds"])
             self._figures = {name: float(value) for name, value in under("figures", saved).items()}
 
-    def _branch(self, inputs: PositionedInput, width: int) -> Classifier:
+    def _local_branch(self) -> Classifier:
         """The local branch: an own top, and the joint half's bottom but for its norms."""
-        architecture = architecture_of(self._train.model, self._session.models)
-        branch = build_classifier(architecture, self._train, inputs.schema, [width])
+        branch = build_classifier(self._architecture, self._train, self._inputs.schema, [self._width])
         initialise(branch, self._randomness.derive("weights"))
         branch = branch.to(self._session.device)
-        assert branch.bottom is not None and self._model.bottom is not None
+        assert branch.bottom is not None
+        assert self._model.bottom is not None
         share_weights(branch.bottom, self._model.bottom)
         return branch
 
     def epoch_begins(self, epoch: int, batches: int) -> None:
-        """As :meth:`~vfl_node.training.split.half.Half.epoch_begins`."""
+        """As the base."""
         self._epoch, self._batches, self._done, self._local = epoch, batches, 0, []
         if self._embeddings is not None:
             order = self._randomness.derive(f"order/{epoch}").permutation(len(self._rows))
@@ -169,12 +187,12 @@ class Outside:
             self._received = torch.zeros(len(self._aligned), self._width, device=self._session.device)
 
     def saw(self, positions: Positions, received: Tensor) -> None:
-        """Note embeddings float32[B, d] of a federated batch, if they are to be learnt from."""
+        """As the base."""
         if self._received is not None:
             self._received[torch.from_numpy(self._place[positions])] = received.detach()
 
     def step_done(self) -> None:
-        """Train on the local batches that are due after a federated one."""
+        """As the base."""
         if not self._local:
             return
         started = self._session.clock()
@@ -193,7 +211,7 @@ class Outside:
         of_an_epoch = len(self._local)
         place = (self._epoch - self._filling_after) * of_an_epoch + index
         self._learner.pace(place, (self._train.epochs - self._filling_after) * of_an_epoch)
-        logits = self._branch_model(self._inputs.at(batch), [self._embeddings[rows].float()])
+        logits = self._branch(self._inputs.at(batch), [self._embeddings[rows].float()])
         loss = self._task.losses(logits, self._targets[rows]).mean()
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
         self._learner.step()
@@ -218,7 +236,8 @@ class Outside:
         self._embeddings = made_up.clamp(-MOST_HALF, MOST_HALF).half()
         self._figures, self._received = dict(filling.figures), None
         if self._method.begins_anew:
-            self._begin(self._randomness.derive("anew"))
+            initialise(self._model.cpu(), self._randomness.derive("anew"))
+            start_at_rate(self._model.to(self._session.device), self._task, self._train)
             self._joint.forget()
         self._seconds += self._session.clock() - started
 
@@ -234,10 +253,8 @@ class Outside:
         return OwnPart(lambda batch: inputs.at(places[batch]), own, targets, rows, groups)
 
     def _joint_model(self) -> JointModel:
-        architecture = architecture_of(self._train.model, self._session.models)
-
         def new_bottom() -> nn.Module:
-            bottom = build_bottom(architecture, self._train, self._inputs.schema, self._train.active_bottom)
+            bottom = build_bottom(self._architecture, self._train, self._inputs.schema, self._train.active_bottom)
             return bottom.to(self._session.device)
 
         def logits(own: Tensor, received: Tensor) -> Tensor:
@@ -246,7 +263,7 @@ class Outside:
         return JointModel(logits, self._task.losses, new_bottom, self._train.outputs)
 
     def tensors(self) -> dict[str, Tensor]:
-        """All that a checkpoint must hold: nothing before the rows are filled in."""
+        """As the base."""
         if self._embeddings is None:
             return {}
         return {
@@ -258,7 +275,7 @@ class Outside:
         }
 
     def report(self) -> dict[str, Any]:
-        """What was done so far, as JSON."""
+        """As the base."""
         return {
             "rows": len(self._rows),
             "steps_local": self._steps,
@@ -278,7 +295,9 @@ def share_weights(branch: nn.Module, joint: nn.Module) -> None:
             layer._parameters[key] = theirs._parameters[key]
 
 
-def _check_classes(task: SplitTask, train: Train, labels: NDArray[Any], aligned: NDArray[np.int64], rows: NDArray[np.int64]) -> None:
+def _check_classes(
+    task: SplitTask, train: Train, labels: NDArray[Any], aligned: NDArray[np.int64], rows: NDArray[np.int64]
+) -> None:
     """Refuse a class that rows outside have and hardly any aligned row. Raises DataError (``E_ONE_CLASS``)."""
     if train.task != "classification":
         return
@@ -286,8 +305,8 @@ def _check_classes(task: SplitTask, train: Train, labels: NDArray[Any], aligned:
     for label in np.unique(labels[rows].astype(np.int64)):
         if known[label] < FEWEST_OF_A_CLASS:
             raise DataError(
-                f"rows outside of the alignment have the label {label}, and {known[label]} of the aligned rows trained on: too few "
-                "to fill in their embeddings from",
+                f"rows outside of the alignment have the label {label}, and {known[label]} of the aligned rows trained on has it: "
+                "too few to fill in their embeddings from",
                 code="E_ONE_CLASS",
                 hint="use more records, a smaller evaluate.test_fraction, or train.unaligned: {method: none}",
                 for_peer="the active party's labels do not allow train.unaligned; set its method to none",

@@ -1,7 +1,7 @@
 """The methods by the names that a job uses in ``train.unaligned``, and what each says about itself before anything runs.
 
-A method is a folder: ``spec.py`` has a class of this module with its words and its own keys, and imports no torch; what it names
-beside it is loaded on first use. A package adds a method by an entry point of the group ``vfl_node.unaligned``.
+A method is a folder: ``spec.py`` has a class of this module with its words and its own keys, and imports no torch; what it
+names beside it is loaded on first use. A package adds a method by an entry point of the group ``vfl_node.unaligned``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from vfl_node.registry import Registry, subclass_of
 
 if TYPE_CHECKING:
     from vfl_node.data.tables import Table
+    from vfl_node.job import Job
 
 
 class Unaligned(Frozen):
@@ -33,7 +34,9 @@ class Unaligned(Frozen):
     needs_groups: ClassVar[bool] = False
     implementation: ClassVar[str] = ""
 
-    method: Annotated[str, Field(description="how rows outside of the alignment are filled in; none: they are not used")] = "none"
+    method: Annotated[str, Field(description="how rows outside of the alignment are filled in; none: they are not used")] = (
+        "none"
+    )
 
     def pretraining(self, epochs: int) -> int:
         """After how many of all ``epochs`` the rows are filled in."""
@@ -43,6 +46,34 @@ class Unaligned(Frozen):
     def begins_anew(self) -> bool:
         """Whether the active party's half begins anew once the rows are filled in."""
         return False
+
+    def check(self, job: Job, epochs: int) -> None:
+        """Refuse a job of so many ``epochs`` in which the active party must not know the rows outside, or cannot use them.
+
+        Raises:
+            ValueError: it cannot; the text is for the owner.
+        """
+        if not self.fills:
+            return
+        method = f"train.unaligned: {self.method}"
+        if not job.align.spec.every_row_is_shared:
+            raise ValueError(
+                f"{method} learns from the active party's rows outside of the alignment, and {job.align.protocol} does not tell "
+                "both parties which of their rows are shared: those without a partner are trained on as any other. Set "
+                "align.protocol: psi, or leave train.unaligned out"
+            )
+        if len(job.parties.passive) > 1:
+            raise ValueError(
+                f"{method} fills in the embeddings of one passive party, and there are {len(job.parties.passive)}: leave "
+                "train.unaligned out"
+            )
+        if job.evaluate.validation_fraction:
+            raise ValueError(
+                f"{method} divides the epochs into those before the rows outside of the alignment are filled in and those "
+                "after, and evaluate.validation_fraction may stop training before that: leave one out"
+            )
+        if epochs == 1:
+            raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
 
     def check_table(self, table: Table) -> None:
         """Refuse a table of the active party from which it cannot learn.
@@ -61,7 +92,7 @@ class Unaligned(Frozen):
             raise DataError(
                 f"train.unaligned: {self.method} takes embeddings of the same group, and the table has no groups",
                 code="E_CONFIG",
-                hint="set data.group in this node's settings to the column of groups (users, for example), or choose another method",
+                hint="set data.group in this node's settings to the column of groups, such as users, or choose another method",
                 for_peer="the active party's table has no groups for train.unaligned; choose another method",
             )
 
@@ -100,6 +131,8 @@ METHODS: Registry[type[Unaligned]] = Registry(
     "vfl_node.unaligned",
     {
         "none": "vfl_node.training.unaligned.none.spec:NoUnaligned",
+        "heuristic": "vfl_node.training.unaligned.heuristic.spec:Heuristic",
+        "jpl": "vfl_node.training.unaligned.jpl.spec:JointPrivilegedLearning",
         "diffusion": "vfl_node.training.unaligned.diffusion.spec:Diffusion",
     },
     check=subclass_of(Unaligned),

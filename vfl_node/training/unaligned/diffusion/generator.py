@@ -7,8 +7,8 @@
     ddpm       h_{t−1} ~ N(posterior mean of ĥ_0 and h_t, β̃_t), without noise at the last step
     ddim       h_s = √ᾱ_s · ĥ_0 + √(1 − ᾱ_s) · ε̂ over some of the steps, from the same first noise always the same
 
-The condition is an input of each step and is never noised. β runs from .1/T to 20/T, which is the usual 1e-4 to .02 at T = 1000,
-so that h_T is noise for any T.
+The condition is an input of each step and is never noised. β runs from .1/T to 20/T, which is the usual 1e-4 to .02 at
+T = 1000, so that h_T is noise for any T.
 
 Source: Ho et al. 2020 (DDPM), Song et al. 2021 (DDIM). Deviations: the weights that draw are a moving average of the trained
 ones; ĥ_0 stays within :data:`WIDEST` standard deviations, as clipping is customary in sampling.
@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.initial_weights import initialise
+from vfl_node.models.layers import linear
 from vfl_node.training.unaligned.diffusion.spec import Diffusion
 
 TIME_WIDTH = 16
@@ -46,9 +47,8 @@ class Denoiser(nn.Module):
 
     def __init__(self, width: int, condition: int, hidden: int) -> None:
         super().__init__()
-        first = nn.utils.skip_init(nn.Linear, width + condition + TIME_WIDTH, hidden)
-        second = nn.utils.skip_init(nn.Linear, hidden, hidden)
-        self.layers = nn.Sequential(first, nn.SiLU(), second, nn.SiLU(), nn.utils.skip_init(nn.Linear, hidden, width))
+        first, second = linear(width + condition + TIME_WIDTH, hidden), linear(hidden, hidden)
+        self.layers = nn.Sequential(first, nn.SiLU(), second, nn.SiLU(), linear(hidden, width))
 
     def forward(self, noisy: Tensor, condition: Tensor, time: Tensor) -> Tensor:
         """float32[B, d], float32[B, c] and float32[B], t/T in 0 … 1 → float32[B, d]."""
@@ -115,7 +115,7 @@ class Generator:
             aim = noise if settings.predict == "noise" else values[rows]
             optimiser.zero_grad()
             loss = (self._network(noisy, conditions[rows], self._time(steps)) - aim).square().mean()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
             rate = max(1 - KEPT, 1 / (update + 1))  # a plain mean at first
             with torch.no_grad():
@@ -160,7 +160,9 @@ class Generator:
         """The steps that are taken, last one first."""
         every = self._settings.steps
         count = min(self._settings.sampler_steps, every) if self._settings.sampler == "ddim" else every
-        return [round(place * (every - 1) / max(1, count - 1)) for place in reversed(range(count))] if count > 1 else [every - 1]
+        return (
+            [round(place * (every - 1) / max(1, count - 1)) for place in reversed(range(count))] if count > 1 else [every - 1]
+        )
 
     def _denoised(self, row: Tensor, conditions: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """ĥ_0 and ε̂ of rows at ``step``."""
