@@ -58,8 +58,8 @@ class Unaligned(Frozen):
         method = f"train.unaligned: {self.method}"
         if not job.align.spec.every_row_is_shared:
             raise ValueError(
-                f"{method} learns from the active party's rows outside of the alignment, and {job.align.protocol} does not tell "
-                "both parties which of their rows are shared: those without a partner are trained on as any other. Set "
+                f"{method} learns from the active party's rows outside of the alignment, and {job.align.protocol} does not "
+                "tell both parties which of their rows are shared: those without a partner are trained on as any other. Set "
                 "align.protocol: psi, or leave train.unaligned out"
             )
         if len(job.parties.passive) > 1:

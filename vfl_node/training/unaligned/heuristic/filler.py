@@ -18,8 +18,8 @@ def mean_of_group(method: Unaligned) -> Filler:
 def _fill(aligned: AlignedRows, outside: OwnPart, joint: JointModel, randomness: Randomness) -> Filling:
     """As :class:`~vfl_node.training.unaligned.contract.Filler`; draws nothing.
 
-    A row whose group has no aligned row, or that has no group, gets the mean of all aligned rows. The figure ``no_group`` is the
-    share of such rows.
+    A row whose group has no aligned row, or that has no group, gets the mean of all aligned rows. The figure ``no_group`` is
+    the share of such rows.
 
     Raises:
         ValueError: the table has no groups; the job's check comes before.
