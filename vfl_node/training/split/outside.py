@@ -305,7 +305,7 @@ def _check_classes(
     for label in np.unique(labels[rows].astype(np.int64)):
         if known[label] < FEWEST_OF_A_CLASS:
             raise DataError(
-                f"rows outside of the alignment have the label {label}, and only {known[label]} of the aligned rows trained on: "
+                f"rows outside of the alignment have the label {label}, and {known[label]} of the aligned rows trained on: "
                 "too few to fill in their embeddings from",
                 code="E_ONE_CLASS",
                 hint="use more records, a smaller evaluate.test_fraction, or train.unaligned: {method: none}",

@@ -84,7 +84,7 @@ class JointPrivilegedFiller:
             loss.backward()
             optimiser.step()
         made = torch.cat([self._made(network, outside, places) for places in _parts(len(outside))])
-        return Filling(scale.undo(made), {"embedding_error": float(error)})
+        return Filling(scale.undo(made), {"embedding_error": float(error.detach())})
 
     @torch.no_grad()
     def _made(self, network: EmbeddingFromColumns, outside: OwnPart, places: Rows) -> Tensor:
