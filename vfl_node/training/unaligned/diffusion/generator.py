@@ -3,7 +3,7 @@
 ::
 
     forward    h_t = √ᾱ_t · h_0 + √(1 − ᾱ_t) · ε,   ε ~ N(0, I),   β_t linear in t, ᾱ_t = Π (1 − β_s)
-    network    ε̂ or ĥ_0 of (h_t, c, t): two hidden layers; mean squared error at uniform t
+    network    ε̂ of (h_t, c, t): two hidden layers; mean squared error at uniform t
     ddpm       h_{t−1} ~ N(posterior mean of ĥ_0 and h_t, β̃_t), without noise at the last step
     ddim       h_s = √ᾱ_s · ĥ_0 + √(1 − ᾱ_s) · ε̂ over some of the steps, from the same first noise always the same
 
@@ -27,7 +27,7 @@ from vfl_node.models.initial_weights import initialise
 from vfl_node.models.layers import linear
 from vfl_node.training.unaligned.diffusion.spec import Diffusion
 
-TIME_WIDTH = 16
+TIME_WIDTH = 8
 """Sines and cosines that tell the network t."""
 
 BATCH = 256
@@ -37,7 +37,7 @@ KEPT = 0.995
 
 
 class Denoiser(nn.Module):
-    """h_t, c and t → ε̂ or ĥ_0.
+    """h_t, c and t → ε̂.
 
     Args:
         width: d, of h.
@@ -112,9 +112,8 @@ class Generator:
             noise = torch.from_numpy(randomness.normal((BATCH, self._width))).to(device)
             left = kept[steps][:, None]
             noisy = left.sqrt() * values[rows] + (1 - left).sqrt() * noise
-            aim = noise if settings.predict == "noise" else values[rows]
             optimiser.zero_grad()
-            loss = (self._network(noisy, conditions[rows], self._time(steps)) - aim).square().mean()
+            loss = (self._network(noisy, conditions[rows], self._time(steps)) - noise).square().mean()
             loss.backward()
             optimiser.step()
             rate = max(1 - KEPT, 1 / (update + 1))  # a plain mean at first
@@ -168,8 +167,7 @@ class Generator:
         """ĥ_0 and ε̂ of rows at ``step``."""
         left = self._schedule.kept[step]
         given = self._network(row, conditions, self._time(torch.full((len(row),), step, device=row.device)))
-        clean = (row - (1 - left).sqrt() * given) / left.sqrt() if self._settings.predict == "noise" else given
-        clean = clean.clamp(-WIDEST, WIDEST)
+        clean = ((row - (1 - left).sqrt() * given) / left.sqrt()).clamp(-WIDEST, WIDEST)
         return clean, (row - left.sqrt() * clean) / (1 - left).sqrt()
 
     def _time(self, steps: Tensor) -> Tensor:

@@ -19,7 +19,6 @@ class Diffusion(FillingMethod):
         default="ddim", description="how noise becomes an embedding: ddim by some of the steps, ddpm by all of them"
     )
     sampler_steps: int = Field(default=50, ge=1, le=10_000, description="ddim: how many of the steps; all, if there are fewer")
-    predict: Literal["noise", "embedding"] = Field(default="noise", description="what the denoising network gives")
     hidden: int = Field(default=128, ge=1, le=65536, description="width of its two hidden layers")
     updates: int = Field(default=2000, ge=1, le=10_000_000, description="training steps of the denoising network")
     learning_rate: float = Field(default=1e-3, gt=0, le=1, allow_inf_nan=False, description="its first one; it falls to 0")
