@@ -84,7 +84,7 @@ def test_a_drawn_embedding_depends_on_its_row_and_not_on_the_others(monkeypatch:
     everything = replace(part(columns[30:], torch.ones(20)), rows=np.arange(100, 120))
     some = np.array([0, 3, 11, 19])
     few = replace(part(columns[30:][some], torch.ones(4)), rows=100 + some)
-    fill = filler_of(Diffusion(method="diffusion", steps=10, updates=5))
+    fill = filler_of(Diffusion(method="diffusion", steps=10, updates=300))
     whole = fill(aligned, everything, JOINT, RANDOM).embeddings
     assert torch.equal(fill(aligned, few, JOINT, RANDOM).embeddings, whole[torch.from_numpy(some)])
     assert len(torch.unique(whole, dim=0)) == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_resumed_in_each_phase_the_result_has_the_same_bits(run: Any, method: st
             self.all: dict[str, Any] = {}
 
         def save(self, name: str, tensors: Any, meta: Any) -> None:
-            self.all[name] = (tensors, meta)
+            self.all[name] = ({key: tensor.clone() for key, tensor in tensors.items()}, deepcopy(meta))
             super().save(name, tensors, meta)
 
     kept = (Keeping(), Keeping())
@@ -100,7 +101,7 @@ def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any) ->
     ("job", "message"),
     [
         ("align: {protocol: psu}\ntrain: {unaligned: {method: jpl}}", "psu does not tell both parties"),
-        ("align: {protocol: apsi}\ntrain: {unaligned: {method: jpl}}", "apsi does not tell both parties"),
+        ("align: {protocol: apsi, obfuscation: private}\ntrain: {unaligned: {method: jpl}}", "apsi does not tell both parties"),
         ("align: {protocol: psi}\ntrain: {epochs: 1, unaligned: {method: jpl}}", "epochs of 2 or more"),
         (
             "align: {protocol: psi}\ntrain: {unaligned: {method: jpl}}\nevaluate: {validation_fraction: 0.1}",
