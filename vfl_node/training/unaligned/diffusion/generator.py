@@ -14,8 +14,9 @@ A step of ddim is of the first order: with 50 steps it draws Gaussian rows with 
 from the line through the estimates of this step and the one before (second order), and steps lie closer where there is little
 noise, at squares; then less than 1 % is missing.
 
-Source: Ho et al. 2020 (DDPM), Song et al. 2021 (DDIM), Lu et al. 2022 (DPM-Solver++ 2M, the second order). Deviations: the weights
-that draw are a moving average of the trained ones; ĥ_0 stays within :data:`WIDEST` standard deviations, as clipping is customary in sampling.
+Source: Ho et al. 2020 (DDPM), Song et al. 2021 (DDIM), Lu et al. 2022 (DPM-Solver++ 2M, the second order). Deviations: the
+weights that draw are a moving average of the trained ones; ĥ_0 stays within :data:`WIDEST` standard deviations, as clipping is
+customary in sampling.
 """
 
 from __future__ import annotations
