@@ -17,7 +17,7 @@ from vfl_node.training.checkpoints import MemoryCheckpoints
 from vfl_node.training.split import journal
 from vfl_node.training.unaligned.methods import unaligned_of
 
-QUICK = {
+QUICK: dict[str, dict[str, Any]] = {
     "diffusion": {"method": "diffusion", "steps": 20, "sampler_steps": 5, "updates": 30},
     "jpl": {"method": "jpl", "updates": 20},
     "heuristic": {"method": "heuristic"},
