@@ -13,7 +13,7 @@ import torch
 from benchmarks.sessions import session
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
-from vfl_node.training.split import active
+from vfl_node.training.split import base_rates
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
@@ -65,13 +65,13 @@ def test_a_model_for_calibration_takes_as_long_however_many_rows_are_owned(
 ) -> None:
     """The peer waits for it, and sees how long it takes: apsi hides how many rows are shared, padding how many a party has."""
     steps: list[int] = []
-    real = active.train_local
+    real = base_rates.train_local
 
     def counting(*arguments: Any, **named: Any) -> None:
         steps.append(len(arguments[4]))
         real(*arguments, **named)
 
-    monkeypatch.setattr(active, "train_local", counting)
+    monkeypatch.setattr(base_rates, "train_local", counting)
     for share in (0.3, 0.9):
         parties = synthetic(300, (share, 1.0), independent=True)
         half(parties, "test", protocol=protocol)
