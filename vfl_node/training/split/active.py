@@ -37,7 +37,8 @@ from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
-from vfl_node.training.split.tasks import task_of
+from vfl_node.training.split.outside import outside_of, rows_outside
+from vfl_node.training.split.tasks import start_at_rate, task_of
 from vfl_node.training.trainer import TrainingData
 
 
@@ -98,7 +99,8 @@ class ActiveHalf:
             None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibrate),
             self._synthetic.rate if self._synthetic else 0.0,
         )
-        self.encoder, self._inputs = encode(session, data, draws, training)
+        rows = rows_outside(session, data, training)
+        self.encoder, self._inputs = encode(session, data, draws, training, rows)
         self.audit = audit_of_peers(session, data, training, randomness, repeat)
         self.features = FeatureAudit()  # gradients tell of no columns
         self.labels = label_audit(session, self._labels, labelled, randomness, repeat)
@@ -106,9 +108,10 @@ class ActiveHalf:
         self._architecture = architecture_of(train.model, session.models)
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
-        if missing.calibration == "train" and self._task.start is not None:
-            # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
-            self._model.start_at(self._task.start)
+        start_at_rate(self._model, self._task, train)
+        self.outside = outside_of(
+            session, data, self._model, self.learner, self._inputs, self._task, training, rows, randomness, repeat, saved
+        )
         if saved is not None:
             self.learner.restore(saved)
             self.audit.restore(under("audit", saved))
@@ -161,6 +164,8 @@ class ActiveHalf:
         self.peers.step_done(positions)
         self.labels.see(positions, embeddings, self.peers.sent)
         self._met.append((positions, logits.detach(), loss.item()))
+        self.outside.saw(positions, torch.cat(embeddings, dim=1))
+        self.outside.step_done()
 
     def defended(self) -> Defended:
         """As :meth:`Half.defended`: nothing, as no model is moved for gradients."""
@@ -227,7 +232,8 @@ class ActiveHalf:
         rate = {} if self._local is None else {"rate": self._base_rate}
         defended = prefixed("defences", self.peers.state())
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("labels", self.labels.tensors())}
-        return {**self.learner.tensors(), **audits, **defended, **self._judge(), **rate}
+        outside = prefixed("outside", self.outside.tensors())
+        return {**self.learner.tensors(), **audits, **defended, **self._judge(), **rate, **outside}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`: the joint model's, and as ``local.NAME`` those of the model that gives calibration its q."""

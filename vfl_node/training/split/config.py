@@ -19,6 +19,8 @@ from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.split.rate import SCHEDULES
+from vfl_node.training.unaligned.methods import Unaligned, unaligned_of
+from vfl_node.training.unaligned.none.spec import NoUnaligned
 
 if TYPE_CHECKING:
     from vfl_node.data.encoded import EncodedColumn
@@ -121,6 +123,7 @@ class Train(TrainerConfig):
     class_weight: ClassWeight = None
     seed: int = Field(default=0, ge=0, lt=2**63, description="salts the public schedule of batches, nothing else")
     missing: Annotated[Missing, ReadBy(missing_of)] = Missing()
+    unaligned: Annotated[Unaligned, ReadBy(unaligned_of)] = NoUnaligned()
 
     @property
     def outputs(self) -> int:
@@ -242,6 +245,7 @@ class Train(TrainerConfig):
             )
         if job.evaluate.matched:
             self._check_matched(job)
+        self.unaligned.check(job, self.epochs)
 
     def _check_matched(self, job: Job) -> None:
         """Refuse matched metrics where there is nothing to match, or they would tell too much."""
@@ -282,13 +286,15 @@ class Train(TrainerConfig):
             raise error
 
     def check_table(self, role: DataRole, table: Table) -> None:
-        """As the base: the passive party must have a column (``E_NO_FEATURES``)."""
+        """As the base: the passive party must have a column (``E_NO_FEATURES``), the active one what train.unaligned needs."""
         if role == "passive" and not table.columns:
             raise DataError(
                 "the passive party's table has no feature column",
                 code="E_NO_FEATURES",
                 hint="add columns, or declare the ignored ones numeric or categorical in data.columns",
             )
+        if role == "active":
+            self.unaligned.check_table(table)
 
     def columns_read(self, table: Table) -> tuple[EncodedColumn, ...]:
         """As the base."""

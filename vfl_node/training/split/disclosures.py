@@ -127,6 +127,8 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
             f"while {peer} trains models of its own tells about when those stop"
         )
         counts = (*counts, Disclosure("early stopping", exchange.epochs, decided))
+    if train.unaligned.fills:
+        counts = (*counts, _paced(peer))
     if exchange.others:
         counts = (*counts, _indirectly(exchange))
     if exchange.lacks == 0:
@@ -145,6 +147,16 @@ def _held_out(exchange: TrainingExchange) -> Disclosure:
         rows.held_out + rows.validated,
         f"from {peer} which {rows.held_out} of the shared records are the last ones in the order of a private column of "
         f"{peer}{before}; neither the values of that column nor the order within each part",
+    )
+
+
+def _paced(peer: str) -> Disclosure:
+    """What a passive party learns where the active one learns from rows outside of the alignment, too."""
+    return Disclosure(
+        "pace",
+        0,
+        f"from {peer} no message about its records outside of the alignment. How long {peer} computes between two batches "
+        "tells about how many of these there are for each of the aligned ones",
     )
 
 

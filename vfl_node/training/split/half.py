@@ -54,6 +54,7 @@ from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
+from vfl_node.training.unaligned.unused import UnusedRows
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
 from vfl_node.transport.generated.vfl.v1 import training_pb2
@@ -114,6 +115,10 @@ class Half(Protocol):
     def labels(self) -> LabelAudit:
         """Its attacks on its own labels, with what it sends."""
 
+    @property
+    def outside(self) -> UnusedRows:
+        """Its rows outside of the alignment, if it learns from them."""
+
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""
 
@@ -161,9 +166,14 @@ def received(channel: Channel, tensor: training_pb2.Tensor, shape: Sequence[int]
         raise ProtocolError(f"{channel.peer} sent {error.message}", code=error.code) from None
 
 
-def encode(session: Session, data: TrainingData, draws: Randomness, training: Positions) -> tuple[str, PositionedInput]:
-    """Encode the table as its own rows among ``training`` suggest (all its rows if there are none)."""
-    own = data.alignment.rows[training][data.alignment.owned[training]]
+def encode(
+    session: Session, data: TrainingData, draws: Randomness, training: Positions, outside: Positions = NO_ROWS
+) -> tuple[str, PositionedInput]:
+    """Encode the table as its own rows among ``training`` suggest (all its rows if there are none).
+
+    Rows of the table that lie ``outside`` of the alignment and are learnt from, too, count as well.
+    """
+    own = np.concatenate([data.alignment.rows[training][data.alignment.owned[training]], outside])
     train = Train.of(session.job)
     encoder = Encoder.fit(data.table, own if len(own) else np.arange(len(data.table)), train.scaling, train.least_rows)
     features, source = fill_in(data.alignment, data.table, encoder, train.missing, draws, train.scaling)

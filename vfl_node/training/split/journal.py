@@ -44,6 +44,7 @@ class Journal:
         held_out: its attacks on the rows held out in it; None where it sent none.
         rebuilt: what its feature audit found in the first repeat; None without one.
         labels: what its attacks on its labels found in the first repeat; empty where none is judged.
+        unaligned: what the first repeat did with rows outside of the alignment; None where this party uses none.
         saved: tensors of the half under way, from a checkpoint; None to begin it anew.
         rows: shared rows trained and tested on.
         steps: training steps done.
@@ -68,6 +69,7 @@ class Journal:
     held_out: Judged | None = None
     rebuilt: Mapping[str, Mapping[str, Any]] | None = None
     labels: Mapping[str, float | None] = field(default_factory=dict)
+    unaligned: Mapping[str, Any] | None = None
     saved: Mapping[str, Tensor] | None = None
     rows: tuple[int, int] = (0, 0)
     steps: int = 0
@@ -95,7 +97,7 @@ class Journal:
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
             self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
-            self.labels = half.labels.result()
+            self.labels, self.unaligned = half.labels.result(), half.outside.report()
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()
@@ -121,6 +123,7 @@ class Journal:
             "held_out": self.held_out and dataclasses.asdict(self.held_out),
             "rebuilt": self.rebuilt,
             "labels": dict(self.labels),
+            "unaligned": self.unaligned,
             "steps": self.steps,
             "stopping": self.stopping and dataclasses.asdict(self.stopping),
             "stopped": self.stopped,
@@ -159,6 +162,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
         held_out=meta["held_out"] and Judged(**meta["held_out"]),
         rebuilt=meta.get("rebuilt"),  # an earlier version had no feature audit
         labels=meta.get("labels", {}),  # and none of labels
+        unaligned=meta.get("unaligned"),  # and left such rows alone
         saved=under("half", checkpoint.tensors),
         steps=meta["steps"],
         stopping=meta["stopping"] and Stopping(**meta["stopping"]),

@@ -32,11 +32,16 @@ class Learner:
     def __init__(self, model: nn.Module, train: Train, private: Randomness, version: int = 1) -> None:
         self.model = model
         self._name, self._version = train.model, version
-        self._optimizer = Updates(model, train.optimizer, train)
         self._clip, self._train = train.clip, train
-        self._rates: list[float] = [group["lr"] for group in self._optimizer.param_groups] if _has_schedule(train) else []
+        self.forget()
         self._private = private
         self._dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout)]
+
+    def forget(self) -> None:
+        """Let the optimiser remember nothing of the steps so far, for weights that begin anew."""
+        self._optimizer = Updates(self.model, self._train.optimizer, self._train)
+        groups = self._optimizer.param_groups
+        self._rates: list[float] = [group["lr"] for group in groups] if _has_schedule(self._train) else []
 
     def begin(self, step: int) -> None:
         """Make the model ready for training step ``step``: no gradient is left, norms follow the batch, masks are new."""

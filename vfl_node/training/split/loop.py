@@ -160,12 +160,14 @@ async def _epoch(
     """Train one epoch, and decide by the ``validation`` rows whether it is the best so far and the last; if there are any."""
     section, progress = Train.of(session.job), session.progress
     started, moved = session.clock(), bytes_moved(traffic)
+    half.outside.epoch_begins(journal.epoch, len(batches))
     for index, positions in enumerate(batches):
         half.learner.pace(journal.epoch * len(batches) + index, section.epochs * len(batches))
         await half.step(journal.exchanges, positions)
         journal.exchanges += 1
         failpoints.reach("updated")
         progress.emit(Advanced(1))
+    half.outside.epoch_ends()
     figures, attacks = half.figures(), half.audit.epoch_done()
     rebuilt, read = half.features.epoch_done(), half.labels.epoch_done()
     if journal.stopping:

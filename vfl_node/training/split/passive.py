@@ -41,6 +41,7 @@ from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
 from vfl_node.training.split.recorder import StepRecorder
 from vfl_node.training.trainer import TrainingData
+from vfl_node.training.unaligned.unused import UnusedRows
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 
@@ -72,7 +73,7 @@ class PassiveHalf:
         self._training, self._batch_size = training, train.batch_size
         columns = partial(_targets, session, data)
         sender = Sender("embeddings", data.alignment.owned, self._bottom, self._inputs.at, columns)
-        self.labels = LabelAudit()  # it has none
+        self.labels, self.outside = LabelAudit(), UnusedRows()  # it has none
         self.features = feature_audit(session, data, columns, self._inputs.at, training, randomness, repeat)
         transcript = session.transcript if repeat == 0 else None
         self._recorder = StepRecorder(transcript, data.alignment.rows, under("transcript", saved or {}))

@@ -54,3 +54,7 @@ class PositionedInput:
     def at(self, positions: NDArray[np.int64]) -> ModelInput:
         """The rows at shared ``positions``, int64[B]."""
         return self._rows.take(torch.from_numpy(self._source[positions]).to(self._device))
+
+    def of_rows(self, source: NDArray[np.int64]) -> PositionedInput:
+        """The same rows, looked up by place in ``source``, int64[u]; no row is copied."""
+        return PositionedInput(self.schema, self._rows, source, self._device)

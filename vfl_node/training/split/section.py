@@ -13,6 +13,7 @@ from vfl_node.privacy.defences.registry import read_params
 from vfl_node.training.section import Attacks, Count, MetricValues, Section, TrainerSection
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
+from vfl_node.training.unaligned.methods import Unaligned
 from vfl_node.training.words import (
     Attacked,
     Code,
@@ -131,6 +132,28 @@ class LabelPrivacy(Section):
     releases: Count = Field(description="gradients of each row: epochs × repeats × passive parties")
 
 
+class UnalignedRows(Section):
+    """What the active party did with its rows outside of the alignment."""
+
+    method: str = Field(description="how their embeddings were filled in")
+    rows: Count = Field(description="rows outside of the alignment that were learnt from")
+    steps_federated: Count = Field(description="batches of aligned rows, first repeat")
+    steps_local: Count = Field(description="batches of rows outside, first repeat; none of them sends anything")
+    generated: Count = Field(description="embeddings that the method made up, first repeat")
+    seconds: float = Field(ge=0, description="that filling in and local batches took, first repeat")
+    figures: dict[str, float] = Field(description="what the method says of its filling, by name")
+
+    def term(self, unaligned: Unaligned) -> Term:
+        """In words; ``unaligned`` is the job's section."""
+        said = (
+            f"{self.rows:,} rows of the active party alone got embeddings (",
+            Code(self.method),
+            f": {unaligned.words()}) and were learnt from in {self.steps_local:,} batches beside {self.steps_federated:,} of "
+            "aligned rows",
+        )
+        return Term("Rows outside of the alignment", (said,))
+
+
 class SplitSection(TrainerSection):
     """What only split training has."""
 
@@ -163,6 +186,9 @@ class SplitSection(TrainerSection):
         description="party → metric → how much worse it is with the party's part of the held-out rows permuted, first repeat; "
         "null without evaluate.contributions, and at passive parties",
     )
+    unaligned: UnalignedRows | None = Field(
+        default=None, description="null without a method in train.unaligned, and at passive parties"
+    )
 
     @property
     def counts_matched_rows(self) -> bool:
@@ -180,6 +206,7 @@ class SplitSection(TrainerSection):
             terms=(
                 *self.strategies.terms(of.train.missing),
                 *((self.early_stopping.term(of.train),) if self.early_stopping else ()),
+                *((self.unaligned.term(of.train.unaligned),) if self.unaligned else ()),
             ),
             attacked=self._attacked(of.role),
             by_party=self._by_party(of),

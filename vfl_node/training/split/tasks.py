@@ -13,6 +13,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.metrics import ModelOutput
+from vfl_node.models.classifier import Classifier
 from vfl_node.regression_metrics import PredictedNumbers
 from vfl_node.training.class_weight import weight_of_classes
 from vfl_node.training.evaluation import class_shares, measure
@@ -199,6 +200,13 @@ def stored_task(train: Train, rate: float, target: TargetScale | None) -> SplitT
     if target is not None:
         return ScaledTargets(target, rate)
     return ClassLabels(train.classes, None, rate)
+
+
+def start_at_rate(model: Classifier, task: SplitTask, train: Train) -> None:
+    """Set the first probabilities of ``model``, if calibration needs others than ½."""
+    if train.missing.calibration == "train" and task.start is not None:
+        # From ½ down to a rare class's rate logits overshoot, w10·q explains the labels, and no gradient leads back.
+        model.start_at(task.start)
 
 
 def local_rate(logits: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ from vfl_node.training.split.section import (
     MatchedMetrics,
     SplitSection,
     Strategies,
+    UnalignedRows,
     contributions_of,
 )
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
@@ -158,6 +159,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
             label_privacy=_label_privacy(session, journal),
             defence_seconds_share=_share_of_defences(session, journal),
             contributions=contributions_of(first.contributions) if first else None,
+            unaligned=_unaligned(session, journal),
         ),
         warnings=(*unaudited(session.protection), *_unprotected(session, data)),
         weights=journal.weights,
@@ -170,6 +172,14 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         held_out=journal.testing if session.job.evaluate.test_fraction else np.empty(0, dtype=np.int64),
         validated=journal.validated,
     )
+
+
+def _unaligned(session: Session, journal: Journal) -> UnalignedRows | None:
+    """What the first repeat did with rows outside of the alignment."""
+    if journal.unaligned is None:
+        return None
+    method, federated = Train.of(session.job).unaligned.method, journal.steps // session.job.evaluate.repeats
+    return UnalignedRows(method=method, steps_federated=federated, **journal.unaligned)
 
 
 def _label_privacy(session: Session, journal: Journal) -> LabelPrivacy | None:

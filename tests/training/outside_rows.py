@@ -1,0 +1,71 @@
+"""A federation aligned by private set intersection, in which most of the active party's rows have no partner."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vfl_node.alignment.alignment import Alignment, PeerFacts
+from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import NumericColumn, Table
+
+
+@dataclass(frozen=True)
+class Intersected:
+    """Two parties' tables and their views of the shared rows, as ``tests.training.conftest.Federation``."""
+
+    clinic: Table
+    lab: Table
+    clinic_view: Alignment
+    lab_view: Alignment
+    people: NDArray[np.int64]
+
+
+def intersected(
+    rows: int,
+    shared: int,
+    *,
+    labels: Any = None,
+    columns: tuple[int, int] = (4, 2),
+    groups: NDArray[np.int64] | None = None,
+    order: NDArray[np.float64] | None = None,
+    seed: int = 0,
+) -> Intersected:
+    """The clinic's ``rows`` records, of which the lab has so many.
+
+    Args:
+        rows: of the clinic.
+        shared: the clinic's first ones, in a random order at the lab and in the alignment.
+        labels: of x [rows, ·] and z [rows, ·] of all records; default: two classes by products in x, and by z₀.
+        columns: how many x and z.
+        groups: of the clinic's records.
+        order: of the clinic's records.
+        seed: of everything.
+    """
+    rng = np.random.default_rng(seed)
+    x, z = (rng.normal(size=(rows, count)) for count in columns)
+    if labels is None:
+        y = rng.random(rows) < 1 / (1 + np.exp(-1.5 * (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + z[:, 0])))
+    else:
+        y = labels(x, z)
+    lab, people = rng.permutation(shared), rng.permutation(shared)
+    place = np.empty(shared, np.int64)
+    place[lab] = np.arange(shared)
+
+    def table(name: str, values: NDArray[Any], of: NDArray[np.int64], **rest: Any) -> Table:
+        named = {f"{name}{number}": NumericColumn(column) for number, column in enumerate(values[of].T)}
+        return Table(Identifiers.of(str(row).encode() for row in of), named, **rest)
+
+    def view(places: NDArray[np.int64], own: int, peer: str, theirs: int) -> Alignment:
+        return Alignment("psi", "curve25519", places, own, {peer: PeerFacts(theirs, intersection=shared, missing=0)})
+
+    return Intersected(
+        table("x", x, np.arange(rows), labels=y.astype(np.float32), groups=groups, order=order),
+        table("z", z, lab),
+        view(people, rows, "lab", shared),
+        view(place[people], shared, "clinic", rows),
+        people,
+    )

@@ -1,0 +1,1 @@
+"""Embeddings drawn by a conditional diffusion model, given the label and the own embedding."""

@@ -1,0 +1,35 @@
+"""``diffusion``: what a job says of it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from vfl_node.training.unaligned.methods import FillingMethod
+
+
+class Diffusion(FillingMethod):
+    """FedAds' Diffu-AT: a conditional diffusion model of the passive party's embeddings (section 4.1, eq. 6-8)."""
+
+    implementation: ClassVar[str] = "vfl_node.training.unaligned.diffusion.filler:DiffusionFiller"
+
+    steps: int = Field(default=1000, ge=2, le=10_000, description="T: steps from an embedding to noise")
+    sampler: Literal["ddim", "ddpm"] = Field(
+        default="ddim", description="how noise becomes an embedding: ddim by some of the steps, ddpm by all of them"
+    )
+    sampler_steps: int = Field(default=50, ge=1, le=10_000, description="ddim: how many of the steps; all, if there are fewer")
+    hidden: int = Field(default=128, ge=1, le=65536, description="width of its two hidden layers")
+    updates: int = Field(default=2000, ge=1, le=10_000_000, description="training steps of the denoising network")
+    learning_rate: float = Field(default=1e-3, gt=0, le=1, allow_inf_nan=False, description="its first one; it falls to 0")
+
+    @model_validator(mode="after")
+    def _sampler_has_its_steps(self) -> Diffusion:
+        if self.sampler != "ddim" and self.sampler_steps != type(self).model_fields["sampler_steps"].default:
+            raise ValueError("sampler_steps is for sampler: ddim; ddpm takes all steps. Leave it out")
+        return self
+
+    def words(self) -> str:
+        """As the base."""
+        taken = min(self.sampler_steps, self.steps) if self.sampler == "ddim" else self.steps
+        return f"one drawn by a diffusion model of the aligned rows' embeddings, given label and own embedding ({taken} steps)"

@@ -1,0 +1,1 @@
+"""The mean embedding of the aligned rows of the same group."""

@@ -1,0 +1,1 @@
+"""An embedding that a network makes of the own columns."""

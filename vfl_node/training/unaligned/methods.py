@@ -1,0 +1,151 @@
+"""The methods by the names that a job uses in ``train.unaligned``, and what each says about itself before anything runs.
+
+A method is a folder: ``spec.py`` has a class of this module with its words and its own keys, and imports no torch; what it
+names beside it is loaded on first use. A package adds a method by an entry point of the group ``vfl_node.unaligned``.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from pydantic import Field
+
+from vfl_node.configuration import Frozen, name_in
+from vfl_node.errors import DataError
+from vfl_node.registry import Registry, subclass_of
+
+if TYPE_CHECKING:
+    from vfl_node.data.tables import Table
+    from vfl_node.job import Job
+
+
+class Unaligned(Frozen):
+    """A ``train.unaligned`` section as a job has chosen it. The fields of a subclass are its own keys, each with a default.
+
+    Attributes:
+        fills: whether rows outside of the alignment are learnt from at all.
+        needs_groups: whether it needs the groups of rows (``data.group`` of the active party's settings).
+        implementation: ``module:attribute``, called with the chosen method; gives a
+            :class:`~vfl_node.training.unaligned.contract.Filler`. Empty where it does not fill.
+    """
+
+    fills: ClassVar[bool] = True
+    needs_groups: ClassVar[bool] = False
+    implementation: ClassVar[str] = ""
+
+    method: Annotated[str, Field(description="how rows outside of the alignment are filled in; none: they are not used")] = (
+        "none"
+    )
+
+    def pretraining(self, epochs: int) -> int:
+        """After how many of all ``epochs`` the rows are filled in."""
+        return epochs
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether the active party's half begins anew once the rows are filled in."""
+        return False
+
+    def check(self, job: Job, epochs: int) -> None:
+        """Refuse a job of so many ``epochs`` in which the active party must not know the rows outside, or cannot use them.
+
+        Raises:
+            ValueError: it cannot; the text is for the owner.
+        """
+        if not self.fills:
+            return
+        method = f"train.unaligned: {self.method}"
+        if not job.align.spec.every_row_is_shared:
+            raise ValueError(
+                f"{method} learns from the active party's rows outside of the alignment, and {job.align.protocol} does not "
+                "tell both parties which of their rows are shared: those without a partner are trained on as any other. Set "
+                "align.protocol: psi, or leave train.unaligned out"
+            )
+        if len(job.parties.passive) > 1:
+            raise ValueError(
+                f"{method} fills in the embeddings of one passive party, and there are {len(job.parties.passive)}: leave "
+                "train.unaligned out"
+            )
+        if job.evaluate.validation_fraction:
+            raise ValueError(
+                f"{method} divides the epochs into those before the rows outside of the alignment are filled in and those "
+                "after, and evaluate.validation_fraction may stop training before that: leave one out"
+            )
+        if epochs == 1:
+            raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
+
+    def check_table(self, table: Table) -> None:
+        """Refuse a table of the active party from which it cannot learn.
+
+        Raises:
+            DataError: it has no feature column (``E_NO_FEATURES``), or no groups that the method needs (``E_CONFIG``).
+        """
+        if self.fills and not table.columns:
+            raise DataError(
+                "the active party's table has no feature column, and rows outside of the alignment teach nothing without",
+                code="E_NO_FEATURES",
+                hint="add columns, or set train.unaligned: {method: none}",
+                for_peer="the active party has no columns for train.unaligned; set its method to none",
+            )
+        if self.needs_groups and table.groups is None:
+            raise DataError(
+                f"train.unaligned: {self.method} takes embeddings of the same group, and the table has no groups",
+                code="E_CONFIG",
+                hint="set data.group in this node's settings to the column of groups, such as users, or choose another method",
+                for_peer="the active party's table has no groups for train.unaligned; choose another method",
+            )
+
+    def words(self) -> str:
+        """What a row outside of the alignment gets for an embedding, for the report: words without a verb and a full stop."""
+        return ""
+
+
+class FillingMethod(Unaligned):
+    """A method that makes up embeddings."""
+
+    pretrain: float = Field(
+        default=0.5,
+        gt=0,
+        lt=1,
+        description="share of the epochs that is trained on aligned rows alone, before the others are filled in; one epoch at "
+        "least, and one is left",
+    )
+    anew: bool = Field(
+        default=True,
+        description="whether the active party's half begins anew with the rows filled in; false: it goes on from what it has "
+        "learnt of the aligned rows. The passive party's half goes on in any case",
+    )
+
+    def pretraining(self, epochs: int) -> int:
+        """As the base."""
+        return min(max(1, math.ceil(self.pretrain * epochs)), epochs - 1)
+
+    @property
+    def begins_anew(self) -> bool:
+        """As the base."""
+        return self.anew
+
+
+METHODS: Registry[type[Unaligned]] = Registry(
+    "vfl_node.unaligned",
+    {
+        "none": "vfl_node.training.unaligned.none.spec:NoUnaligned",
+        "heuristic": "vfl_node.training.unaligned.heuristic.spec:Heuristic",
+        "jpl": "vfl_node.training.unaligned.jpl.spec:JointPrivilegedLearning",
+        "diffusion": "vfl_node.training.unaligned.diffusion.spec:Diffusion",
+    },
+    check=subclass_of(Unaligned),
+)
+"""``train.unaligned.method`` → its section."""
+
+
+class _MethodNamed(Frozen, extra="ignore"):
+    """The key of a section that says which method's keys stand beside it."""
+
+    method: Annotated[str, name_in(METHODS)] = "none"
+
+
+def unaligned_of(section: Any) -> type[Unaligned]:
+    """What reads a ``train.unaligned`` section: the class of the method that it names."""
+    return METHODS[_MethodNamed.model_validate(section, from_attributes=True).method]

@@ -1,0 +1,1 @@
+"""Rows outside of the alignment are not used."""
