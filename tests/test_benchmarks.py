@@ -128,6 +128,7 @@ def test_align_between_nodes(align: Callable[..., tuple[str, dict[str, Any]]]) -
             assert 32 * elements < run["sent_bytes"][role] < 32 * elements + 4000
 
 
+@pytest.mark.slow
 def test_align_in_stages(align: Callable[..., tuple[str, dict[str, Any]]]) -> None:
     text, made = align("--stages", "500")
     stages = {stage["stage"]: stage["elements"] for stage in made["stages"]["stages"]}
@@ -224,6 +225,7 @@ def test_readers_of_every_format_read_the_same_rows(tmp_path: Path) -> None:
     assert all(result["cpu_s"] > 0 and result["peak_bytes"] > 0 for result in results.values())
 
 
+@pytest.mark.slow
 def test_label_defences_compares_defended_steps_and_the_meter(tmp_path: Path) -> None:
     out = tmp_path / "labels.json"
     text = ran("-m", "benchmarks.label_defences", "--steps", "4", "--rows", "64", "--batch", "32", "--out", out)
@@ -234,6 +236,7 @@ def test_label_defences_compares_defended_steps_and_the_meter(tmp_path: Path) ->
     assert all(row["ratio"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_embeddings_compares_the_same_case_dense_and_sparse(tmp_path: Path) -> None:
     out = tmp_path / "embeddings.json"
     case = ("--levels", "3000", "--width", "2", "--batch", "64", "--steps", "3")

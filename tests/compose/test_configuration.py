@@ -136,6 +136,7 @@ def good(files: dict[str, bytes]) -> None:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
 
 
+@pytest.mark.slow
 def test_keys_are_made_once_and_anew_for_volumes_made_before_a_party_was(tmp_path: Path) -> None:
     setup = Setup(tmp_path)
     first = setup()

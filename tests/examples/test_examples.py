@@ -106,6 +106,7 @@ def test_clinic_gains_from_a_lab_that_learns_no_overlap(clinic_lab: Path, tmp_pa
     assert any("fewer than 20 for each" in warning for warning in clinic["training"]["warnings"])
 
 
+@pytest.mark.slow
 def test_an_insurer_hides_a_column_by_its_own_settings(clinic_lab: Path, tmp_path: Path) -> None:
     """With fewer epochs and one split; the figures of the example's page are those of all epochs."""
     job = load_job(EXAMPLES / "clinic_lab" / "three.yaml")

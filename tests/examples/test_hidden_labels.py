@@ -74,7 +74,8 @@ def both(folder: Path, records: int, test: float, top: str, *words: str) -> tupl
     return run(folder, "off", "audit: {labels: true}\n", *words), run(folder, "on", MARVELL, *words)
 
 
-@pytest.mark.parametrize("top", ["[]", pytest.param("[16]", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("top", ["[]", "[16]"])
 def test_labels_are_read_and_with_a_defence_they_are_not(tmp_path: Path, top: str) -> None:
     """In one process, with a seed."""
     off, on = both(tmp_path, 4000, 0.5, top, "--in-process", "--seed", "1")

@@ -95,6 +95,7 @@ def run(folder: Path, records: int, *words: str) -> tuple[Outcome, Outcome]:
     return outcome(folder, "off"), outcome(folder, "on")
 
 
+@pytest.mark.slow
 def test_a_column_is_rebuilt_and_with_a_defence_it_is_not(tmp_path: Path) -> None:
     """A smaller form: fewer records, one process, a seed. The model loses more than with all of them, and has fewer to lose."""
     off, on = run(tmp_path, 2000, "--in-process", "--seed", "1")

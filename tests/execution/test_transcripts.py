@@ -114,6 +114,7 @@ def test_rows_are_those_of_the_file(trial: Any, tmp_path: Path, align: str) -> N
     assert np.linalg.norm(means[:, None] - means[None], axis=2)[~np.eye(kinds, dtype=bool)].min() > 1e-3
 
 
+@pytest.mark.slow
 def test_several_passive_parties_and_processes_of_their_own(tmp_path: Path) -> None:
     several = make_several(tmp_path)
     job = several.job("align: {protocol: psi}\n" + SPLIT, ("lab", "insurer"))

@@ -96,6 +96,7 @@ def fate(source: Path, out: Path, name: str) -> list[dict[str, Any]]:
     return lines
 
 
+@pytest.mark.slow
 def test_flows_over_four_classes_equal_plaintext(tmp_path: Path) -> None:
     source = tmp_path / "source"
     small, large = source / "fate_small", source / "epsilon_5k"

@@ -155,7 +155,6 @@ def in_recovery(world: World) -> tuple[str, int]:
     "SIGTERM during a checkpoint, and during a step",
     must="ends within 10 s; R",
     how="`=stop` at failpoints",
-    bounded=True,
 )
 def told_to_stop(world: World) -> tuple[str, int, str]:
     longest, tried = 0.0, [("lab", "checkpoint"), ("clinic", "updated"), ("lab", "align-store")]

@@ -22,7 +22,7 @@ from vfl_node.transport.generated.vfl.v1 import session_pb2, training_pb2
 from vfl_node.transport.memory import memory_channels, run_together
 
 SEED = 1
-JOBS = 100
+JOBS = 50
 
 
 @pytest.fixture(autouse=True)

@@ -61,11 +61,13 @@ MATRIX = [
 SOME = [
     ("two-party", "clinic", "Decrypted 1"),
     ("two-party", "lab", "DecryptionRequest 1"),
-    ("coordinator-clear", "notary", "Decrypted 1"),
     ("coordinator-clear", "lab", LAST),
     ("coordinator", "notary", "Decrypted 2"),
-    ("coordinator", "clinic", "DecryptionRequest 1"),
     ("coordinator", "lab", "checkpoint 1"),
+]
+MORE = [
+    ("coordinator-clear", "notary", "Decrypted 1"),
+    ("coordinator", "clinic", "DecryptionRequest 1"),
     ("coordinator", "notary", "PaillierKey"),
 ]
 
@@ -156,7 +158,7 @@ def nodes(federations: Any, forked: Any, tmp_path_factory: pytest.TempPathFactor
     return Nodes(federations(tmp_path_factory.mktemp("regression"), roles), forked)
 
 
-@pytest.mark.parametrize(("flow", "victim", "place"), SOME)
+@pytest.mark.parametrize(("flow", "victim", "place"), [*SOME, *(pytest.param(*of, marks=pytest.mark.slow) for of in MORE)])
 def test_killed_in_training(nodes: Nodes, flow: str, victim: str, place: str) -> None:
     nodes.survives(flow, victim, place)
 

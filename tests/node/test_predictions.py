@@ -645,6 +645,7 @@ def test_both_nodes_stop_training_at_the_same_epoch_and_serve_the_best_ones_weig
     assert len(served.ask("clinic", asks(known), model).splitlines()) == 1 + len(known)
 
 
+@pytest.mark.slow
 def test_nodes_killed_while_training_stops_end_with_the_same_weights(served: Served) -> None:
     def weights(job_id: str) -> list[dict[str, torch.Tensor]]:
         paths = (served.federation.job_folder(name, job_id) / "artefacts/model.safetensors" for name in OTHER)

@@ -82,7 +82,7 @@ def test_too_few_known_rows_are_refused_before_anything_is_sent(run: Any, partie
     assert not [message for message in made.transcript if type(message).__name__ == "Embedding"]
 
 
-@pytest.mark.parametrize("at", ["r000-e000001", "r001-e000001"])
+@pytest.mark.parametrize("at", ["r000-e000001", pytest.param("r001-e000001", marks=pytest.mark.slow)])
 def test_an_audit_of_columns_goes_on_after_a_kill_with_the_same_bits(run: Any, parties: Any, at: str) -> None:
     train = run().train.model_copy(update={"batch_size": 13, "epochs": 2})  # enough steps for a checkpoint after each epoch
     features = COLUMNS.model_copy(update={"columns": ("colour",)})

@@ -132,7 +132,13 @@ def test_several_passive_parties_with_images_and_tables(several_parties: Make, s
     assert convolved == {"lab", "telco"}
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_norm": True, "dropout": 0.3}, {"layer_norm": True}])
+NORMALISED = {"batch_norm": True, "dropout": 0.3}
+OTHERS = [pytest.param(of, marks=pytest.mark.slow) for of in ({}, {"layer_norm": True})]
+
+
+@pytest.mark.parametrize(
+    "options", [NORMALISED, *(pytest.param(of, marks=pytest.mark.slow) for of in ({}, {"layer_norm": True}))]
+)
 def test_a_killed_training_ends_with_the_same_bits(synthetic: Make, run: Any, options: dict[str, Any]) -> None:
     parties = with_images(synthetic(260))
     both = cnn(run, batch_size=4, **options)
