@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field, model_validator
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.configuration import Frozen
+from vfl_node.configuration import Frozen, name_in
 from vfl_node.job import ProtocolName
+from vfl_node.training.unaligned.methods import METHODS
 
 
 class Limits(Frozen):
@@ -32,6 +35,11 @@ class Limits(Frozen):
         min_length=1,
         description="alignment protocols that a job may use; a peer that may submit jobs chooses among them what is revealed. "
         "By default every one but those that must be named here (docs/alignment.md)",
+    )
+    methods: tuple[Annotated[str, name_in(METHODS)], ...] = Field(
+        default_factory=lambda: tuple(name for name, method in METHODS.usable() if method.allowed_by_default),
+        description="methods of train.unaligned that a job may use. By default every one but those that send more of this "
+        "party's columns than embeddings and gradients tell (docs/unaligned.md)",
     )
     max_set_size: int = Field(
         default=100_000_000, ge=1, description="largest number of ids that a peer may announce, random ones included"

@@ -273,6 +273,11 @@ class TrainerConfig(Frozen):
         """Memory of what the party in ``role`` computes for one batch."""
         return 0
 
+    @property
+    def learns_unaligned_by(self) -> str:
+        """Name of the method by which it learns from rows outside of the alignment, as ``limits.methods`` has it."""
+        return "none"
+
     def sent(self) -> tuple[int, int]:
         """Rows of a batch, and numbers of the embedding of each, which a passive party sends; (0, 0): it sends none."""
         return 0, 0

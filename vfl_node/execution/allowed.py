@@ -36,6 +36,13 @@ def check_allowed(settings: Settings, job: Job, *, loading: bool = True) -> None
             hint="see limits.allow_matched; or leave out evaluate.matched",
             for_peer="its settings do not allow evaluate.matched",
         )
+    method = job.train.learns_unaligned_by if job.train else "none"
+    if method not in ("none", *settings.limits.methods) and role != "coordinator":
+        raise PolicyError(
+            f"job {job.name!r} learns from rows outside of the alignment by {method}, which this node's settings do not allow",
+            hint="see limits.methods; or choose another train.unaligned",
+            for_peer=f"its settings do not allow train.unaligned: {method} (limits.methods)",
+        )
     if job.train and role != "coordinator" and loading:
         job.train.check_here(settings.models)
     check_limits(job, role, settings.limits, models=settings.models)

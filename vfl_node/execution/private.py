@@ -19,6 +19,7 @@ from vfl_node.errors import UsageError
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED
 from vfl_node.settings import DEFAULT_TABLE, Role, Settings, data_form, peers_in, role_in, settled
+from vfl_node.training.unaligned.methods import METHODS
 from vfl_node.yaml_text import places, read, where
 
 PERMISSIVE: Mapping[str, Any] = {
@@ -143,7 +144,7 @@ def trial_settings(
             "peers": peers_in(job.parties, name),
             "insecure_loopback": True,
             "threads": threads,
-            "limits": _over({**PERMISSIVE, "protocols": list(ALIGNMENTS)}, own.document.get("limits")),
+            "limits": _over({**PERMISSIVE, **_every_name()}, own.document.get("limits")),
             "models": _over(models, own.document.get("models")),
         }
         if role == "active":
@@ -181,3 +182,8 @@ def _table(table: Any, file: Path | None, columns: Mapping[str, Any]) -> Any:
 def _over(defaults: Mapping[str, Any], own: Any) -> Any:
     """``own`` keys and values before ``defaults``; something else is left as it is, for the error about it."""
     return {**defaults, **own} if isinstance(own, Mapping) else own if own is not None else dict(defaults)
+
+
+def _every_name() -> dict[str, list[str]]:
+    """Limits that permit by name, with all names."""
+    return {"protocols": list(ALIGNMENTS), "methods": list(METHODS)}

@@ -47,6 +47,17 @@ class ModelInput:
         """The rows ``rows``, int64[k] on the same device, in that order, with repetition where asked."""
         return self._each(lambda part: part[rows])
 
+    def mixed(self, other: ModelInput, chosen: Callable[[torch.Size], Tensor]) -> ModelInput:
+        """These rows with cells of ``other``, as many rows of the same kinds.
+
+        Args:
+            other: whose cells these are.
+            chosen: shape of a part → bool of that shape on the same device, where ``other``'s cell is taken.
+        """
+        theirs = other._parts()
+        parts = {name: torch.where(chosen(part.shape), theirs[name], part) for name, part in self._parts().items()}
+        return replace(self, **parts)
+
     def digests(self) -> list[str]:
         """SHA-256 of each row's columns, hexadecimal: equal rows have equal ones. 2 µs a row, and a copy to the CPU."""
         parts = [part.cpu().reshape(len(self), -1).contiguous().numpy() for part in self._parts().values()]

@@ -84,6 +84,7 @@ BOUNDS: dict[type[Message], FieldBound] = {
     training_pb2.Tensor: FieldBound(MAX_FRAME_BYTES, {"shape": 8}),
     training_pb2.Embedding: BULK,
     training_pb2.Gradient: BULK,
+    training_pb2.Projection: BULK,
     training_pb2.Scores: BULK,
     training_pb2.EpochEnd: FieldBound(64),
     training_pb2.Shared: FieldBound(16 << 20),

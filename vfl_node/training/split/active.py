@@ -38,6 +38,7 @@ from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
 from vfl_node.training.split.outside import outside_of, rows_outside
+from vfl_node.training.split.pretraining import Meeting, before_labels
 from vfl_node.training.split.tasks import start_at_rate, task_of
 from vfl_node.training.trainer import TrainingData
 
@@ -112,8 +113,14 @@ class ActiveHalf:
         self.outside = outside_of(
             session, data, self._model, self.learner, self._inputs, self._task, training, rows, randomness, repeat, saved
         )
+        meeting = Meeting(session, conversations=self.peers)
+        bottom = self._model.bottom
+        self.pretraining = before_labels(
+            session, data.alignment, bottom, self._inputs, training, rows, meeting, randomness, repeat
+        )
         if saved is not None:
             self.learner.restore(saved)
+            self.pretraining.restore(under("pretraining", saved))
             self.audit.restore(under("audit", saved))
             self.labels.restore(under("labels", saved))
             self.peers.restore(under("defences", saved))
@@ -232,7 +239,7 @@ class ActiveHalf:
         rate = {} if self._local is None else {"rate": self._base_rate}
         defended = prefixed("defences", self.peers.state())
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("labels", self.labels.tensors())}
-        outside = prefixed("outside", self.outside.tensors())
+        outside = {**prefixed("outside", self.outside.tensors()), **prefixed("pretraining", self.pretraining.tensors())}
         return {**self.learner.tensors(), **audits, **defended, **self._judge(), **rate, **outside}
 
     def weights(self) -> dict[str, Tensor]:

@@ -266,8 +266,9 @@ class Train(TrainerConfig):
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Batches of all epochs and repeats."""
+        before = self.unaligned.epochs_before
         trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
-        return evaluate.repeats * self.epochs * max(1, trained // self.batch_size)
+        return evaluate.repeats * (before + self.epochs) * max(1, trained // self.batch_size)
 
     def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""
@@ -317,6 +318,11 @@ class Train(TrainerConfig):
     def parameters(self, role: DataRole, table: TableShape, models: Mapping[str, str], passive_parties: int = 1) -> int:
         """Of this party's half, the active party's own model included."""
         return costs.parameters(self, role, table, architecture_of(self.model, models), passive_parties)
+
+    @property
+    def learns_unaligned_by(self) -> str:
+        """As the base."""
+        return self.unaligned.method
 
     def sent(self) -> tuple[int, int]:
         """As the base."""

@@ -71,6 +71,13 @@ class Conversations:
             codec.encode(gradient, message.tensor)
             await channel.send(message)
 
+    async def answer(self, number: int, gradient: Tensor) -> None:
+        """Send the only passive party a gradient of step ``number``, float32[B, d], that depends on no label: undefended."""
+        (channel,) = self._channels.values()
+        message = training_pb2.Gradient(step=number)
+        codec.encode(gradient, message.tensor)
+        await channel.send(message)
+
     def step_done(self, positions: Positions) -> None:
         """Show the audit what left in this step."""
         for way in self.exits.values():

@@ -54,7 +54,8 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
     The active party sends gradients; each passive one embeddings, those of held-out rows included, and for
     ``evaluate.matched`` an encrypted flag of each of these. With validation also embeddings of the rows set apart and a
     decision in each epoch; then all of this is the most, since training may stop before the last epoch. With
-    ``evaluate.split`` also which rows are held out.
+    ``evaluate.split`` also which rows are held out. What ``train.unaligned`` exchanges before the training with
+    labels is in both.
 
     Args:
         train: the job's section.
@@ -76,13 +77,16 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
     decisions = epochs if validation else 0
     validating = epochs * (validation * row_bytes + validations * FRAME_BYTES)
     named = HELD_OUT_BYTES * -(-m // 8) if evaluate.split else 0
+    before = train.unaligned.epochs_before * evaluate.repeats
+    width = train.unaligned.exchanged_width(cut_width(train))
+    pretraining = before * (rows * 4 * width + batches * FRAME_BYTES) if width else 0
     once = evaluate.repeats * (tested * row_bytes + tests * FRAME_BYTES)
     return TrainingCost(
         rows=rows,
         batches=batches,
-        steps=epochs * batches + decisions,
-        active_bytes=passive_parties * (each_way + decisions * DECISION_BYTES + named),
-        passive_bytes=passive_parties * (each_way + validating + once + flags),
+        steps=epochs * batches + decisions + (before * batches if width else 0),
+        active_bytes=passive_parties * (each_way + pretraining + decisions * DECISION_BYTES + named),
+        passive_bytes=passive_parties * (each_way + pretraining + validating + once + flags),
     )
 
 
@@ -124,7 +128,8 @@ def message_bytes(train: Train, evaluate: Evaluate) -> int:
 
 def tensor_bytes(train: Train, rows: int) -> int:
     """A message with an embedding of ``rows`` rows, or with what is predicted from it."""
-    return max(4 * cut_width(train), 8 * train.outputs) * rows + HEAD_BYTES
+    width = max(cut_width(train), train.unaligned.exchanged_width(cut_width(train)))
+    return max(4 * width, 8 * train.outputs) * rows + HEAD_BYTES
 
 
 def _schema(table: TableShape, *, images: bool) -> InputSchema:

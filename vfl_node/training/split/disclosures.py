@@ -82,6 +82,8 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         f"from them in part (see docs/privacy.md){_defended(exchange.defences, 'embeddings')}",
     )
     counts = matched.active_learns(peer, rows.held_out) if evaluate.matched else ()
+    if train.unaligned.epochs_before:
+        counts = (*counts, *_before_labels(exchange), _paced(peer))
     if stopped:
         found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best(stopped)}"
         counts = (*counts, Disclosure("early stopping", exchange.epochs, found))
@@ -127,8 +129,8 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
             f"while {peer} trains models of its own tells about when those stop"
         )
         counts = (*counts, Disclosure("early stopping", exchange.epochs, decided))
-    if train.unaligned.fills:
-        counts = (*counts, _paced(peer))
+    if train.unaligned.used:
+        counts = (*counts, *_before_labels(exchange), _paced(peer))
     if exchange.others:
         counts = (*counts, _indirectly(exchange))
     if exchange.lacks == 0:
@@ -150,13 +152,31 @@ def _held_out(exchange: TrainingExchange) -> Disclosure:
     )
 
 
+def _before_labels(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
+    """What a party learns from the other one's part in the training without labels."""
+    peer, method = exchange.peer, exchange.train.unaligned
+    count = exchange.evaluate.repeats * method.epochs_before * exchange.rows.trained
+    each = f"each aligned row trained on in each of {method.epochs_before} epochs before the training with labels"
+    if method.exchanges == "projections":
+        text = f"from {peer} a projection of {each}: values of {peer}'s columns can be inferred from it in part"
+        return (Disclosure("projections", count, text),)
+    if method.exchanges == "embeddings and gradients":
+        text = (
+            f"from {peer} a message about {each}. Of the two parties one sends an embedding, from which values of its columns "
+            "can be inferred in part, and the other one a gradient, which tells how well its columns and the embedding fit. No "
+            "label has a part in it"
+        )
+        return (Disclosure("matched pairs", count, text),)
+    return ()
+
+
 def _paced(peer: str) -> Disclosure:
-    """What a passive party learns where the active one learns from rows outside of the alignment, too."""
+    """What a party learns where the other one learns from rows outside of the alignment, too."""
     return Disclosure(
         "pace",
         0,
-        f"from {peer} no message about its records outside of the alignment. How long {peer} computes between two batches "
-        "tells about how many of these there are for each of the aligned ones",
+        f"from {peer} no message about its records outside of the alignment. How long {peer} computes before and "
+        "between batches tells about how many of these there are for each of the aligned ones",
     )
 
 

@@ -54,6 +54,7 @@ from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing.features.filling import fill_in
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
+from vfl_node.training.unaligned.pretraining import NoPretraining
 from vfl_node.training.unaligned.unused import UnusedRows
 from vfl_node.transport import codec
 from vfl_node.transport.channel import Channel
@@ -118,6 +119,10 @@ class Half(Protocol):
     @property
     def outside(self) -> UnusedRows:
         """Its rows outside of the alignment, if it learns from them."""
+
+    @property
+    def pretraining(self) -> NoPretraining:
+        """What comes before the training with labels."""
 
     async def step(self, number: int, positions: Positions) -> None:
         """Train on the batch at ``positions``."""

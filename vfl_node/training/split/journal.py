@@ -30,6 +30,7 @@ class Journal:
     Attributes:
         repeat: repeats completed.
         epoch: epochs completed in the repeat under way.
+        pretrained: epochs without labels completed in it, which come before.
         exchanges: messages of embeddings exchanged: the number of the next step.
         epochs: of the first repeat.
         evaluations: one a completed repeat; empty at the passive party.
@@ -55,6 +56,7 @@ class Journal:
 
     repeat: int = 0
     epoch: int = 0
+    pretrained: int = 0
     exchanges: int = 0
     epochs: list[Epoch] = field(default_factory=list)
     evaluations: list[Evaluation] = field(default_factory=list)
@@ -97,7 +99,7 @@ class Journal:
         if self.repeat == 0:
             self.weights, self.encoder, self.scoring = half.weights(), half.encoder, half.scoring()
             self.held_out, self.rebuilt = half.audit.held_out, half.features.result()
-            self.labels, self.unaligned = half.labels.result(), half.outside.report()
+            self.labels, self.unaligned = half.labels.result(), half.outside.report() or self.unaligned
             if self.stopping:  # rows that were validated on have names with the epoch; predictions name them alike
                 self.scoring = {**self.scoring, "epoch": self.stopping.best}
         self.audit, self.audited = half.audit.averages, half.audit.so_far()
@@ -106,7 +108,7 @@ class Journal:
         if self.stopping:
             self.stopped.append((self.stopping.best, self.stopping.epoch))
         self.stopping, self.best = None, {}
-        self.repeat, self.epoch, self.saved = self.repeat + 1, 0, None
+        self.repeat, self.epoch, self.pretrained, self.saved = self.repeat + 1, 0, 0, None
 
     def save(self, checkpoints: Checkpoints, half: Half, fingerprint: str) -> None:
         """Keep a checkpoint of this place and of ``half``."""
@@ -114,6 +116,7 @@ class Journal:
             "schedule": fingerprint,
             "repeat": self.repeat,
             "epoch": self.epoch,
+            "pretrained": self.pretrained,
             "exchanges": self.exchanges,
             "epochs": [dataclasses.asdict(epoch) for epoch in self.epochs],
             "evaluations": [dataclasses.asdict(evaluation) for evaluation in self.evaluations],
@@ -134,7 +137,8 @@ class Journal:
             **prefixed("best", self.best),
             **prefixed("audited", self.audited),
         }
-        checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}", tensors, meta)
+        before = "" if self.epoch else f"-p{self.pretrained:06d}"
+        checkpoints.save(f"r{self.repeat:03d}-e{self.epoch:06d}{before}", tensors, meta)
 
 
 def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Journal:
@@ -151,6 +155,7 @@ def resume(checkpoints: Checkpoints, name: str | None, fingerprint: str) -> Jour
     return Journal(
         repeat=meta["repeat"],
         epoch=meta["epoch"],
+        pretrained=meta.get("pretrained", 0),  # an earlier version did not pretrain
         exchanges=meta["exchanges"],
         epochs=[Epoch(**epoch) for epoch in meta["epochs"]],
         evaluations=[Evaluation.from_json(evaluation) for evaluation in meta["evaluations"]],

@@ -5,6 +5,9 @@ The whole of it, for all data parties::
     toss a seed → schedule
     the active party names the rows held out, if these are the last ones          (time_order.py; else the schedule draws them)
     for each repeat:  hold out test rows; new private weights
+        for each epoch without labels, if train.unaligned pretrains:    (unaligned/pretraining.py)
+            for each batch: H → , ← g, or z → , ← z, or nothing
+            a checkpoint at all, if there was something
         for each epoch:  for each batch: H → , ← g, all update         (half.py)
                          each attacks what it sent
                          for each batch of validation rows: H → ;  ← go on or stop    (stopping.py; if there are such rows)
@@ -66,7 +69,7 @@ def check_batch_fits(rows: int, train: Train, *, setting: str = "train.batch_siz
     Raises:
         UsageError: they are too large (``E_SIZE``).
     """
-    width = cut_width(train)
+    width = max(cut_width(train), train.unaligned.exchanged_width(cut_width(train)))
     most = (MAX_FRAME_BYTES - FRAME_HEAD_BYTES) // (4 * width)
     if rows > most:
         raise UsageError(
@@ -114,7 +117,8 @@ async def train(
     journal.testing, journal.validated = testing, validation
     stored = {"version": VERSION, "model_version": architecture_of(section.model, session.models).version}
     journal.shared = {**stored, "draws": draws.hex(), "batches": schedule.derive("predictions").hex()}
-    all_epochs = section.epochs * (trained + validated)
+    before = trained * section.unaligned.epochs_before if section.unaligned.exchanges != "nothing" else 0
+    all_epochs = before + section.epochs * (trained + validated)
     progress.emit(PhaseBegan("train", evaluate.repeats * (all_epochs + tested), "batches"))
     progress.emit(Advanced(journal.exchanges))
 
@@ -125,6 +129,10 @@ async def train(
         half.audit.follow_on(journal.audited)
         if len(validation) and journal.stopping is None:
             journal.stopping = Stopping(section.patience, section.epochs)
+        while journal.pretrained < half.pretraining.epochs:
+            await _pretrain(session, half, journal, schedule, training)
+            if before and due(journal.pretrained, half.pretraining.epochs, trained):
+                journal.save(checkpoints, half, schedule.fingerprint)
         while not journal.over(section.epochs):
             batches = schedule.batches(repeat, journal.epoch, training, section.batch_size)
             await _epoch(session, half, journal, traffic, batches, cut(validation, section.batch_size))
@@ -139,7 +147,7 @@ async def train(
         if journal.stopping:
             half.go_back(journal.best)
             epoch = journal.stopping.best
-            number = first + epoch * (trained + validated) - validated
+            number = first + before + epoch * (trained + validated) - validated
             best = ForwardPass(number, cut(validation, section.batch_size), epoch)
         failpoints.reach("evaluate")
         held_out = ForwardPass(journal.exchanges, cut(testing, section.batch_size), best.epoch if best else 0)
@@ -147,6 +155,24 @@ async def train(
         journal.exchanges += tested
         progress.emit(Advanced(tested))
     return journal
+
+
+async def _pretrain(session: Session, half: Half, journal: Journal, schedule: Schedule, training: Positions) -> None:
+    """Train one epoch without labels; the last one leaves nothing of it but the bottoms' weights."""
+    pretraining, number = half.pretraining, journal.pretrained
+    if pretraining.exchanges:
+        size = Train.of(session.job).batch_size
+        for positions in schedule.batches(journal.repeat, -1 - number, training, size):  # those of other epochs are 0 or more
+            await pretraining.step(journal.exchanges, positions)
+            journal.exchanges += 1
+            session.progress.emit(Advanced(1))
+    pretraining.epoch_ends(number)
+    failpoints.reach("pretrained")
+    journal.pretrained += 1
+    if journal.pretrained == pretraining.epochs:
+        half.learner.forget()
+        done = pretraining.end()
+        journal.unaligned = journal.unaligned if journal.repeat else done
 
 
 async def _epoch(

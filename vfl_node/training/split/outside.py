@@ -65,7 +65,7 @@ def rows_outside(session: Session, data: TrainingData, training: Positions) -> N
     Raises:
         DataError: the job has a method, and there is no such row (``E_EMPTY``).
     """
-    if not Train.of(session.job).unaligned.fills:
+    if not Train.of(session.job).unaligned.used:
         return NO_ROWS
     table, alignment = data.table, data.alignment
     outside = np.setdiff1d(np.arange(len(table)), alignment.rows[alignment.owned])
@@ -96,7 +96,7 @@ def outside_of(
     saved: Mapping[str, Tensor] | None,
 ) -> UnusedRows:
     """What the active party does in this repeat with the ``rows`` outside of the alignment; arguments as :class:`Outside`."""
-    if len(rows) == 0:
+    if not Train.of(session.job).unaligned.fills:
         return UnusedRows()
     own, stored = randomness.derive(f"unaligned/{repeat}"), under("outside", saved) if saved else None
     return Outside(session, data, model, learner, inputs, task, aligned=aligned, rows=rows, randomness=own, saved=stored)

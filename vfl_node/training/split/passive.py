@@ -39,6 +39,7 @@ from vfl_node.training.split.half import (
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
+from vfl_node.training.split.pretraining import Meeting, before_labels, unshared_rows
 from vfl_node.training.split.recorder import StepRecorder
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.unused import UnusedRows
@@ -62,7 +63,8 @@ class PassiveHalf:
     ) -> None:
         self._channel, self._pins, train = session.peer, session.pins, Train.of(session.job)
         train.check_table("passive", data.table)
-        self.encoder, self._inputs = encode(session, data, draws, training)
+        outside = unshared_rows(train, data.alignment, len(data.table))
+        self.encoder, self._inputs = encode(session, data, draws, training, outside)
         architecture = architecture_of(train.model, session.models)
         self._bottom = build_bottom(architecture, train, self._inputs.schema, train.bottom)
         self.learner = learner(nn.ModuleDict({"bottom": self._bottom}), session, randomness, repeat)
@@ -80,8 +82,13 @@ class PassiveHalf:
         self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder)
         self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
+        meeting = Meeting(session, learn=self.step)
+        self.pretraining = before_labels(
+            session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
+        )
         if saved is not None:
             self.learner.restore(saved)
+            self.pretraining.restore(under("pretraining", saved))
             self.audit.restore(under("audit", saved))
             self.features.restore(under("features", saved))
             self.exit.restore(under("defences", saved))
@@ -160,7 +167,8 @@ class PassiveHalf:
         """As :meth:`Half.tensors`."""
         audits = {**prefixed("audit", self.audit.tensors()), **prefixed("features", self.features.tensors())}
         defended, recorded = prefixed("defences", self.exit.state()), prefixed("transcript", self._recorder.tensors())
-        return {**self.learner.tensors(), **audits, **defended, **recorded, **self._averages()}
+        before = prefixed("pretraining", self.pretraining.tensors())
+        return {**self.learner.tensors(), **audits, **defended, **recorded, **self._averages(), **before}
 
     def weights(self) -> dict[str, Tensor]:
         """As :meth:`Half.weights`."""

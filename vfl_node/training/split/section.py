@@ -145,12 +145,7 @@ class UnalignedRows(Section):
 
     def term(self, unaligned: Unaligned) -> Term:
         """In words; ``unaligned`` is the job's section."""
-        said = (
-            f"{self.rows:,} rows of the active party alone got embeddings (",
-            Code(self.method),
-            f": {unaligned.words()}) and were learnt from in {self.steps_local:,} batches beside {self.steps_federated:,} of "
-            "aligned rows",
-        )
+        said = (Code(self.method), f": {unaligned.done(self.rows, self.steps_local, self.steps_federated)}")
         return Term("Rows outside of the alignment", (said,))
 
 

@@ -88,6 +88,7 @@ def _check_defences(session: Session) -> None:
             of two classes, beside a defence or a limit that is about two (``E_CONFIG``).
     """
     _check_labels(session)
+    _check_projections(session)
     missing, spec = Train.of(session.job).missing, ALIGNMENTS[session.job.align.protocol]
     drawn = missing.feature_strategy.embeddings and session.role in spec.synthetic_rows_at
     named = [params.name for params in session.protection.defences if isinstance(params, ColumnParams)]
@@ -98,6 +99,23 @@ def _check_defences(session: Session) -> None:
             code="E_CONFIG",
             hint="the job can say train.missing.features: smoothed; or remove the defence from this node's settings",
             for_peer=f"its settings do not allow train.missing.features: {missing.features}",
+        )
+
+
+def _check_projections(session: Session) -> None:
+    """Refuse to send projections of columns where this owner protects embeddings. Raises UsageError (``E_CONFIG``)."""
+    protection, method = session.protection, Train.of(session.job).unaligned
+    if method.exchanges != "projections" or session.role != "passive":
+        return
+    named = [f"the defence {params.name!r}" for params in effective(protection.defences, sent_by(session.role))]
+    if protection.max_feature_gain is not None:
+        named.append("limits.max_feature_gain")
+    if named:
+        raise UsageError(
+            f"{named[0]} is about embeddings, and train.unaligned: {method.method} sends projections of the same columns, too",
+            code="E_CONFIG",
+            hint="the job can choose another method; or remove it from this node's settings",
+            for_peer=f"its settings do not allow train.unaligned: {method.method}",
         )
 
 

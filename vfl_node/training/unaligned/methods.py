@@ -7,7 +7,7 @@ names beside it is loaded on first use. A package adds a method by an entry poin
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -24,19 +24,40 @@ class Unaligned(Frozen):
     """A ``train.unaligned`` section as a job has chosen it. The fields of a subclass are its own keys, each with a default.
 
     Attributes:
-        fills: whether rows outside of the alignment are learnt from at all.
+        fills: whether rows outside of the alignment get embeddings in place of those that they lack.
         needs_groups: whether it needs the groups of rows (``data.group`` of the active party's settings).
+        allowed_by_default: whether a node runs it whose owner does not name it in ``limits.methods``: it sends nothing but
+            embeddings and gradients.
+        pretrain_epochs: epochs in which both halves are trained without labels, before all others.
+        exchanges: what the parties send each other in each batch of these.
         implementation: ``module:attribute``, called with the chosen method; gives a
-            :class:`~vfl_node.training.unaligned.contract.Filler`. Empty where it does not fill.
+            :class:`~vfl_node.training.unaligned.contract.Filler`, or makes a
+            :class:`~vfl_node.training.unaligned.pretraining.Pretraining`. Empty where it does neither.
     """
 
-    fills: ClassVar[bool] = True
+    fills: ClassVar[bool] = False
     needs_groups: ClassVar[bool] = False
+    allowed_by_default: ClassVar[bool] = True
+    exchanges: ClassVar[Literal["nothing", "embeddings and gradients", "projections"]] = "nothing"
     implementation: ClassVar[str] = ""
 
-    method: Annotated[str, Field(description="how rows outside of the alignment are filled in; none: they are not used")] = (
+    method: Annotated[str, Field(description="how rows outside of the alignment are learnt from; none: they are not used")] = (
         "none"
     )
+
+    @property
+    def used(self) -> bool:
+        """Whether rows outside of the alignment are learnt from at all."""
+        return bool(self.implementation)
+
+    @property
+    def epochs_before(self) -> int:
+        """Epochs without labels before all others."""
+        return 0
+
+    def exchanged_width(self, embedding: int) -> int:
+        """Values a row that a party sends in a batch of pretraining, where an embedding has ``embedding``."""
+        return embedding if self.exchanges == "embeddings and gradients" else 0
 
     def pretraining(self, epochs: int) -> int:
         """After how many of all ``epochs`` the rows are filled in."""
@@ -53,7 +74,7 @@ class Unaligned(Frozen):
         Raises:
             ValueError: it cannot; the text is for the owner.
         """
-        if not self.fills:
+        if not self.used:
             return
         method = f"train.unaligned: {self.method}"
         if not job.align.spec.every_row_is_shared:
@@ -64,16 +85,8 @@ class Unaligned(Frozen):
             )
         if len(job.parties.passive) > 1:
             raise ValueError(
-                f"{method} fills in the embeddings of one passive party, and there are {len(job.parties.passive)}: leave "
-                "train.unaligned out"
+                f"{method} is for one passive party, and there are {len(job.parties.passive)}: leave train.unaligned out"
             )
-        if job.evaluate.validation_fraction:
-            raise ValueError(
-                f"{method} divides the epochs into those before the rows outside of the alignment are filled in and those "
-                "after, and evaluate.validation_fraction may stop training before that: leave one out"
-            )
-        if epochs == 1:
-            raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
 
     def check_table(self, table: Table) -> None:
         """Refuse a table of the active party from which it cannot learn.
@@ -81,7 +94,7 @@ class Unaligned(Frozen):
         Raises:
             DataError: it has no feature column (``E_NO_FEATURES``), or no groups that the method needs (``E_CONFIG``).
         """
-        if self.fills and not table.columns:
+        if self.used and not table.columns:
             raise DataError(
                 "the active party's table has no feature column, and rows outside of the alignment teach nothing without",
                 code="E_NO_FEATURES",
@@ -97,12 +110,18 @@ class Unaligned(Frozen):
             )
 
     def words(self) -> str:
-        """What a row outside of the alignment gets for an embedding, for the report: words without a verb and a full stop."""
+        """What is done with the rows, for the report: words without a verb and a full stop."""
+        return ""
+
+    def done(self, rows: int, local: int, federated: int) -> str:
+        """A sentence of the report without a full stop: ``rows`` outside, ``local`` and ``federated`` batches."""
         return ""
 
 
 class FillingMethod(Unaligned):
     """A method that makes up embeddings."""
+
+    fills: ClassVar[bool] = True
 
     pretrain: float = Field(
         default=0.5,
@@ -126,6 +145,45 @@ class FillingMethod(Unaligned):
         """As the base."""
         return self.anew
 
+    def check(self, job: Job, epochs: int) -> None:
+        """As the base; validation could stop training before the rows are filled in."""
+        super().check(job, epochs)
+        method = f"train.unaligned: {self.method}"
+        if job.evaluate.validation_fraction:
+            raise ValueError(
+                f"{method} divides the epochs into those before the rows outside of the alignment are filled in and those "
+                "after, and evaluate.validation_fraction may stop training before that: leave one out"
+            )
+        if epochs == 1:
+            raise ValueError(f"{method} needs train.epochs of 2 or more: one before the rows are filled in, and one after")
+
+    def done(self, rows: int, local: int, federated: int) -> str:
+        """As the base."""
+        return (
+            f"{rows:,} rows of the active party alone got an embedding each: {self.words()}; they were learnt from in "
+            f"{local:,} batches beside {federated:,} of aligned rows"
+        )
+
+
+class PretrainingMethod(Unaligned):
+    """A method that trains both bottoms without labels, before the training with them."""
+
+    pretrain_epochs: int = Field(
+        default=5, ge=1, le=10_000, description="epochs in which both bottoms are trained without labels, before all others"
+    )
+
+    @property
+    def epochs_before(self) -> int:
+        """As the base."""
+        return self.pretrain_epochs
+
+    def done(self, rows: int, local: int, federated: int) -> str:
+        """As the base."""
+        return (
+            f"before the training, {self.words()} in {self.pretrain_epochs} epochs; the active party learnt from {rows:,} rows "
+            "that it alone has, too"
+        )
+
 
 METHODS: Registry[type[Unaligned]] = Registry(
     "vfl_node.unaligned",
@@ -134,6 +192,9 @@ METHODS: Registry[type[Unaligned]] = Registry(
         "heuristic": "vfl_node.training.unaligned.heuristic.spec:Heuristic",
         "jpl": "vfl_node.training.unaligned.jpl.spec:JointPrivilegedLearning",
         "diffusion": "vfl_node.training.unaligned.diffusion.spec:Diffusion",
+        "ssl": "vfl_node.training.unaligned.ssl.spec:SelfSupervised",
+        "mpd": "vfl_node.training.unaligned.mpd.spec:MatchedPairs",
+        "fedhssl": "vfl_node.training.unaligned.fedhssl.spec:FedHssl",
     },
     check=subclass_of(Unaligned),
 )

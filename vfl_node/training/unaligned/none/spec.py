@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from vfl_node.training.unaligned.methods import Unaligned
 
 
 class NoUnaligned(Unaligned):
-    """Nothing is filled in: FedAds' Vanilla."""
-
-    fills: ClassVar[bool] = False
+    """FedAds' Vanilla."""

@@ -54,6 +54,14 @@ class Gradient(_message.Message):
     tensor: Tensor
     def __init__(self, step: _Optional[int] = ..., tensor: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
 
+class Projection(_message.Message):
+    __slots__ = ("step", "tensor")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    tensor: Tensor
+    def __init__(self, step: _Optional[int] = ..., tensor: _Optional[_Union[Tensor, _Mapping]] = ...) -> None: ...
+
 class EpochEnd(_message.Message):
     __slots__ = ("epoch", "improved", "last")
     EPOCH_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,1 @@
+"""``fedhssl``: see ``spec.py``."""
