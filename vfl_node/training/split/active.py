@@ -34,6 +34,7 @@ from vfl_node.training.split.contributions import HeldOutInputs, drops
 from vfl_node.training.split.conversations import Conversations
 from vfl_node.training.split.half import NO_ROWS, Defended, ForwardPass, Positions, audit_of_peers, encode, label_audit, learner
 from vfl_node.training.split.local import check_finite
+from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
@@ -110,9 +111,11 @@ class ActiveHalf:
         self._model = build_classifier(self._architecture, train, self._inputs.schema, self.peers.widths)
         self.learner = learner(self._model, session, randomness, repeat)
         start_at_rate(self._model, self._task, train)
-        self.outside = outside_of(
-            session, data, self._model, self.learner, self._inputs, self._task, training, rows, randomness, repeat, saved
+        own, table = randomness.derive(f"unaligned/{repeat}"), data.table
+        parts = ActiveParts(
+            session, table, data.alignment, self._model, self.learner, self._inputs, self._task, training, rows, own
         )
+        self.outside = outside_of(parts, under("outside", saved or {}))
         meeting = Meeting(session, conversations=self.peers)
         bottom = self._model.bottom
         self.pretraining = before_labels(
@@ -157,12 +160,15 @@ class ActiveHalf:
         """As :meth:`Half.step`."""
         embeddings = [embedding.requires_grad_() for embedding in await self.peers.embeddings(number, positions)]  # (B, d) each
         self.learner.begin(number)
-        logits = self._model(self._inputs.at(positions), embeddings)  # (B,) or (B, K)
+        own = [] if self._model.bottom is None else [self._model.bottom(self._inputs.at(positions))]  # (B, d')
+        logits = self._model.above([*own, *embeddings])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]
         targets = self._used(number, positions, logits.detach(), base_rate, torch.cat(embeddings, dim=1).detach())
         loss = self._calibration.loss(logits, targets, base_rate)
-        check_finite(loss).backward()  # type: ignore[no-untyped-call]
+        beside = self.outside.loss_beside(own[0], embeddings[0], targets) if own else None
+        learnt = loss if beside is None else loss + beside
+        check_finite(learnt).backward()  # type: ignore[no-untyped-call]
         gradients = [check_finite(_gradient(embedding)) for embedding in embeddings]
         failpoints.reach("backward")
         leaving = Leaving(f"step/{number}", positions, labels=targets, mean_of=len(positions) / self._task.largest_weight)

@@ -266,9 +266,8 @@ class Train(TrainerConfig):
 
     def steps(self, evaluate: Evaluate, rows: int) -> int:
         """Batches of all epochs and repeats."""
-        before = self.unaligned.epochs_before
         trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
-        return evaluate.repeats * (before + self.epochs) * max(1, trained // self.batch_size)
+        return evaluate.repeats * (self.unaligned.epochs_before + self.epochs) * max(1, trained // self.batch_size)
 
     def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""

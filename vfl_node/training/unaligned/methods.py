@@ -28,14 +28,16 @@ class Unaligned(Frozen):
         needs_groups: whether it needs the groups of rows (``data.group`` of the active party's settings).
         allowed_by_default: whether a node runs it whose owner does not name it in ``limits.methods``: it sends nothing but
             embeddings and gradients.
-        pretrain_epochs: epochs in which both halves are trained without labels, before all others.
+        estimates: whether each batch gets embeddings anew; else they are made up once.
+        epochs_before: epochs in which both halves are trained without labels, before all others.
         exchanges: what the parties send each other in each batch of these.
         implementation: ``module:attribute``, called with the chosen method; gives a
             :class:`~vfl_node.training.unaligned.contract.Filler`, or makes a
-            :class:`~vfl_node.training.unaligned.pretraining.Pretraining`. Empty where it does neither.
+            :class:`~vfl_node.training.unaligned.pretraining.Pretraining` or an estimator. Empty where it does nothing.
     """
 
     fills: ClassVar[bool] = False
+    estimates: ClassVar[bool] = False
     needs_groups: ClassVar[bool] = False
     allowed_by_default: ClassVar[bool] = True
     exchanges: ClassVar[Literal["nothing", "embeddings and gradients", "projections"]] = "nothing"
@@ -118,8 +120,8 @@ class Unaligned(Frozen):
         return ""
 
 
-class FillingMethod(Unaligned):
-    """A method that makes up embeddings."""
+class AlternatingMethod(Unaligned):
+    """A method that gives rows outside embeddings, with which a branch of the active party's network learns from them."""
 
     fills: ClassVar[bool] = True
 
@@ -127,23 +129,13 @@ class FillingMethod(Unaligned):
         default=0.5,
         gt=0,
         lt=1,
-        description="share of the epochs that is trained on aligned rows alone, before the others are filled in; one epoch at "
+        description="share of the epochs that is trained on aligned rows alone, before others are learnt from; one epoch at "
         "least, and one is left",
-    )
-    anew: bool = Field(
-        default=True,
-        description="whether the active party's half begins anew with the rows filled in; false: it goes on from what it has "
-        "learnt of the aligned rows. The passive party's half goes on in any case",
     )
 
     def pretraining(self, epochs: int) -> int:
         """As the base."""
         return min(max(1, math.ceil(self.pretrain * epochs)), epochs - 1)
-
-    @property
-    def begins_anew(self) -> bool:
-        """As the base."""
-        return self.anew
 
     def check(self, job: Job, epochs: int) -> None:
         """As the base; validation could stop training before the rows are filled in."""
@@ -163,6 +155,21 @@ class FillingMethod(Unaligned):
             f"{rows:,} rows of the active party alone got an embedding each: {self.words()}; they were learnt from in "
             f"{local:,} batches beside {federated:,} of aligned rows"
         )
+
+
+class FillingMethod(AlternatingMethod):
+    """A method that makes up embeddings, once."""
+
+    anew: bool = Field(
+        default=True,
+        description="whether the active party's half begins anew with the rows filled in; false: it goes on from what it has "
+        "learnt of the aligned rows. The passive party's half goes on in any case",
+    )
+
+    @property
+    def begins_anew(self) -> bool:
+        """As the base."""
+        return self.anew
 
 
 class PretrainingMethod(Unaligned):
@@ -192,6 +199,7 @@ METHODS: Registry[type[Unaligned]] = Registry(
         "heuristic": "vfl_node.training.unaligned.heuristic.spec:Heuristic",
         "jpl": "vfl_node.training.unaligned.jpl.spec:JointPrivilegedLearning",
         "diffusion": "vfl_node.training.unaligned.diffusion.spec:Diffusion",
+        "fedcvt": "vfl_node.training.unaligned.fedcvt.spec:FedCvt",
         "ssl": "vfl_node.training.unaligned.ssl.spec:SelfSupervised",
         "mpd": "vfl_node.training.unaligned.mpd.spec:MatchedPairs",
         "fedhssl": "vfl_node.training.unaligned.fedhssl.spec:FedHssl",

@@ -16,6 +16,10 @@ class UnusedRows:
     def epoch_begins(self, epoch: int, batches: int) -> None:
         """Make ready for epoch ``epoch``, from 0, of so many federated batches."""
 
+    def loss_beside(self, own: Tensor, received: Tensor, targets: Tensor) -> Tensor | None:
+        """What a federated batch is to lessen beside its loss, of h_L float32[B, d'], h_N float32[B, d] and its targets."""
+        return None
+
     def saw(self, positions: NDArray[np.int64], received: Tensor) -> None:
         """Note embeddings float32[B, d] of the shared ``positions``, received for a federated batch."""
 

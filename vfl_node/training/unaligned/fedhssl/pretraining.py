@@ -1,4 +1,4 @@
-"""``fedhssl``: the parties foretell each other's projections of aligned rows, and learn from disturbed copies of their own rows.
+"""``fedhssl``: the parties foretell each other's projections of aligned rows, and learn from disturbed copies of their rows.
 
 ::
 

@@ -1,0 +1,104 @@
+"""Rows outside of the alignment whose embeddings a method makes up, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from vfl_node import failpoints
+from vfl_node.models.building import build_bottom
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.storage import prefixed, under
+from vfl_node.training.schedule import cut
+from vfl_node.training.split.half import Positions
+from vfl_node.training.split.local import ROWS_AT_ONCE, check_finite
+from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
+from vfl_node.training.split.positioned_input import PositionedInput
+from vfl_node.training.split.tasks import start_at_rate
+from vfl_node.training.unaligned.contract import AlignedRows, JointModel, OwnPart, filler_of
+
+MOST_HALF = float(torch.finfo(torch.float16).max)
+
+
+class FilledRows(LocalBranch):
+    """The embeddings received in the last epoch before are what the method learns from; what it makes up is constant."""
+
+    def __init__(self, active: ActiveParts, saved: Mapping[str, Tensor]) -> None:
+        super().__init__(active, saved)
+        self._embeddings: Tensor | None = None
+        """float16[u, d] once they are filled in."""
+        self._figures: dict[str, float] = {}
+        if "embeddings" in saved:
+            self._embeddings = saved["embeddings"].to(active.session.device)
+            self._figures = {name: float(value) for name, value in under("figures", saved).items()}
+
+    def epoch_begins(self, epoch: int, batches: int) -> None:
+        """As the base."""
+        self._begin_local(epoch, batches, learning=self._embeddings is not None)
+        if epoch + 1 == self._filling_after:
+            self._note()
+
+    def _embeddings_of(self, batch: Positions, own: Tensor) -> Tensor:
+        assert self._embeddings is not None
+        return self._embeddings[torch.from_numpy(batch)].float()
+
+    def epoch_ends(self) -> None:
+        """Fill the rows in, if this was the last epoch before."""
+        if self._received is None:
+            return
+        started, active = self._session.clock(), self._active
+        failpoints.reach("fill")
+        active.learner.rest()
+        aligned = self._part(active.inputs, active.aligned, active.aligned_rows, active.targets(active.aligned_rows))
+        outside = self._part(self._inputs, np.arange(len(active.rows)), active.rows, self._targets)
+        filling = filler_of(self._train.unaligned)(
+            AlignedRows(aligned, self._received), outside, self._joint_model(), self._randomness.derive("fill")
+        )
+        made_up = check_finite(filling.embeddings)
+        lowest = self._received.amin(dim=0)
+        made_up = torch.where(lowest >= 0, made_up.clamp_min(0), made_up)  # as after a ReLU
+        self._embeddings = made_up.clamp(-MOST_HALF, MOST_HALF).half()
+        self._figures, self._received = dict(filling.figures), None
+        if self._train.unaligned.begins_anew:
+            initialise(active.model.cpu(), self._randomness.derive("anew"))
+            start_at_rate(active.model.to(self._session.device), active.task, self._train)
+            active.learner.forget()
+        self._seconds += self._session.clock() - started
+
+    @torch.no_grad()
+    def _part(self, inputs: PositionedInput, places: Positions, rows: NDArray[np.int64], targets: Tensor) -> OwnPart:
+        """What this party has of rows at ``places`` of ``inputs``."""
+        bottom, groups = self._active.model.bottom, self._active.table.groups
+        assert bottom is not None
+        own = torch.cat([bottom(inputs.at(part)) for part in cut(places, ROWS_AT_ONCE)])
+        of_rows = None if groups is None else groups[rows]
+        return OwnPart(lambda batch: inputs.at(places[batch]), own, targets, rows, of_rows)
+
+    def _joint_model(self) -> JointModel:
+        active, train = self._active, self._train
+
+        def new_bottom() -> nn.Module:
+            bottom = build_bottom(active.architecture, train, self._inputs.schema, train.active_bottom)
+            return bottom.to(self._session.device)
+
+        def logits(own: Tensor, received: Tensor) -> Tensor:
+            return active.model.above([own, received])
+
+        return JointModel(logits, active.task.losses, new_bottom, train.outputs)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """As the base."""
+        if self._embeddings is None:
+            return {}
+        figures = {name: torch.tensor(value, dtype=torch.float64) for name, value in self._figures.items()}
+        return {**super().tensors(), "embeddings": self._embeddings.cpu(), **prefixed("figures", figures)}
+
+    def report(self) -> dict[str, Any]:
+        """As the base."""
+        generated = 0 if self._embeddings is None else len(self._embeddings)
+        return {**super().report(), "generated": generated, "figures": dict(self._figures)}

@@ -1,0 +1,1 @@
+"""Embeddings estimated from aligned rows that are alike, anew in each batch."""
