@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from vfl_node import failpoints
 from vfl_node.alignment.alignment import Alignment, OwnRecords
 from vfl_node.alignment.protocols import align
+from vfl_node.errors import PeerError
 from vfl_node.execution.overlap import OverlapDoubt, doubt_overlap
 from vfl_node.execution.run import Run
 from vfl_node.progress import OverlapDoubted
@@ -40,6 +41,7 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
 
     Raises:
         VflError: as :func:`vfl_node.alignment.protocols.align`.
+        PolicyError: a peer stopped, and too few records are shared to go on (``E_TOO_FEW_SHARED``).
     """
     session, folder = run.session, run.folder
     stored = folder.load_alignment(session.others) if resume else None
@@ -55,8 +57,13 @@ async def aligned(run: Run, *, resume: bool) -> Aligned:
     doubt = doubt_overlap(session.job.align, stored[0], run.data.table.ids)
     if doubt:
         session.progress.emit(OverlapDoubted(doubt.text))
-    for channel in session.data_peers.values():
-        async with channel.phase("aligned"):
-            pass
+    try:
+        for channel in session.data_peers.values():
+            async with channel.phase("aligned"):
+                pass
+    except PeerError:
+        if doubt and session.job.train:  # a coordinator may pass a peer's stop on sooner than the peer says why
+            doubt.check()
+        raise
     folder.remove_lists()
     return Aligned(*stored, doubt)

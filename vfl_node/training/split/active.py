@@ -39,7 +39,7 @@ from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
 from vfl_node.training.split.outside import outside_of, rows_outside
-from vfl_node.training.split.pretraining import Meeting, before_labels
+from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels
 from vfl_node.training.split.tasks import start_at_rate, task_of
 from vfl_node.training.trainer import TrainingData
 
@@ -116,7 +116,7 @@ class ActiveHalf:
             session, table, data.alignment, self._model, self.learner, self._inputs, self._task, training, rows, own
         )
         self.outside = outside_of(parts, under("outside", saved or {}))
-        meeting = Meeting(session, conversations=self.peers)
+        meeting = PretrainingMeeting(session, conversations=self.peers)
         bottom = self._model.bottom
         self.pretraining = before_labels(
             session, data.alignment, bottom, self._inputs, training, rows, meeting, randomness, repeat

@@ -39,7 +39,7 @@ from vfl_node.training.split.half import (
 from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.matched import matched_passive
 from vfl_node.training.split.missing.features.contract import substitute
-from vfl_node.training.split.pretraining import Meeting, before_labels, unshared_rows
+from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels, unshared_rows
 from vfl_node.training.split.recorder import StepRecorder
 from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.unused import UnusedRows
@@ -82,7 +82,7 @@ class PassiveHalf:
         self.exit = way_out(session, sender, draws, repeat, self.audit, self.features, self._recorder)
         self._clock, self._seconds = session.clock if session.protection.defences else None, 0.0
         self._randomness = randomness.derive(f"matched/{repeat}") if repeat == 0 and session.job.evaluate.matched else None
-        meeting = Meeting(session, learn=self.step)
+        meeting = PretrainingMeeting(session, learn=self.step)
         self.pretraining = before_labels(
             session, data.alignment, self._bottom, self._inputs, training, outside, meeting, randomness, repeat
         )

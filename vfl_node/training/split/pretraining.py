@@ -37,7 +37,7 @@ def before_labels(
     inputs: PositionedInput,
     training: Positions,
     outside: Positions,
-    meeting: Meeting,
+    meeting: PretrainingMeeting,
     randomness: Randomness,
     repeat: int,
 ) -> NoPretraining:
@@ -82,11 +82,12 @@ def before_labels(
         randomness=randomness.derive(f"pretraining/{repeat}"),
         device=session.device,
         clock=session.clock,
+        finite=check_finite,
     )
     return pretraining_of(method, half)
 
 
-class Meeting:
+class PretrainingMeeting:
     """One party's side of the messages before the training with labels.
 
     Args:
@@ -107,7 +108,7 @@ class Meeting:
         self._learn, self._conversations = learn, conversations
 
     async def meet(self, number: int, positions: Positions, answer: Callable[[Tensor], Tensor] | None = None) -> None:
-        """As :meth:`~vfl_node.training.unaligned.pretraining.Exchange.meet`."""
+        """As :meth:`~vfl_node.training.unaligned.pretraining.PretrainingExchange.meet`."""
         if self._learn is not None:
             await self._learn(number, positions)
             return
@@ -117,7 +118,7 @@ class Meeting:
         await self._conversations.answer(number, check_finite(answer(embedding)))
 
     async def swap(self, number: int, own: Tensor) -> Tensor:
-        """As :meth:`~vfl_node.training.unaligned.pretraining.Exchange.swap`."""
+        """As :meth:`~vfl_node.training.unaligned.pretraining.PretrainingExchange.swap`."""
         if self._first:
             await self._send(number, own)
         message = await self._channel.receive(training_pb2.Projection)

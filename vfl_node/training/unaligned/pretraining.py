@@ -18,13 +18,12 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.storage import prefixed, under
 from vfl_node.registry import load
-from vfl_node.training.split.local import check_finite
 from vfl_node.training.unaligned.methods import Unaligned
 
 Rows = NDArray[np.int64]
 
 
-class Training(Protocol):
+class Trainable(Protocol):
     """A model with its optimiser."""
 
     def begin(self, step: int) -> None:
@@ -40,7 +39,7 @@ class Training(Protocol):
         """Take back what :meth:`tensors` gave."""
 
 
-class Exchange(Protocol):
+class PretrainingExchange(Protocol):
     """What a party may send in a batch of pretraining, and what it receives. All are of the shared ``positions``."""
 
     async def meet(self, number: int, positions: Rows, answer: Callable[[Tensor], Tensor] | None = None) -> None:
@@ -68,6 +67,7 @@ class PretrainedHalf:
         randomness: the party's own, for this.
         device: of the bottom.
         clock: seconds.
+        finite: gives back a loss that is finite, and refuses any other.
     """
 
     active: bool
@@ -78,11 +78,12 @@ class PretrainedHalf:
     rows: int
     outside: int
     batch_size: int
-    exchange: Exchange
-    training: Callable[[nn.Module, Randomness], Training]
+    exchange: PretrainingExchange
+    training: Callable[[nn.Module, Randomness], Trainable]
     randomness: Randomness
     device: torch.device
     clock: Callable[[], float]
+    finite: Callable[[Tensor], Tensor]
 
 
 class NoPretraining:
@@ -135,7 +136,7 @@ class Pretraining(NoPretraining):
     def _learn(self, loss: Tensor) -> None:
         """Take a step by ``loss``, for which :meth:`_begin` has made ready."""
         assert self._training is not None
-        check_finite(loss).backward()  # type: ignore[no-untyped-call]
+        self._half.finite(loss).backward()  # type: ignore[no-untyped-call]
         self._training.step()
         total, count = self._losses
         self._losses = total + float(loss.detach()), count + 1
