@@ -105,7 +105,7 @@ class Train(TrainerConfig):
         default=5,
         ge=1,
         le=100_000,
-        description="with evaluate.validation_fraction: epochs in a row without a smaller validation loss before training stops",
+        description="with evaluate.validation_fraction: epochs without a smaller validation loss before training stops",
     )
     batch_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the batch")
     layer_norm: bool = Field(default=False, description="scale each hidden layer by mean and variance of the row")
