@@ -56,7 +56,6 @@ KINDS = {
     "split, validation": SPLIT + "evaluate: {validation_fraction: 0.2}",
     "split, last rows": f"align: {{protocol: psi}}\n{SPLIT}evaluate: {{split: {{last: 0.2}}}}",
     "split, projections": "align: {protocol: psi}\n" + SPLIT.replace("}", ", unaligned: {method: fedhssl}}"),
-    + SPLIT.replace("}", ", unaligned: {method: fedhssl, pretrain_epochs: 1}}"),
     "matched": SPLIT + "evaluate: {matched: true, test_fraction: 0.9}",
     "logistic, two-party": LOGISTIC + "}",
     "logistic, coordinator-clear": LOGISTIC + ", flow: coordinator-clear}",
