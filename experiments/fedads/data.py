@@ -45,6 +45,11 @@ class Cut:
     tables: Mapping[str, Table]
     held_out: float
 
+    @property
+    def tested(self) -> int:
+        """How many rows are held out."""
+        return round(self.held_out * len(self))
+
     def __len__(self) -> int:
         return len(self.tables[ACTIVE])
 
@@ -54,13 +59,13 @@ def adult(shared: Path, seed: int, rows: int = 16_000) -> Cut:
     records = _adult(shared)
     drawn = np.sort(Randomness(bytes(32)).derive(f"fedads rows {seed}").permutation(len(records))[:rows])
     names = tuple(records.columns)
-    return _cut(records, drawn, names[7:], names[:7], TRAINED)
+    return cut_of(records, drawn, names[7:], names[:7], TRAINED)
 
 
 def clicks(shared: Path, seed: int, positives: float, rows: int = 20_000, trained: int = TRAINED) -> Cut:
     """Clicks that need no file."""
     made = Market(positives, users=rows, items=rows // 10, seed=seed).table(rows)
-    return _cut(records_of(made), np.arange(rows), LABEL_PARTY, OTHER_PARTY, trained)
+    return cut_of(records_of(made), np.arange(rows), LABEL_PARTY, OTHER_PARTY, trained)
 
 
 def records_of(made: Clicks) -> Records:
@@ -76,7 +81,8 @@ def _column(name: str, values: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Co
     return CategoricalColumn(codes.astype(np.int64), tuple(f"{level:0{width}d}" for level in levels.tolist()))
 
 
-def _cut(records: Records, rows: np.ndarray, active: tuple[str, ...], passive: tuple[str, ...], trained: int) -> Cut:
+def cut_of(records: Records, rows: np.ndarray, active: tuple[str, ...], passive: tuple[str, ...], trained: int) -> Cut:
+    """``rows`` of ``records`` with so many ``trained`` on, and each party's columns."""
     tables = {
         ACTIVE: records.table(rows, active, labelled=True),
         PASSIVE: records.table(rows, passive, labelled=False),

@@ -1,11 +1,12 @@
-"""Table 4 of FedAds (arXiv 2305.08328): what defences of gradients cost, and what is still read of the labels.
+"""Tables 3 and 4 of FedAds (arXiv 2305.08328): rows without a partner; defences of labels, and what is still read of these.
 
     python -m experiments.fedads.run --data SHARED_DATA_FOLDER --out docs/experiments --processes 2
-    python -m experiments.fedads.run --small --out OUT          on a made-up table, in a minute or two
+    python -m experiments.fedads.run --small --out OUT          on made-up tables, in a minute or two
+    python -m experiments.fedads.run --table 3 …                one of them
 
-It writes ``label-defences.json``, every outcome by seed, the page ``label-defences.md`` and a picture. With ``--go-on``
-outcomes that the first has are kept, so that a run can be cut off, or have more seeds later. README.md beside this file says
-what is run.
+It writes ``unaligned.json`` and ``label-defences.json``, every outcome by seed, a page beside each and pictures. With
+``--go-on`` outcomes that are stored are kept, so that a run can be cut off, or have more seeds later. README.md beside this
+file says what is run.
 """
 
 from __future__ import annotations
@@ -13,59 +14,133 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from experiments.fedads import members, table_4
-from experiments.fedads.trials import Plan, works
-from experiments.inference.experiment import Expectation, Found
+from experiments.fedads import members, outside, table_3, table_4, trials
+from experiments.fedads.outside import RowsPlan
+from experiments.fedads.trials import Plan
+from experiments.inference.experiment import Expectation, Found, Work
 from experiments.inference.run import outcomes
-
-ABOUT = (Path(__file__).with_name("about.md")).read_text(encoding="utf-8")
-"""What the page begins with."""
 
 NAME = "label-defences"
 
 
-def check(plan: Plan, found: Found) -> list[Expectation]:
-    """All that was expected."""
-    return [*table_4.check(plan, found), *members.check(plan, found)]
+class Tables(Protocol):
+    """One of the paper's tables."""
+
+    name: str
+    about: str
+
+    @property
+    def works(self) -> list[Work]:
+        """What has to be run."""
+
+    def check(self, found: Found) -> list[Expectation]:
+        """What was expected, and what was found."""
+
+    def lines(self, found: Found) -> list[str]:
+        """Of the page."""
+
+    def drawings(self, found: Found) -> dict[str, str]:
+        """File name → SVG."""
 
 
-def page(plan: Plan, found: Found) -> str:
+@dataclass(frozen=True)
+class Rows:
+    """Table 3."""
+
+    plan: RowsPlan
+    name: str = "unaligned"
+    about: str = "about_rows.md"
+
+    @property
+    def works(self) -> list[Work]:
+        """As :class:`Tables`."""
+        return outside.works(self.plan)
+
+    def check(self, found: Found) -> list[Expectation]:
+        """As :class:`Tables`."""
+        return table_3.check(self.plan, found)
+
+    def lines(self, found: Found) -> list[str]:
+        """As :class:`Tables`."""
+        return table_3.page(self.plan, found)
+
+    def drawings(self, found: Found) -> dict[str, str]:
+        """As :class:`Tables`."""
+        return table_3.drawings(self.plan, found)
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Table 4."""
+
+    plan: Plan
+    name: str = NAME
+    about: str = "about.md"
+
+    @property
+    def works(self) -> list[Work]:
+        """As :class:`Tables`."""
+        return trials.works(self.plan)
+
+    def check(self, found: Found) -> list[Expectation]:
+        """As :class:`Tables`."""
+        return [*table_4.check(self.plan, found), *members.check(self.plan, found)]
+
+    def lines(self, found: Found) -> list[str]:
+        """As :class:`Tables`."""
+        return [*table_4.page(self.plan, found), "", *members.page(self.plan, found)]
+
+    def drawings(self, found: Found) -> dict[str, str]:
+        """As :class:`Tables`."""
+        return table_4.drawings(self.plan, found)
+
+
+def page(of: Tables, found: Found, seeds: int) -> str:
     """The page, of all outcomes."""
     expected = [
-        f"| {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |"
-        for one in check(plan, found)
+        f"| {one.what} | {one.least:+.3f} | {one.found:+.3f} | {'yes' if one.holds else '**no**'} |" for one in of.check(found)
     ]
-    lines = [*table_4.page(plan, found), "", *members.page(plan, found)]
-    lines += ["## What was expected", "", "| what | at least | found | holds |", "|---|---|---|---|", *expected, ""]
-    lines.append(f"{len(found)} trainings, {plan.seeds} seeds.")
-    return ABOUT + "\n" + "\n".join(lines) + "\n"
+    head = ["## What was expected", "", "| what | at least | found | holds |", "|---|---|---|---|"]
+    about = Path(__file__).with_name(of.about).read_text(encoding="utf-8")
+    lines = [*of.lines(found), *head, *expected, "", f"{len(found)} trainings, {seeds} seeds."]
+    return about + "\n" + "\n".join(lines) + "\n"
 
 
 def main(chosen: argparse.Namespace) -> None:
-    """Run what is not kept, and write values, page and picture."""
-    plan = Plan(chosen.seeds, chosen.small)
-    file = chosen.out / f"{NAME}.json"
+    """Run what is not kept, and write values, pages and pictures."""
     chosen.out.mkdir(parents=True, exist_ok=True)
+    every: dict[str, Tables] = {
+        "3": Rows(RowsPlan(chosen.seeds, chosen.small)),
+        "4": Labels(Plan(chosen.seeds, chosen.small)),
+    }
+    for number, of in every.items():
+        if chosen.table in (None, number):
+            _run(of, chosen)
+
+
+def _run(of: Tables, chosen: argparse.Namespace) -> None:
+    file = chosen.out / f"{of.name}.json"
     kept = json.loads(file.read_text(encoding="utf-8"))["trainings"] if chosen.go_on and file.exists() else {}
-    every = works(plan)
+    every = of.works
     wanted = [work for work in every if work.name not in kept]
     for start in range(0, len(wanted), chosen.stored_after):
         done = outcomes(wanted[start : start + chosen.stored_after], chosen.data, chosen.processes)
         kept |= {name: one["outcome"] for name, one in done.items()}
-        _write(file, plan, kept)
+        _write(file, chosen, kept)
     kept = {work.name: kept[work.name] for work in every}
-    _write(file, plan, kept)
-    file.with_suffix(".md").write_text(page(plan, kept), encoding="utf-8")
-    for name, svg in table_4.drawings(plan, kept).items():
+    _write(file, chosen, kept)
+    file.with_suffix(".md").write_text(page(of, kept, chosen.seeds), encoding="utf-8")
+    for name, svg in of.drawings(kept).items():
         (chosen.out / name).write_text(svg, encoding="utf-8")
 
 
-def _write(file: Path, plan: Plan, kept: Mapping[str, Any]) -> None:
+def _write(file: Path, chosen: argparse.Namespace, kept: Mapping[str, Any]) -> None:
     lines = [f"  {json.dumps(name)}: {json.dumps(kept[name], sort_keys=True)}" for name in sorted(kept)]
-    head = f'{{\n "seeds": {plan.seeds},\n "small": {json.dumps(plan.small)},\n "trainings": {{\n'
+    head = f'{{\n "seeds": {chosen.seeds},\n "small": {json.dumps(chosen.small)},\n "trainings": {{\n'
     file.write_text(head + ",\n".join(lines) + "\n }\n}\n", encoding="utf-8")
 
 
@@ -73,6 +148,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=Path("/nowhere"), help="folder of the shared data sets; read in place")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--table", choices=["3", "4"], help="only this one; default: both")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--small", action="store_true", help="a made-up table, one strength of each defence")

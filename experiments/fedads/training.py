@@ -87,6 +87,7 @@ def train(
     settings: Settings | None = None,
     defences: Sequence[Settings] = (),
     labelled: float = 1.0,
+    aligned: NDArray[np.int64] | None = None,
     recorded: bool = False,
 ) -> Done:
     """Train.
@@ -98,6 +99,7 @@ def train(
         defences: of the active party, as in a node's settings, or as published (``…-literal``).
         labelled: share of the rows that the active party has. Below 1 the parties are aligned by ``psu``: the other one does
             not know which rows those are, and the active party makes up labels for the rest.
+        aligned: rows that the other party has; None: all. The last ones in the order of the label party's table are held out.
         recorded: whether messages are kept.
 
     Raises:
@@ -105,20 +107,26 @@ def train(
     """
     install()
     chosen = {**TRAIN, **(settings or {})}
+    evaluate: Settings = {"test_fraction": cut.held_out, "metrics": ["auc"]}
+    if aligned is not None:
+        evaluate = {"split": {"last": (cut.tested - 0.5) / len(aligned)}, "metrics": ["auc", "nll"]}
     job = Job.model_validate(
         {
             "name": "fedads",
             "parties": {"active": ACTIVE, "passive": [PASSIVE]},
             "align": {"protocol": "psi" if labelled == 1 else "psu"},
             "train": chosen,
-            "evaluate": {"test_fraction": cut.held_out, "metrics": ["auc"]},
+            "evaluate": evaluate,
         }
     )
     recorder, root = Recorder(), f"fedads {seed}"
     secrets = {party: Randomness(hashlib.sha256(f"{root} {party}".encode()).digest()) for party in cut.tables}
     params = tuple(read_params(entry) for entry in defences)
     protections = {ACTIVE: Protection(params, membership=labelled < 1), PASSIVE: Protection(membership=False)}
-    data = _aligned(cut, labelled, Randomness(hashlib.sha256(f"{root} owners".encode()).digest()))
+    if aligned is not None:
+        data = _intersected(cut, aligned)
+    else:
+        data = _aligned(cut, labelled, Randomness(hashlib.sha256(f"{root} owners".encode()).digest()))
 
     def together(run: Callable[[Session], Coroutine[Any, Any, Any]]) -> dict[str, Any]:
         sessions = {
@@ -163,12 +171,27 @@ def _aligned(cut: Cut, labelled: float, randomness: Randomness) -> dict[str, Tra
 
     places = np.where(has, np.cumsum(has) - 1, NOT_MINE)
     return {
-        ACTIVE: TrainingData(view(PASSIVE, places, len(mine), size), _part(labelling, mine)),
+        ACTIVE: TrainingData(view(PASSIVE, places, len(mine), size), part(labelling, mine)),
         PASSIVE: TrainingData(view(ACTIVE, np.arange(size), size, len(mine)), other),
     }
 
 
-def _part(table: Table, rows: NDArray[np.int64]) -> Table:
-    assert table.labels is not None
+def _intersected(cut: Cut, aligned: NDArray[np.int64]) -> dict[str, TrainingData]:
+    """The label party has all rows, and the other one those that are ``aligned``."""
+    labelling, other = cut.tables.values()
+    size, shared = len(cut), len(aligned)
+
+    def view(peer: str, rows: NDArray[np.int64], ours: int, theirs: int) -> Alignment:
+        return Alignment("psi", "curve25519", rows, ours, {peer: PeerFacts(theirs, intersection=shared, missing=0)})
+
+    return {
+        ACTIVE: TrainingData(view(PASSIVE, aligned, size, shared), labelling),
+        PASSIVE: TrainingData(view(ACTIVE, np.arange(shared), shared, size), part(other, aligned)),
+    }
+
+
+def part(table: Table, rows: NDArray[np.int64]) -> Table:
+    """The ``rows`` of a table."""
     columns = {name: rows_of(column, rows) for name, column in table.columns.items()}
-    return Table(Identifiers.of(table.ids.take(rows)), columns, table.labels[rows])
+    labels = None if table.labels is None else table.labels[rows]
+    return Table(Identifiers.of(table.ids.take(rows)), columns, labels)

@@ -17,7 +17,7 @@ from torch import Tensor
 from experiments.fedads import literal, members, table_4
 from experiments.fedads.data import ACTIVE, TABLES
 from experiments.fedads.generator import BLOCK, IDS, LABEL_PARTY, OTHER_PARTY, USER, Market
-from experiments.fedads.run import NAME, check, page
+from experiments.fedads.run import NAME, Labels, page
 from experiments.fedads.table_4 import Results
 from experiments.fedads.training import Done, train
 from experiments.fedads.trials import (

@@ -1,0 +1,192 @@
+"""Which trainings Table 3 is made of: each method of ``train.unaligned`` at each share of aligned rows.
+
+============  =======  ============  ==============================  ==============================  =========
+table         pool     held out      label party                     other party                     positives
+============  =======  ============  ==============================  ==============================  =========
+adult         10,000   1,800         the last 7 columns, income      the first 7 columns             24 %
+credit        10,000   1,800         limit, person, old payments      last payment, bills, amounts    22 %
+criteo        8,000    2,000 last    the 26 categories, the click    the 13 counts                   22 %
+generator     20,000   10,000 last   16 columns of clicks, purchase  7 columns of the same clicks    5 %
+============  =======  ============  ==============================  ==============================  =========
+
+Of the pool a share is aligned: the other party has these rows, and those held out. Each seed draws pool, aligned rows and first
+weights; ``criteo`` and ``generator`` are in the order of time, and their last rows are held out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from experiments.fedads.data import ACTIVE, Cut, clicks, cut_of
+from experiments.fedads.training import Settings, part, train
+from experiments.florist.data import SOURCES, Records
+from experiments.inference.experiment import Work
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.tables import CategoricalColumn, Table
+from vfl_node.training.unaligned.methods import METHODS
+
+Rows = NDArray[np.int64]
+
+
+FILES: Mapping[str, tuple[str, Sequence[int], Sequence[int], int, int]] = {
+    "adult": ("adult", range(7, 14), range(7), 10_000, 1_800),
+    "credit": ("default_credit", [*range(5), *range(6, 11)], [5, *range(11, 23)], 10_000, 1_800),
+    "criteo": ("criteo", range(13, 39), range(13), 8_000, 2_000),
+}
+"""Table → its file, columns of the label party, those of the other one, rows of the pool, rows held out."""
+
+MARKETS: Mapping[str, int] = {"generator": 30_000, "small": 1_800}
+"""Table of made-up clicks → rows, of which a third is held out."""
+
+USER = "l_u_fea_1"
+
+METHOD_KEYS: Mapping[str, Settings] = {
+    "none": {},
+    "heuristic": {},
+    "jpl": {},
+    "diffusion": {"steps": 200},
+    "fedcvt": {},
+    "ssl": {},
+    "mpd": {},
+    "fedhssl": {},
+}
+"""Method → its keys, where these are not the defaults."""
+
+ALTERNATE = ("heuristic", "jpl", "diffusion")
+"""Those of the paper's alternating framework."""
+
+TRAIN: Settings = {
+    "bottom": [32, 8],
+    "active_bottom": [64, 32],
+    "top": [],
+    "epochs": 30,
+    "batch_size": 128,
+    "learning_rate": 0.003,
+}
+"""Of all methods and tables alike."""
+
+SHARES: Mapping[str, Sequence[float]] = {
+    "adult": (0.02, 0.05, 0.2),
+    "credit": (0.02, 0.05, 0.2),
+    "criteo": (0.05, 0.2),
+    "generator": (0.2,),
+    "small": (0.1,),
+}
+"""Table → shares of the pool that are aligned."""
+
+ORACLE = "oracle"
+"""All rows of the pool are aligned."""
+
+
+@dataclass(frozen=True)
+class RowsPlan:
+    """How much is done.
+
+    Attributes:
+        seeds: of each trial.
+        small: on one small made-up table, for tests and for a first look.
+    """
+
+    seeds: int = 5
+    small: bool = False
+
+    @property
+    def cells(self) -> tuple[tuple[str, float], ...]:
+        """(table, share of aligned rows)."""
+        tables = ("small",) if self.small else ("adult", "credit", "criteo", "generator")
+        return tuple((name, share) for name in tables for share in SHARES[name])
+
+    def methods(self, table: str) -> tuple[str, ...]:
+        """What is run on a table: users are known in clicks alone."""
+        return tuple(name for name in METHOD_KEYS if name in METHODS and (name != "heuristic" or table in WITH_USERS))
+
+
+WITH_USERS = ("generator", "small")
+
+
+def trial(table: str, share: float, method: str, seed: int) -> Work:
+    """A training; ``method`` may be :data:`ORACLE`, whose share is 1."""
+    return Work(learnt, {"table": table, "share": share, "method": method, "seed": seed})
+
+
+def learnt(shared: Path, *, table: str, share: float, method: str, seed: int) -> Any:
+    """The work of a :func:`trial`.
+
+    Returns:
+        ``auc`` and ``nll`` on the rows held out, ``constant``, the NLL of the rate of positives, and ``alone``, AUC of the
+        label party's own model: by the aligned rows for ``none``, whose label party has these only, else by the whole pool.
+    """
+    cut, aligned = split(shared, table, share, seed)
+    if method == "none":  # what it does is the same without the rows that it does not use
+        tables = {party: taken(of, aligned) for party, of in cut.tables.items()}
+        cut, aligned = Cut(tables, cut.tested / len(aligned)), np.arange(len(aligned))
+    keys = {"method": "none" if method == ORACLE else method, **METHOD_KEYS.get(method, {})}
+    done = train(cut, seed, settings={**TRAIN, "unaligned": keys}, aligned=aligned)
+    trained = done.trained[ACTIVE]
+    metrics, constant, alone = (of or {} for of in (trained.metrics, trained.constant, trained.local_metrics))
+    values = {"auc": metrics["auc"], "nll": metrics["nll"], "constant": constant["nll"], "alone": alone["auc"]}
+    return {name: round(float(value), 5) for name, value in values.items() if value is not None}
+
+
+def split(shared: Path, table: str, share: float, seed: int) -> tuple[Cut, Rows]:
+    """The tables of a seed, and the rows that both have: a ``share`` of the pool, and those held out, which are last."""
+    cut = made(shared, table, seed)
+    pool = len(cut) - cut.tested
+    draws = Randomness(bytes(32)).derive(f"fedads aligned {table} {seed}")
+    few = np.sort(draws.permutation(pool)[: round(share * pool)])  # those of a smaller share are among those of a larger one
+    return cut, np.concatenate([few, np.arange(pool, len(cut))])
+
+
+def made(shared: Path, table: str, seed: int) -> Cut:
+    """Both parties' tables with the pool before the rows held out; users are groups where there are any."""
+    if table in MARKETS:
+        rows = MARKETS[table]
+        cut = clicks(shared, seed, positives=0.05, rows=rows, trained=rows - rows // 3)
+        users = cut.tables[ACTIVE].columns[USER]
+        assert isinstance(users, CategoricalColumn)
+        return ordered(cut, groups=users.codes)
+    source, active, passive, pool, held_out = FILES[table]
+    records = _records(source, shared)
+    names, size = tuple(records.columns), pool + held_out
+    rows = np.arange(size)  # of criteo, whose log has no more
+    if len(records) > size:
+        rows = Randomness(bytes(32)).derive(f"fedads pool {seed}").permutation(len(records))[:size]
+    own, other = (tuple(names[place] for place in of) for of in (active, passive))
+    return ordered(cut_of(records, rows, own, other, pool))
+
+
+def ordered(cut: Cut, groups: Rows | None = None) -> Cut:
+    """The rows held out come last in the order of the label party."""
+    order = (np.arange(len(cut)) >= len(cut) - cut.tested).astype(np.float64)
+    tables = dict(cut.tables)
+    tables[ACTIVE] = dataclasses.replace(tables[ACTIVE], order=order, groups=groups)
+    return Cut(tables, cut.held_out)
+
+
+def taken(table: Table, rows: Rows) -> Table:
+    """The ``rows`` of a table, with what a training reads of them."""
+    order, groups = (None if of is None else of[rows] for of in (table.order, table.groups))
+    return dataclasses.replace(part(table, rows), order=order, groups=groups)
+
+
+@cache
+def _records(source: str, shared: Path) -> Records:
+    return SOURCES[source](shared)
+
+
+def works(plan: RowsPlan) -> list[Work]:
+    """Everything that has to be run."""
+    every = []
+    for seed in range(plan.seeds):  # all of a seed together: a run that is cut off has whole seeds
+        for table, share in plan.cells:
+            every += [trial(table, share, method, seed) for method in plan.methods(table)]
+        every += [trial(table, 1.0, ORACLE, seed) for table in dict.fromkeys(name for name, _ in plan.cells)]
+    return every
