@@ -107,13 +107,11 @@ def drawings(plan: RowsPlan, found: Found) -> dict[str, str]:
     for data, of_data in shares.items():
         cells = [Outcomes(plan, found, data, share) for share in of_data]
 
-        def curve(
-            label: str, values: Sequence[list[float]], *, cells: Sequence[Outcomes] = cells, baseline: bool = False
-        ) -> Curve:
-            points = [(100 * of.share, mean(value), 0.0) for of, value in zip(cells, values, strict=True)]
-            return Curve(label, points, baseline=baseline)
-
-        curves = [curve("label party alone, all its rows", [of.local_all for of in cells], baseline=True)]
-        curves += [curve(method, [of.of(method) for of in cells]) for method in (*cells[0].methods, ORACLE)]
+        curves = [_curve("label party alone, all its rows", [(of, of.local_all) for of in cells], baseline=True)]
+        curves += [_curve(method, [(of, of.of(method)) for of in cells]) for method in (*cells[0].methods, ORACLE)]
         columns.append([Panel(f"{data}: AUC", "aligned rows, % of the pool", curves)])
     return {PICTURE: drawing(columns)}
+
+
+def _curve(label: str, values: Sequence[tuple[Outcomes, list[float]]], *, baseline: bool = False) -> Curve:
+    return Curve(label, [(100 * of.share, mean(value), 0.0) for of, value in values], baseline=baseline)

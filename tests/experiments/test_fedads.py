@@ -274,7 +274,7 @@ def stored() -> dict[str, Any]:
 def test_the_page_shows_what_was_measured(stored: dict[str, Any]) -> None:
     plan = Plan(stored["seeds"])
     assert set(stored["trainings"]) == {work.name for work in works(plan)}
-    assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(plan, stored["trainings"])
+    assert RESULTS.with_suffix(".md").read_text(encoding="utf-8") == page(Labels(plan), stored["trainings"], plan.seeds)
     for name, svg in table_4.drawings(plan, stored["trainings"]).items():
         assert RESULTS.with_name(name).read_text(encoding="utf-8") == svg
 
@@ -316,8 +316,8 @@ def test_noise_on_gradients_also_hides_who_is_known(stored: dict[str, Any], top:
 @pytest.mark.slow
 def test_a_small_run_of_all() -> None:
     found = {work.name: work.run(NOWHERE) for work in works(SMALL)}
-    text = page(SMALL, found)
+    text = page(Labels(SMALL), found, SMALL.seeds)
     assert all(name in text for name in (*SMALL.strengths, *(one["name"] for one in PUBLISHED), *LABEL_ATTACKS))
     assert all(svg.startswith("<svg") for svg in table_4.drawings(SMALL, found).values())
-    assert check(SMALL, found)
+    assert Labels(SMALL).check(found)
     assert members.attacks(SMALL, found)
