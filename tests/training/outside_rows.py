@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.training.checkpoints import MemoryCheckpoints
 
 
 @dataclass(frozen=True)
@@ -69,3 +73,31 @@ def intersected(
         view(place[people], shared, "clinic", rows),
         people,
     )
+
+
+class KeepingAll(MemoryCheckpoints):
+    """Has every checkpoint in ``all``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.all: dict[str, Any] = {}
+
+    def save(self, name: str, tensors: Any, meta: Any) -> None:
+        self.all[name] = ({key: tensor.clone() for key, tensor in tensors.items()}, deepcopy(meta))
+        super().save(name, tensors, meta)
+
+
+def same_from_each(run: Any, how: Any, federation: Any, names: Sequence[str]) -> None:
+    """A training that goes on from each of the checkpoints ``names``, which are all, ends as if nothing had happened."""
+    kept = (KeepingAll(), KeepingAll())
+    whole = run(**how, checkpoints=kept)(federation)
+    assert [sorted(of.all) for of in kept] == [sorted(names)] * 2
+    for name in names:
+        again = (MemoryCheckpoints(), MemoryCheckpoints())
+        for to, of in zip(again, kept, strict=True):
+            to.save(name, *of.all[name])
+        resumed = run(**how, checkpoints=again, resume_from=name)(federation)
+        for ours, theirs in zip(resumed, whole, strict=True):
+            assert all(torch.equal(ours.weights[key], theirs.weights[key]) for key in theirs.weights)
+            assert ours.metrics == theirs.metrics
+            assert ours.section == theirs.section

@@ -70,8 +70,8 @@ class Dropout(nn.Module):
         self.rate = rate
         self._stream: ByteStream | None = None
 
-    def draw_from(self, stream: ByteStream) -> None:
-        """Take the masks of the step that begins from ``stream``."""
+    def draw_from(self, stream: ByteStream | None) -> None:
+        """Take the masks of the step that begins from ``stream``; None after a step, so that the layer can be copied."""
         self._stream = stream
 
     def forward(self, values: Tensor) -> Tensor:

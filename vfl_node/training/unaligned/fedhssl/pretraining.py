@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from vfl_node.models.inputs import ModelInput
+from vfl_node.models.layers import Dropout
 from vfl_node.training.unaligned.fedhssl.spec import FedHssl
 from vfl_node.training.unaligned.pretraining import PretrainedHalf, Rows
 from vfl_node.training.unaligned.siamese import CrossSiamese, apart
@@ -47,6 +48,9 @@ class FedHsslPretraining(OwnRowsPretraining):
 
     def epoch_ends(self, epoch: int) -> None:
         """As the base: stage 2."""
+        for layer in self._cross.modules():
+            if isinstance(layer, Dropout):
+                layer.draw_from(None)  # the copy is at rest
         self._earlier = copy.deepcopy(self._cross).eval()
         super().epoch_ends(epoch)
         self._earlier = self._cross
