@@ -50,7 +50,7 @@ POINTS: Mapping[str, str] = {
     "pretrain": "a batch without labels begins",
     "projection": "a projection is computed and to be sent",
     "pretrained": "an epoch without labels is over, and no checkpoint holds it yet",
-    "local batch": "a batch of rows outside of the alignment has changed the weights",
+    "local-batch": "a batch of rows outside of the alignment has changed the weights",
     "fill": "rows outside of the alignment are to get embeddings",
     "key": "the Paillier key is made, and to be sent",
     "plan": "the plan of decryptions is to be sent",

@@ -170,7 +170,7 @@ class LocalBranch(UnusedRows):
         check_finite(loss).backward()  # type: ignore[no-untyped-call]
         self._learner.step()
         self._steps += 1
-        failpoints.reach("local batch")
+        failpoints.reach("local-batch")
 
     def tensors(self) -> dict[str, Tensor]:
         """As the base."""
