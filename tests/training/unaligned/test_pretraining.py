@@ -208,3 +208,34 @@ def test_a_last_batch_of_one_row_joins_the_one_before() -> None:
     assert sorted(np.concatenate(shuffled(9, 4, Randomness(bytes(32)))).tolist()) == list(range(9))
     assert [len(rows) for rows in shuffled(10, 4, Randomness(bytes(32)))] == [4, 4, 2]
     assert [len(rows) for rows in shuffled(1, 4, Randomness(bytes(32)))] == [1]
+
+
+@pytest.mark.parametrize("method", ["mpd", "fedhssl"])
+def test_validation_and_pretraining_go_together_and_progress_counts_every_batch(run: Any, method: str) -> None:
+    how = settings(run, method, patience=1)
+    how["evaluate"] = Evaluate(test_fraction=0.3, validation_fraction=0.2, metrics=("auc",))
+    both = run(**how)
+    active, _ = both(matching())
+    assert active.section.early_stopping is not None
+    steps = [message.step for message in both.transcript if hasattr(message, "step")]
+    trained, validated, tested = (-(-rows // BATCH) for rows in (80, 32, 48))
+    assert min(steps) == 0
+    assert max(steps) == BEFORE * trained + EPOCHS * (trained + validated) + tested - 1
+
+
+@pytest.mark.parametrize("method", ["mpd", "fedhssl"])
+def test_bytes_and_steps_are_those_of_the_estimate(run: Any, method: str) -> None:
+    how = settings(run, method)
+    both = run(**how)
+    both(matching())
+    took = how["train"].cost(how["evaluate"], ALIGNED, "psi")
+    plain = settings(run, "none")["train"].cost(how["evaluate"], ALIGNED, "psi")
+    more = [message for message in both.transcript if isinstance(message, training_pb2.Projection)]
+    if method == "mpd":
+        number = 2 * BEFORE * -(-ALIGNED // 2 // BATCH)
+        more = [message for message in both.transcript if hasattr(message, "step")][:number]
+    assert took.steps - plain.steps == len(more) / 2
+    values = sum(len(message.tensor.data) for message in more) / 2
+    frames = (took.active_bytes - plain.active_bytes - values) / (len(more) / 2)
+    assert took.active_bytes - plain.active_bytes == took.passive_bytes - plain.passive_bytes
+    assert 0 < frames < 200  # of a message beside its values
