@@ -104,11 +104,13 @@ def drawings(plan: RowsPlan, found: Found) -> dict[str, str]:
     for data, share in plan.cells:
         shares.setdefault(data, []).append(share)
     columns = []
-    for data, of_data in shares.items():
+    several = {data: of_data for data, of_data in shares.items() if len(of_data) > 1 or plan.small}
+    for data, of_data in several.items():
         cells = [Outcomes(plan, found, data, share) for share in of_data]
 
         curves = [_curve("label party alone, all its rows", [(of, of.local_all) for of in cells], baseline=True)]
-        curves += [_curve(method, [(of, of.of(method)) for of in cells]) for method in (*cells[0].methods, ORACLE)]
+        curves += [_curve(method, [(of, of.of(method)) for of in cells]) for method in cells[0].methods]
+        curves.append(_curve("oracle: a partner for each row", [(of, of.of(ORACLE)) for of in cells], baseline=True))
         columns.append([Panel(f"{data}: AUC", "aligned rows, % of the pool", curves)])
     return {PICTURE: drawing(columns)}
 
