@@ -1,4 +1,4 @@
-"""A federation aligned by private set intersection, in which most of the active party's rows have no partner."""
+"""Federations in which most of the active party's rows have no partner, aligned by intersection or by an asymmetric one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from vfl_node.alignment.alignment import Alignment, PeerFacts
+from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.data.identifiers import Identifiers
 from vfl_node.data.tables import NumericColumn, Table
+from vfl_node.job import Evaluate
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.unaligned.methods import unaligned_of
+
+QUICK: dict[str, dict[str, Any]] = {
+    "diffusion": {"method": "diffusion", "steps": 20, "sampler_steps": 5, "updates": 30},
+    "jpl": {"method": "jpl", "updates": 20},
+    "heuristic": {"method": "heuristic"},
+    "fedcvt": {"method": "fedcvt", "pretrain": 0.5, "candidates": 16},
+}
+"""Methods that learn from rows outside between federated batches, with little to do."""
+
+
+def settings(run: Any, method: dict[str, Any], **keys: Any) -> dict[str, Any]:
+    """Of a short training by ``method``, a ``train.unaligned`` section."""
+    update = {"epochs": 4, "batch_size": 32, "unaligned": unaligned_of(method)(**method), **keys}
+    return {"train": run().train.model_copy(update=update), "evaluate": Evaluate(test_fraction=0.5)}
 
 
 @dataclass(frozen=True)
@@ -31,6 +47,7 @@ class Intersected:
 def intersected(
     rows: int,
     shared: int,
+    others: int | None = None,
     *,
     labels: Any = None,
     columns: tuple[int, int] = (4, 2),
@@ -43,6 +60,7 @@ def intersected(
     Args:
         rows: of the clinic.
         shared: the clinic's first ones, in a random order at the lab and in the alignment.
+        others: records of the lab alone that are among them in an obfuscated set; None: it is a plain intersection.
         labels: of x [rows, ·] and z [rows, ·] of all records; default: two classes by products in x, and by z₀.
         columns: how many x and z.
         groups: of the clinic's records.
@@ -50,27 +68,38 @@ def intersected(
         seed: of everything.
     """
     rng = np.random.default_rng(seed)
-    x, z = (rng.normal(size=(rows, count)) for count in columns)
+    records = rows + (others or 0)
+    x, z = (rng.normal(size=(records, count)) for count in columns)
     if labels is None:
-        y = rng.random(rows) < 1 / (1 + np.exp(-1.5 * (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + z[:, 0])))
+        y = rng.random(records) < 1 / (1 + np.exp(-1.5 * (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3] + z[:, 0])))
     else:
         y = labels(x, z)
-    lab, people = rng.permutation(shared), rng.permutation(shared)
-    place = np.empty(shared, np.int64)
-    place[lab] = np.arange(shared)
+    of_lab = np.concatenate([np.arange(shared), np.arange(rows, records)])
+    lab, people = (of_lab[rng.permutation(len(of_lab))] for _ in range(2))
+    place = np.empty(records, np.int64)
+    place[lab] = np.arange(len(lab))
 
     def table(name: str, values: NDArray[Any], of: NDArray[np.int64], **rest: Any) -> Table:
         named = {f"{name}{number}": NumericColumn(column) for number, column in enumerate(values[of].T)}
         return Table(Identifiers.of(str(row).encode() for row in of), named, **rest)
 
-    def view(places: NDArray[np.int64], own: int, peer: str, theirs: int) -> Alignment:
-        return Alignment("psi", "curve25519", places, own, {peer: PeerFacts(theirs, intersection=shared, missing=0)})
+    def view(places: NDArray[np.int64], own: int, peer: str, **facts: Any) -> Alignment:
+        return Alignment("psi" if others is None else "apsi", "curve25519", places, own, {peer: PeerFacts(**facts)})
+
+    hidden = others is not None
 
     return Intersected(
-        table("x", x, np.arange(rows), labels=y.astype(np.float32), groups=groups, order=order),
+        table("x", x, np.arange(rows), labels=y[:rows].astype(np.float32), groups=groups, order=order),
         table("z", z, lab),
-        view(people, rows, "lab", shared),
-        view(place[people], shared, "clinic", rows),
+        view(np.where(people < rows, people, NOT_MINE), rows, "lab", records=len(lab), intersection=shared, missing=0),
+        view(
+            place[people],
+            len(lab),
+            "clinic",
+            records=rows,
+            intersection=None if hidden else shared,
+            missing=None if hidden else 0,
+        ),
         people,
     )
 

@@ -84,6 +84,14 @@ class AlignmentSpec(ABC):
         """
         return not self.synthetic_rows_at
 
+    def shows_shared_records_to(self, role: Role) -> bool:
+        """Whether ``role`` learns exactly which of its records are shared.
+
+        The others own the record of every row of the shared order: so its own records there are the shared ones, and all its
+        other records have no partner.
+        """
+        return self.synthetic_rows_at <= {role}
+
     @property
     def can_count_matched_rows(self) -> bool:
         """Whether the rows that both own are a part of the shared order that no party knows, but whose size none is denied.

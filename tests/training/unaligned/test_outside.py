@@ -8,26 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from tests.training.outside_rows import intersected, same_from_each
+from tests.training.outside_rows import QUICK, intersected, same_from_each, settings
 from vfl_node.configuration import parse
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Job
 from vfl_node.training.split import journal
-from vfl_node.training.unaligned.methods import unaligned_of
 
-QUICK: dict[str, dict[str, Any]] = {
-    "diffusion": {"method": "diffusion", "steps": 20, "sampler_steps": 5, "updates": 30},
-    "jpl": {"method": "jpl", "updates": 20},
-    "heuristic": {"method": "heuristic"},
-    "fedcvt": {"method": "fedcvt", "pretrain": 0.5, "candidates": 16},
-}
 ONCE = [name for name in QUICK if name != "fedcvt"]
 """Methods that make embeddings up once."""
-
-
-def settings(run: Any, method: dict[str, Any], **keys: Any) -> dict[str, Any]:
-    update = {"epochs": 4, "batch_size": 32, "unaligned": unaligned_of(method)(**method), **keys}
-    return {"train": run().train.model_copy(update=update), "evaluate": Evaluate(test_fraction=0.5)}
 
 
 def parties() -> Any:
@@ -83,8 +71,7 @@ def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any, me
 @pytest.mark.parametrize(
     ("job", "message"),
     [
-        ("align: {protocol: psu}\ntrain: {unaligned: {method: jpl}}", "psu does not tell both parties"),
-        ("align: {protocol: apsi, obfuscation: private}\ntrain: {unaligned: {method: jpl}}", "apsi does not tell both parties"),
+        ("align: {protocol: psu}\ntrain: {unaligned: {method: jpl}}", "psu does not tell this party"),
         ("align: {protocol: psi}\ntrain: {epochs: 1, unaligned: {method: jpl}}", "epochs of 2 or more"),
         (
             "align: {protocol: psi}\ntrain: {unaligned: {method: jpl}}\nevaluate: {validation_fraction: 0.1}",

@@ -38,7 +38,7 @@ from vfl_node.training.split.local_branch import ActiveParts
 from vfl_node.training.split.matched import matched_active
 from vfl_node.training.split.missing.calibration import Composition
 from vfl_node.training.split.missing.labels.contract import Labels, Step, build
-from vfl_node.training.split.outside import outside_of, rows_outside
+from vfl_node.training.split.outside import as_many_as_announced, outside_of, rows_outside
 from vfl_node.training.split.pretraining import PretrainingMeeting, before_labels
 from vfl_node.training.split.tasks import start_at_rate, task_of
 from vfl_node.training.trainer import TrainingData
@@ -112,8 +112,9 @@ class ActiveHalf:
         self.learner = learner(self._model, session, randomness, repeat)
         start_at_rate(self._model, self._task, train)
         own, table = randomness.derive(f"unaligned/{repeat}"), data.table
+        learnt = as_many_as_announced(session, data, rows, own)
         parts = ActiveParts(
-            session, table, data.alignment, self._model, self.learner, self._inputs, self._task, training, rows, own
+            session, table, data.alignment, self._model, self.learner, self._inputs, self._task, labelled, learnt, own
         )
         self.outside = outside_of(parts, under("outside", saved or {}))
         meeting = PretrainingMeeting(session, conversations=self.peers)
@@ -166,7 +167,7 @@ class ActiveHalf:
         base_rate = self._base_rate[rows]
         targets = self._used(number, positions, logits.detach(), base_rate, torch.cat(embeddings, dim=1).detach())
         loss = self._calibration.loss(logits, targets, base_rate)
-        beside = self.outside.loss_beside(own[0], embeddings[0], targets) if own else None
+        beside = self.outside.loss_beside(positions, own[0], embeddings[0], targets) if own else None
         learnt = loss if beside is None else loss + beside
         check_finite(learnt).backward()  # type: ignore[no-untyped-call]
         gradients = [check_finite(_gradient(embedding)) for embedding in embeddings]

@@ -47,6 +47,7 @@ class TrainingExchange:
         defences: of ``peer``, in its own report; none in another party's, which does not know them.
         stopped: where training stopped.
         others: each passive party that is neither of the two → how many of the shared rows it does not own, as ``lacks``.
+        hidden: whether the alignment hides from a party how many records are shared.
     """
 
     peer: str
@@ -58,6 +59,7 @@ class TrainingExchange:
     defences: Sequence[DefenceParams] = ()
     stopped: Stopped = ()
     others: Mapping[str, int | None] = field(default_factory=dict)
+    hidden: bool = False
 
     @property
     def epochs(self) -> int:
@@ -83,7 +85,7 @@ def active_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     )
     counts = matched.active_learns(peer, rows.held_out) if evaluate.matched else ()
     if train.unaligned.epochs_before:
-        counts = (*counts, *_before_labels(exchange), _paced(peer))
+        counts = (*counts, *_before_labels(exchange), _paced(exchange))
     if stopped:
         found = f"by the loss of its own labels in the validation rows, which it kept to itself, {_best(stopped)}"
         counts = (*counts, Disclosure("early stopping", exchange.epochs, found))
@@ -130,7 +132,7 @@ def passive_learns(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
         )
         counts = (*counts, Disclosure("early stopping", exchange.epochs, decided))
     if train.unaligned.used:
-        counts = (*counts, *_before_labels(exchange), _paced(peer))
+        counts = (*counts, *_before_labels(exchange), _paced(exchange))
     if exchange.others:
         counts = (*counts, _indirectly(exchange))
     if exchange.lacks == 0:
@@ -170,13 +172,19 @@ def _before_labels(exchange: TrainingExchange) -> tuple[Disclosure, ...]:
     return ()
 
 
-def _paced(peer: str) -> Disclosure:
+def _paced(exchange: TrainingExchange) -> Disclosure:
     """What a party learns where the other one learns from rows outside of the alignment, too."""
+    peer = exchange.peer
+    nothing = f"from {peer} no message about its records outside of the alignment"
+    time = f"How long {peer} computes before and between batches tells"
+    if not exchange.hidden:
+        return Disclosure("pace", 0, f"{nothing}. {time} about how many of these there are for each of the aligned ones")
+    same = (
+        f"Between batches of shared rows {peer} learns from as many of its own, repeated, as it has announced records, so that "
+        "their number does not depend on how many are shared"
+    )
     return Disclosure(
-        "pace",
-        0,
-        f"from {peer} no message about its records outside of the alignment. How long {peer} computes before and "
-        "between batches tells about how many of these there are for each of the aligned ones",
+        "pace", 0, f"{nothing}. {same}. {time} that number; only small differences may come from how many are shared"
     )
 
 

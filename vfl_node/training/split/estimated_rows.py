@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,9 +49,19 @@ class EstimatedRows(LocalBranch):
         self._begin_local(epoch, batches, learning=epoch >= self._filling_after)
         self._sums, self._of_epoch = {}, 0
 
-    def loss_beside(self, own: Tensor, received: Tensor, targets: Tensor) -> Tensor | None:
-        """As the base."""
+    def loss_beside(self, positions: Positions, own: Tensor, received: Tensor, targets: Tensor) -> Tensor | None:
+        """As the base, of the rows of this party; None where the batch has none.
+
+        The passive party gets no gradient of it where it must not know which these are.
+        """
         self._heads.begin(self._federated)
+        mine = np.flatnonzero(self._place[positions] >= 0)
+        if len(mine) == 0:
+            return None
+        rows = torch.from_numpy(mine).to(own.device)
+        own, received, targets = own[rows], received[rows], targets[rows]
+        if self._active.alignment.hides_intersection:
+            received = received.detach()
         draws = self._randomness.derive(f"beside/{self._federated}")
         chosen = torch.from_numpy(draws.permutation(len(own))[: self._candidates]).to(own.device)
         loss, parts = self._estimator.losses_beside(own, received, targets, chosen, self._active.task.losses)

@@ -100,5 +100,5 @@ class FilledRows(LocalBranch):
 
     def report(self) -> dict[str, Any]:
         """As the base."""
-        generated = 0 if self._embeddings is None else len(self._embeddings)
+        generated = 0 if self._embeddings is None else self._active.distinct
         return {**super().report(), "generated": generated, "figures": dict(self._figures)}

@@ -45,8 +45,8 @@ class ActiveParts:
         learner: that trains it.
         inputs: its columns, encoded.
         task: what its labels are.
-        aligned: shared positions trained on, all of which it owns.
-        rows: of its table, int64[u], that are outside and learnt from.
+        aligned: shared positions trained on that it owns.
+        rows: of its table, int64[u], that are outside and learnt from, ascending; some may stand there several times.
         randomness: its own for this.
     """
 
@@ -70,6 +70,11 @@ class ActiveParts:
     def aligned_rows(self) -> NDArray[np.int64]:
         """Rows of the table at the ``aligned`` positions."""
         return self.alignment.rows[self.aligned]
+
+    @cached_property
+    def distinct(self) -> int:
+        """How many different ``rows`` there are."""
+        return len(np.unique(self.rows))
 
     @property
     def architecture(self) -> Architecture:
@@ -104,7 +109,7 @@ class LocalBranch(UnusedRows):
         self._place = np.full(len(active.alignment), -1)
         self._place[active.aligned] = np.arange(len(active.aligned))
         self._received: Tensor | None = None
-        """float32[k, d], the newest embedding of each aligned row, where it is noted."""
+        """float32[k, d], the newest embedding of each aligned row of this party, where it is noted."""
         self._steps, self._seconds = 0, 0.0
         self._epoch, self._batches, self._local, self._done = 0, 1, list[Positions](), 0
         self._branch = self._built()
@@ -143,7 +148,9 @@ class LocalBranch(UnusedRows):
     def saw(self, positions: Positions, received: Tensor) -> None:
         """As the base."""
         if self._received is not None:
-            self._received[torch.from_numpy(self._place[positions])] = received.detach()
+            place = self._place[positions]
+            mine = np.flatnonzero(place >= 0)
+            self._received[torch.from_numpy(place[mine])] = received.detach()[torch.from_numpy(mine)]
 
     def step_done(self) -> None:
         """As the base."""
@@ -182,8 +189,13 @@ class LocalBranch(UnusedRows):
 
     def report(self) -> dict[str, Any]:
         """As the base."""
-        rows = len(self._active.rows)
-        return {"rows": rows, "steps_local": self._steps, "generated": 0, "seconds": self._seconds, "figures": {}}
+        return {
+            "rows": self._active.distinct,
+            "steps_local": self._steps,
+            "generated": 0,
+            "seconds": self._seconds,
+            "figures": {},
+        }
 
 
 def share_weights(branch: nn.Module, joint: nn.Module) -> None:

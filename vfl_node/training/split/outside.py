@@ -13,10 +13,15 @@ Both branches share the weights of the own bottom, but for norms and their avera
     fill        the method makes up h̃_N of every row outside, once; the active half may begin anew    (filled_rows.py)
     train       federated batches, and between them ⌈u/B⌉ local ones an epoch, spread evenly          (local_branch.py)
 
-h̃_N is constant from then on, but for the method that estimates it anew in each batch (estimated_rows.py). Nothing of this is
-sent: the messages are those of a training without it, as many and as long.
-What the passive party can see is time: how long an epoch takes tells it about u, which with private set intersection it knows
-from the numbers of records, unless these are padded.
+h̃_N is constant from then on, but for the method that estimates it anew in each batch (estimated_rows.py). A shared row that the
+active party does not own takes part in federated batches alone, where its label and columns are made up: nothing here learns
+from it.
+
+Nothing of this is sent: the messages are those of a training without it, as many and as long.
+What the passive party can see is time. How long an epoch takes tells it about u, which with private set intersection it knows
+from the numbers of records, unless these are padded. Where the protocol hides from it how many records are shared, u would tell
+that: so the rows outside are repeated there up to n_A, the number of records that this party has announced. As many rows are
+then filled in, and ⌈n_A/B⌉ batches are learnt from an epoch, whatever is shared (:func:`as_many_as_announced`).
 
 Source: Wei et al. 2023 (FedAds), section 4.1, algorithm 1. Deviations: a fixed share of local batches an epoch in place of a
 coin for each, with the same expectation; each branch has an optimiser of its own; the active half begins anew once the rows are
@@ -32,6 +37,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.alignment.sizes import announced
+from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.session.session import Session
 from vfl_node.training.split.config import Train
@@ -44,6 +51,9 @@ from vfl_node.training.trainer import TrainingData
 from vfl_node.training.unaligned.unused import UnusedRows
 
 FEWEST_OF_A_CLASS = 2
+
+FOR_PEER = "the active party's records do not allow train.unaligned; set its method to none"
+"""The same for all reasons: each would tell something about the records that are shared."""
 
 
 def rows_outside(session: Session, data: TrainingData, training: Positions) -> NDArray[np.int64]:
@@ -67,9 +77,23 @@ def rows_outside(session: Session, data: TrainingData, training: Positions) -> N
             "train.unaligned learns from the active party's rows outside of the alignment, and there is none",
             code="E_EMPTY",
             hint="set train.unaligned: {method: none}, or bring records that the passive party does not have",
-            for_peer="the active party has no row outside of the alignment for train.unaligned; set its method to none",
+            for_peer=FOR_PEER,
         )
     return outside.astype(np.int64)
+
+
+def as_many_as_announced(
+    session: Session, data: TrainingData, rows: NDArray[np.int64], randomness: Randomness
+) -> NDArray[np.int64]:
+    """``rows``, repeated where their number must not show: int64, ascending.
+
+    Where the alignment hides from the passive party how many records are shared, there are as many as this party has announced
+    records; each of ``rows`` is among them as often as any other, or once more.
+    """
+    if len(rows) == 0 or not data.alignment.hides_intersection:
+        return rows
+    count = announced(data.alignment.ours, session.job.align, session.role)
+    return np.sort(np.resize(rows[randomness.derive("repeated").permutation(len(rows))], count))
 
 
 def outside_of(active: ActiveParts, saved: Mapping[str, Tensor]) -> UnusedRows:
@@ -100,5 +124,5 @@ def _check_classes(
                 "too few to fill in their embeddings from",
                 code="E_ONE_CLASS",
                 hint="use more records, a smaller evaluate.test_fraction, or train.unaligned: {method: none}",
-                for_peer="the active party's labels do not allow train.unaligned; set its method to none",
+                for_peer=FOR_PEER,
             )

@@ -279,6 +279,7 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict
             effective(protections, sent_by(session.role)),
             journal.stopped,
             {name: lacks[name] for name in parties.passive if name not in (sender, receiver)},
+            data.alignment.hides_intersection,
         )
 
     def by(name: str) -> tuple[Disclosure, ...]:

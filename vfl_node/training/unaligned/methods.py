@@ -79,11 +79,18 @@ class Unaligned(Frozen):
         if not self.used:
             return
         method = f"train.unaligned: {self.method}"
-        if not job.align.spec.every_row_is_shared:
+        protocol, spec = job.align.protocol, job.align.spec
+        if not spec.shows_shared_records_to("active"):
             raise ValueError(
-                f"{method} learns from the active party's rows outside of the alignment, and {job.align.protocol} does not "
-                "tell both parties which of their rows are shared: those without a partner are trained on as any other. Set "
-                "align.protocol: psi, or leave train.unaligned out"
+                f"{method} learns from the active party's rows outside of the alignment, and {protocol} does not tell this "
+                "party which of its rows are shared: those without a partner are trained on as any other. Set align.protocol: "
+                "psi or apsi, or leave train.unaligned out"
+            )
+        if self.epochs_before and not spec.shows_shared_records_to("passive"):
+            raise ValueError(
+                f"{method} trains both parties' bottoms on shared rows before the training with labels, and {protocol} keeps "
+                "from the passive party which of its rows these are. Choose a method for the active party alone (jpl, "
+                "diffusion, fedcvt, heuristic), or set align.protocol: psi"
             )
         if len(job.parties.passive) > 1:
             raise ValueError(
@@ -153,7 +160,7 @@ class AlternatingMethod(Unaligned):
         """As the base."""
         return (
             f"{rows:,} rows of the active party alone got an embedding each: {self.words()}; they were learnt from in "
-            f"{local:,} batches beside {federated:,} of aligned rows"
+            f"{local:,} batches beside {federated:,} federated ones"
         )
 
 

@@ -16,8 +16,15 @@ class UnusedRows:
     def epoch_begins(self, epoch: int, batches: int) -> None:
         """Make ready for epoch ``epoch``, from 0, of so many federated batches."""
 
-    def loss_beside(self, own: Tensor, received: Tensor, targets: Tensor) -> Tensor | None:
-        """What a federated batch is to lessen beside its loss, of h_L float32[B, d'], h_N float32[B, d] and its targets."""
+    def loss_beside(self, positions: NDArray[np.int64], own: Tensor, received: Tensor, targets: Tensor) -> Tensor | None:
+        """What the federated batch at ``positions`` is to lessen beside its loss.
+
+        Args:
+            positions: shared, int64[B].
+            own: h_L, float32[B, d'].
+            received: h_N, float32[B, d].
+            targets: of the batch, as the loss reads them.
+        """
         return None
 
     def saw(self, positions: NDArray[np.int64], received: Tensor) -> None:

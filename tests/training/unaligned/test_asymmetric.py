@@ -1,0 +1,192 @@
+"""Learning from rows outside of an asymmetric intersection: the passive party must not learn how many records are shared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from benchmarks.sessions import session
+from tests.training.outside_rows import QUICK, intersected, same_from_each, settings
+from vfl_node.alignment.alignment import NOT_MINE
+from vfl_node.configuration import parse
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.errors import DataError, UsageError
+from vfl_node.job import Align, Evaluate, Job
+from vfl_node.training.split import filled_rows, journal
+from vfl_node.training.split.estimated_rows import EstimatedRows
+from vfl_node.training.split.local_branch import LocalBranch
+from vfl_node.training.split.outside import as_many_as_announced
+from vfl_node.training.trainer import TrainingData
+from vfl_node.training.unaligned.contract import AlignedRows, Filler, OwnPart
+from vfl_node.transport.generated.vfl.v1 import training_pb2
+from vfl_node.transport.memory import memory_channels
+
+OWN, SET, SHARED = 400, 280, 160
+"""Records of the active party, size of the obfuscated set, and how many are shared."""
+
+
+def obfuscated(shared: int = SHARED, **of: Any) -> Any:
+    """Among the first ``shared`` records of the clinic, in the order of the alignment, stand others of the lab."""
+    return intersected(OWN, shared, SET - shared, groups=np.arange(OWN) % 50, **of)
+
+
+@pytest.mark.parametrize("method", QUICK)
+def test_the_passive_party_meets_the_same_messages_and_the_report_counts_the_rows(run: Any, method: str) -> None:
+    with_rows, without = run(**settings(run, QUICK[method])), run(**settings(run, {"method": "none"}))
+    active, passive = with_rows(obfuscated())
+    without(obfuscated())
+    sizes = [[(type(message), message.ByteSize()) for message in of.transcript] for of in (with_rows, without)]
+    assert sizes[0] == sizes[1]
+    found, outside = active.section.unaligned, OWN - SHARED
+    assert (found.method, found.rows, found.steps_federated) == (method, outside, active.steps)
+    assert found.generated == (0 if method == "fedcvt" else outside)
+    assert found.steps_local == 2 * 13  # ⌈400/32⌉ in each of two epochs after the filling, by all records and not those outside
+    told = [of.disclosures["lab"] for of in (active, passive)]
+    (pace,) = {entry.text for of in told for entry in of if entry.what == "pace"}
+    assert "does not depend on how many are shared" in pace
+
+
+class Asked:
+    """Counts what fillers get."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rows: list[tuple[int, int]] = []
+        make = filled_rows.filler_of
+
+        def noting(method: Any) -> Filler:
+            fill = make(method)
+
+            def noted(aligned: AlignedRows, outside: OwnPart, *rest: Any) -> Any:
+                self.rows.append((len(aligned.part), len(outside)))
+                return fill(aligned, outside, *rest)
+
+            return noted
+
+        monkeypatch.setattr(filled_rows, "filler_of", noting)
+
+
+def test_how_much_is_computed_between_batches_does_not_depend_on_how_many_records_are_shared(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Asked(monkeypatch)
+    trained = [run(**settings(run, QUICK["jpl"]))(obfuscated(shared))[0] for shared in (SHARED, 60)]
+    assert [of.section.unaligned.steps_local for of in trained] == [26, 26]
+    assert [outside for _, outside in asked.rows] == [OWN, OWN]
+    assert asked.rows[0][0] > asked.rows[1][0]  # learnt from are the shared rows alone
+
+
+@pytest.mark.parametrize(("padding", "count"), [(0, 400), (1, 512)])
+def test_rows_are_repeated_alike_up_to_the_announced_number(padding: int, count: int) -> None:
+    channel, _ = memory_channels("clinic", "lab")
+    align = Align(protocol="apsi", obfuscation="private", padding=padding)
+    active = session("clinic", {"lab": channel}, Randomness(bytes(32)), align=align)
+    outside, asymmetric = np.arange(SHARED, OWN), obfuscated()
+    rows = as_many_as_announced(active, TrainingData(asymmetric.clinic_view, asymmetric.clinic), outside, active.randomness)
+    assert (len(rows), (np.diff(rows) >= 0).all()) == (count, True)
+    found, times = np.unique(rows, return_counts=True)
+    assert found.tolist() == outside.tolist()
+    assert np.ptp(times) <= 1
+    plain = intersected(OWN, SHARED)
+    assert as_many_as_announced(active, TrainingData(plain.clinic_view, plain.clinic), outside, active.randomness) is outside
+
+
+def poison(monkeypatch: pytest.MonkeyPatch, spoiled: Callable[[Any], Any]) -> None:
+    """What methods get of rows that are ``spoiled``, a bool for each shared position, is not a number."""
+    saw, beside = LocalBranch.saw, EstimatedRows.loss_beside
+
+    def poisoned(half: Any, positions: Any, tensor: Tensor) -> Tensor:
+        bad = torch.from_numpy(spoiled(half._active.alignment)[positions])
+        return torch.where(bad if tensor.dim() == 1 else bad[:, None], torch.nan, tensor)
+
+    def poisoned_saw(self: Any, positions: Any, received: Tensor) -> None:
+        saw(self, positions, poisoned(self, positions, received))
+
+    def poisoned_beside(self: Any, positions: Any, *tensors: Tensor) -> Any:
+        return beside(self, positions, *(poisoned(self, positions, tensor) for tensor in tensors))
+
+    monkeypatch.setattr(LocalBranch, "saw", poisoned_saw)
+    monkeypatch.setattr(EstimatedRows, "loss_beside", poisoned_beside)
+
+
+@pytest.mark.parametrize("method", QUICK)
+def test_nothing_is_learnt_from_stand_ins(run: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    how = settings(run, QUICK[method])
+    expected, _ = run(**how)(obfuscated())
+    with monkeypatch.context() as patched:
+        poison(patched, lambda view: ~view.owned)
+        found, _ = run(**how)(obfuscated())
+    assert all(torch.equal(found.weights[name], expected.weights[name]) for name in expected.weights)
+    assert found.section == expected.section
+    with monkeypatch.context() as patched:  # and from one of the shared rows all this would be noticed
+        poison(patched, lambda view: view.owned & (np.arange(len(view)) % 2 == 0))
+        with pytest.raises(DataError) as refused:
+            run(**how)(obfuscated())
+    assert refused.value.code == "E_DIVERGED"
+
+
+@pytest.mark.parametrize("method", ["jpl", "fedcvt"])
+def test_resumed_in_each_phase_the_result_has_the_same_bits(run: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
+    same_from_each(run, settings(run, QUICK[method]), obfuscated(), [f"r000-e{epoch:06d}" for epoch in range(1, 5)])
+
+
+def test_gradients_have_nothing_of_what_fedcvt_lessens_for_shared_rows_alone(run: Any) -> None:
+    """Or a row that has less in its gradient would be known for a stand-in."""
+
+    def first(federation: Any, common: float) -> bytes:
+        trained = run(**settings(run, {**QUICK["fedcvt"], "common": common}, epochs=2))
+        trained(federation)
+        return bytes(next(of.tensor.data for of in trained.transcript if isinstance(of, training_pb2.Gradient)))
+
+    assert first(obfuscated(), 0.1) == first(obfuscated(), 100)
+    plain = intersected(OWN, SHARED)
+    assert first(plain, 0.1) != first(plain, 100)
+
+
+def test_a_batch_of_stand_ins_alone_is_trained_on(run: Any) -> None:
+    active, _ = run(**settings(run, QUICK["fedcvt"], batch_size=4, epochs=2))(obfuscated(60))
+    assert active.section.unaligned.steps_local == 100
+
+
+def test_the_passive_party_is_told_the_same_whatever_these_rows_do_not_allow(run: Any) -> None:
+    told = set()
+    enclosed = intersected(SHARED, SHARED, SET - SHARED)
+    one_class = obfuscated(labels=lambda x, z: np.arange(len(x)) >= SHARED)
+    for federation, code in ((enclosed, "E_EMPTY"), (one_class, "E_ONE_CLASS")):
+        with pytest.raises(DataError) as refused:
+            run(**settings(run, QUICK["jpl"]))(federation)
+        assert refused.value.code == code
+        told.add((refused.value.peer_code, refused.value.for_peer))
+    assert len(told) == 1
+
+
+def test_rows_outside_raise_the_auc_above_aligned_rows_alone(run: Any) -> None:
+    keys: dict[str, Any] = {"bottom": (32, 16), "active_bottom": (64, 32), "top": (), "epochs": 30, "batch_size": 128}
+    federation = intersected(8300, 2500, 1000, columns=(20, 3))
+
+    def auc(chosen: dict[str, Any]) -> float:
+        of = settings(run, chosen, **keys, learning_rate=0.003)
+        result = run(train=of["train"], evaluate=Evaluate(test_fraction=0.9, metrics=("auc",)))(federation)[0]
+        return float(result.metrics["auc"])
+
+    assert auc({"method": "jpl"}) >= auc({"method": "none"}) + 0.05
+
+
+@pytest.mark.parametrize("method", ["ssl", "mpd", "fedhssl"])
+def test_a_method_that_trains_both_bottoms_is_refused_before_anything_runs(method: str) -> None:
+    job = f"align: {{protocol: apsi, obfuscation: private}}\ntrain: {{unaligned: {{method: {method}}}}}"
+    with pytest.raises(UsageError, match=f"{method} trains both parties.*apsi keeps from the passive party.*jpl"):
+        parse(f"name: trial\nparties: {{active: clinic, passive: lab}}\n{job}", Job, source="job")
+
+
+def test_the_view_of_the_made_up_federation_has_stand_ins() -> None:
+    federation = obfuscated()
+    assert (federation.clinic_view.missing, len(federation.clinic_view)) == (SET - SHARED, SET)
+    ids = [bytes(federation.clinic.ids[row]) if row != NOT_MINE else None for row in federation.clinic_view.rows]
+    theirs = [bytes(federation.lab.ids[row]) for row in federation.lab_view.rows]
+    assert all(own is None or own == other for own, other in zip(ids, theirs, strict=True))
