@@ -31,6 +31,9 @@ def test_the_spec_says_what_a_run_does(run_alignment, protocol):
         view = getattr(run, role)
         assert (view.missing > 0) == (role in spec.synthetic_rows_at)
         assert (view.peer.intersection is None) == (role in spec.intersection_hidden_from)
+        if spec.shows_shared_records_to(role):
+            ids, others = (IDS_A, IDS_P) if role == "active" else (IDS_P, IDS_A)
+            assert sorted(ids[row] for row in view.rows[view.owned]) == sorted({*ids} & {*others})
         assert list(view.peers) == [run.spies[DATA_ROLES.index(role)].peer]
 
 
@@ -48,6 +51,8 @@ def test_the_three_shared_orders_by_their_properties():
     assert [name for name, of in facts.items() if of.every_row_is_shared] == ["psi", "psi-star"]
     assert [name for name, of in facts.items() if of.can_count_matched_rows] == ["psu"]
     assert [name for name, of in facts.items() if of.is_within_one_set] == ["apsi"]
+    shown = {role: [name for name, of in facts.items() if of.shows_shared_records_to(role)] for role in DATA_ROLES}
+    assert shown == {"active": ["psi", "apsi", "psi-star"], "passive": ["psi", "psi-star"]}
 
 
 def test_options_are_those_of_one_protocol():

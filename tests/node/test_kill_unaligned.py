@@ -11,11 +11,14 @@ from tests.node.killed_jobs import KilledJobs
 
 ROLES = {"clinic": "active", "lab": "passive"}
 JOB = """\
-align: {{protocol: psi}}
+align: {align}
 train: {{bottom: [4], active_bottom: [4], top: [], epochs: 4, batch_size: 1, unaligned: {method}}}
 evaluate: {{test_fraction: 0.4}}
 """
 """With more than fifty steps an epoch, so that there is a checkpoint after each."""
+
+PLAIN = "{protocol: psi}"
+ASYMMETRIC = "{protocol: apsi, obfuscation: {fraction: 0.9}}"
 
 METHODS = {
     "diffusion": "{method: diffusion, steps: 10, sampler_steps: 5, updates: 20}",
@@ -37,10 +40,23 @@ PLACES = {
 }
 FIRST = ("diffusion", "clinic", "local-batch", 0.5)
 CASES = [(method, *place) for method, places in PLACES.items() for place in places]
+OVER_ASYMMETRIC = [*(("jpl", *place) for place in FILLED[1:]), ("fedcvt", *ESTIMATED[0])]
 
 
 @pytest.fixture(scope="module")
 def nodes(federations: Callable[..., Any], forked: Any, tmp_path_factory: pytest.TempPathFactory) -> KilledJobs:
+    return started(federations, forked, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def asymmetric(federations: Callable[..., Any], forked: Any, tmp_path_factory: pytest.TempPathFactory) -> KilledJobs:
+    """Other nodes, with an obfuscated set that each job takes again: the lab must not see an intersection of these records."""
+    nodes = started(federations, forked, tmp_path_factory)
+    nodes.clean(f"align: {ASYMMETRIC}\n")
+    return nodes
+
+
+def started(federations: Callable[..., Any], forked: Any, tmp_path_factory: pytest.TempPathFactory) -> KilledJobs:
     limits = {"limits": {"methods": ["none", *METHODS]}}
     return KilledJobs(federations(tmp_path_factory.mktemp("unaligned"), ROLES), forked, dict.fromkeys(ROLES, limits))
 
@@ -50,7 +66,19 @@ def nodes(federations: Callable[..., Any], forked: Any, tmp_path_factory: pytest
     [case if case == FIRST else pytest.param(*case, marks=pytest.mark.slow) for case in CASES],
 )
 def test_killed(nodes: KilledJobs, method: str, victim: str, place: str, share: float) -> None:
+    killed(nodes, PLAIN, method, victim, place, share)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "victim", "place", "share"), OVER_ASYMMETRIC)
+def test_killed_over_an_asymmetric_intersection(
+    asymmetric: KilledJobs, method: str, victim: str, place: str, share: float
+) -> None:
+    killed(asymmetric, ASYMMETRIC, method, victim, place, share)
+
+
+def killed(nodes: KilledJobs, align: str, method: str, victim: str, place: str, share: float) -> None:
     """At the passing of ``place`` that this share of all of them comes before."""
-    job = JOB.format(method=METHODS[method])
+    job = JOB.format(align=align, method=METHODS[method])
     passed = [number for number, name in enumerate(nodes.clean(job)[1][victim], 1) if name == place]
     nodes.killed(job, victim, passed[round(share * (len(passed) - 1))])

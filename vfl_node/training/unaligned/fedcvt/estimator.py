@@ -15,8 +15,8 @@
 
 All of it is computed at the active party, which has the labels. The literature's version sends the active party's
 representations to the passive one, which computes its own part of the losses; here their gradient goes to it, with that of the
-joint loss, and no representation does. The last loss teaches the active party's side alone. The passive party's rows outside
-stay unused: FedAds has none.
+joint loss, and no representation does. Where it must not know which rows are shared, it gets the joint loss's gradient alone.
+The last loss teaches the active party's side alone. The passive party's rows outside stay unused: FedAds has none.
 
 Source: Kang et al. 2022, FedCVT: Semi-supervised Vertical Federated Learning with Cross-view Training, section 4.
 """
