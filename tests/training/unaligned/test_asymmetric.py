@@ -17,12 +17,13 @@ from vfl_node.configuration import parse
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Align, Evaluate, Job
-from vfl_node.training.split import filled_rows, journal
+from vfl_node.training.split import journal
 from vfl_node.training.split.estimated_rows import EstimatedRows
 from vfl_node.training.split.local_branch import LocalBranch
 from vfl_node.training.split.outside import as_many_as_announced
+from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.trainer import TrainingData
-from vfl_node.training.unaligned.contract import AlignedRows, Filler, OwnPart
+from vfl_node.training.unaligned.fedcvt.estimator import Estimator
 from vfl_node.transport import codec
 from vfl_node.transport.generated.vfl.v1 import training_pb2
 from vfl_node.transport.memory import memory_channels
@@ -52,33 +53,40 @@ def test_the_passive_party_meets_the_same_messages_and_the_report_counts_the_row
     assert "does not depend on how many are shared" in pace
 
 
-class Asked:
-    """Counts what fillers get."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows: list[tuple[int, int]] = []
-        make = filled_rows.filler_of
-
-        def noting(method: Any) -> Filler:
-            fill = make(method)
-
-            def noted(aligned: AlignedRows, outside: OwnPart, *rest: Any) -> Any:
-                self.rows.append((len(aligned.part), len(outside)))
-                return fill(aligned, outside, *rest)
-
-            return noted
-
-        monkeypatch.setattr(filled_rows, "filler_of", noting)
-
-
-def test_how_much_is_computed_between_batches_does_not_depend_on_how_many_records_are_shared(
-    run: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("method", QUICK)
+def test_what_the_passive_party_waits_for_is_as_much_work_however_many_records_are_shared(
+    run: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = Asked(monkeypatch)
-    trained = [run(**settings(run, QUICK["jpl"]))(obfuscated(shared))[0] for shared in (SHARED, 60)]
-    assert [of.section.unaligned.steps_local for of in trained] == [26, 26]
-    assert [outside for _, outside in asked.rows] == [OWN, OWN]
-    assert asked.rows[0][0] > asked.rows[1][0]  # learnt from are the shared rows alone
+    done: list[int | str] = []
+    at, beside = PositionedInput.at, Estimator.losses_beside
+
+    def counted(self: PositionedInput, positions: Any) -> Any:
+        done.append(len(positions))
+        return at(self, positions)
+
+    def counted_beside(self: Estimator, own: Tensor, *rest: Any) -> Any:
+        done.append(len(own))
+        return beside(self, own, *rest)
+
+    monkeypatch.setattr(PositionedInput, "at", counted)
+    monkeypatch.setattr(Estimator, "losses_beside", counted_beside)
+
+    def work(federation: Any) -> list[int | str]:
+        done.clear()
+        run(**settings(run, QUICK[method]), tamper=lambda message: done.append(message.DESCRIPTOR.name))(federation)
+        return done[: len(done) - done[::-1].index("Embedding")]  # after the last one nobody waits
+
+    few, many = (work(obfuscated(shared)) for shared in (60, SHARED))
+    assert few == many
+    plain = [work(intersected(OWN, shared, groups=np.arange(OWN) % 50)) for shared in (60, SHARED)]
+    assert sum(isinstance(of, int) for of in plain[0]) != sum(isinstance(of, int) for of in plain[1])
+
+
+def test_batches_without_any_shared_row_are_trained_on(run: Any) -> None:
+    """Few are shared, and many batches have none of them."""
+    active, _ = run(**settings(run, QUICK["fedcvt"], batch_size=4, epochs=2))(obfuscated(30))
+    assert active.section.unaligned.steps_local == 100
+    assert np.isfinite(list(active.section.unaligned.figures.values())).all()
 
 
 @pytest.mark.parametrize(("padding", "count"), [(0, 400), (1, 512)])
@@ -161,11 +169,6 @@ def test_a_gradient_does_not_tell_a_stand_in_by_what_fedcvt_lessens_for_shared_r
     monkeypatch.setattr(Alignment, "hides_intersection", False)  # without the protection every row is told right
     apart, shared = beside_the_line(run)
     assert apart[~shared].min() > 1.5 * apart[shared].max()  # most rows are shared, and the line is theirs
-
-
-def test_a_batch_of_stand_ins_alone_is_trained_on(run: Any) -> None:
-    active, _ = run(**settings(run, QUICK["fedcvt"], batch_size=4, epochs=2))(obfuscated(60))
-    assert active.section.unaligned.steps_local == 100
 
 
 def test_the_passive_party_is_told_the_same_whatever_these_rows_do_not_allow(run: Any) -> None:

@@ -114,7 +114,7 @@ class ActiveHalf:
         own, table = randomness.derive(f"unaligned/{repeat}"), data.table
         learnt = as_many_as_announced(session, data, rows, own)
         parts = ActiveParts(
-            session, table, data.alignment, self._model, self.learner, self._inputs, self._task, labelled, learnt, own
+            session, table, data.alignment, self._model, self.learner, self._inputs, self._task, training, learnt, own
         )
         self.outside = outside_of(parts, under("outside", saved or {}))
         meeting = PretrainingMeeting(session, conversations=self.peers)

@@ -50,24 +50,24 @@ class EstimatedRows(LocalBranch):
         self._sums, self._of_epoch = {}, 0
 
     def loss_beside(self, positions: Positions, own: Tensor, received: Tensor, targets: Tensor) -> Tensor | None:
-        """As the base, of the rows of this party; None where the batch has none.
+        """As the base, of the rows of this party, and 0 where the batch has none.
 
-        The passive party gets no gradient of it where it must not know which these are.
+        They are repeated up to the length of the batch, so that time does not tell how many there are. The passive party gets
+        no gradient of it where it must not know which these are.
         """
         self._heads.begin(self._federated)
         mine = np.flatnonzero(self._place[positions] >= 0)
-        if len(mine) == 0:
-            return None
-        rows = torch.from_numpy(mine).to(own.device)
+        some = len(mine) > 0
+        rows = torch.from_numpy(np.resize(mine, len(own)) if some else np.arange(len(own))).to(own.device)
         own, received, targets = own[rows], received[rows], targets[rows]
         if self._active.alignment.hides_intersection:
             received = received.detach()
         draws = self._randomness.derive(f"beside/{self._federated}")
         chosen = torch.from_numpy(draws.permutation(len(own))[: self._candidates]).to(own.device)
-        loss, parts = self._estimator.losses_beside(own, received, targets, chosen, self._active.task.losses)
-        self._sums = {name: self._sums.get(name, 0.0) + float(part) for name, part in parts.items()}
-        self._of_epoch += 1
-        return loss
+        loss, parts = self._estimator.losses_beside(own, received, targets, rows, chosen, self._active.task.losses)
+        self._sums = {name: self._sums.get(name, 0.0) + some * float(part) for name, part in parts.items()}
+        self._of_epoch += some
+        return some * loss
 
     def step_done(self) -> None:
         """As the base."""

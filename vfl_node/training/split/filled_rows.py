@@ -54,8 +54,9 @@ class FilledRows(LocalBranch):
         started, active = self._session.clock(), self._active
         failpoints.reach("fill")
         active.learner.rest()
-        aligned = self._part(active.inputs, active.aligned, active.aligned_rows, active.targets(active.aligned_rows))
-        outside = self._part(self._inputs, np.arange(len(active.rows)), active.rows, self._targets)
+        aligned = self._aligned_part()
+        places = np.arange(len(active.rows))
+        outside = self._part(self._inputs, places, self._own(self._inputs, places), active.rows, self._targets)
         filling = filler_of(self._train.unaligned)(
             AlignedRows(aligned, self._received), outside, self._joint_model(), self._randomness.derive("fill")
         )
@@ -71,11 +72,24 @@ class FilledRows(LocalBranch):
         self._seconds += self._session.clock() - started
 
     @torch.no_grad()
-    def _part(self, inputs: PositionedInput, places: Positions, rows: NDArray[np.int64], targets: Tensor) -> OwnPart:
-        """What this party has of rows at ``places`` of ``inputs``."""
-        bottom, groups = self._active.model.bottom, self._active.table.groups
+    def _own(self, inputs: PositionedInput, places: Positions) -> Tensor:
+        """What the own bottom makes of the rows at ``places`` of ``inputs``."""
+        bottom = self._active.model.bottom
         assert bottom is not None
-        own = torch.cat([bottom(inputs.at(part)) for part in cut(places, ROWS_AT_ONCE)])
+        return torch.cat([bottom(inputs.at(part)) for part in cut(places, ROWS_AT_ONCE)])
+
+    def _aligned_part(self) -> OwnPart:
+        """What this party has of the aligned rows. All trained on are computed, so that time does not tell how many it has."""
+        active = self._active
+        mine = torch.from_numpy(active.alignment.owned[active.trained])
+        own = self._own(active.inputs, active.trained)[mine.to(self._session.device)]
+        return self._part(active.inputs, active.aligned, own, active.aligned_rows, active.targets(active.aligned_rows))
+
+    def _part(
+        self, inputs: PositionedInput, places: Positions, own: Tensor, rows: NDArray[np.int64], targets: Tensor
+    ) -> OwnPart:
+        """What this party has of rows at ``places`` of ``inputs``."""
+        groups = self._active.table.groups
         of_rows = None if groups is None else groups[rows]
         return OwnPart(lambda batch: inputs.at(places[batch]), own, targets, rows, of_rows)
 

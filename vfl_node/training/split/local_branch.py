@@ -45,7 +45,7 @@ class ActiveParts:
         learner: that trains it.
         inputs: its columns, encoded.
         task: what its labels are.
-        aligned: shared positions trained on that it owns.
+        trained: shared positions trained on.
         rows: of its table, int64[u], that are outside and learnt from, ascending; some may stand there several times.
         randomness: its own for this.
     """
@@ -57,7 +57,7 @@ class ActiveParts:
     learner: Learner
     inputs: PositionedInput
     task: SplitTask
-    aligned: Positions
+    trained: Positions
     rows: NDArray[np.int64]
     randomness: Randomness
 
@@ -65,6 +65,11 @@ class ActiveParts:
     def train(self) -> Train:
         """The job's section."""
         return Train.of(self.session.job)
+
+    @cached_property
+    def aligned(self) -> Positions:
+        """Shared positions trained on that this party owns."""
+        return self.trained[self.alignment.owned[self.trained]]
 
     @cached_property
     def aligned_rows(self) -> NDArray[np.int64]:

@@ -70,7 +70,13 @@ class Estimator(nn.Module):
         )
 
     def losses_beside(
-        self, own: Tensor, received: Tensor, targets: Tensor, candidates: Tensor, losses: Callable[[Tensor, Tensor], Tensor]
+        self,
+        own: Tensor,
+        received: Tensor,
+        targets: Tensor,
+        rows: Tensor,
+        candidates: Tensor,
+        losses: Callable[[Tensor, Tensor], Tensor],
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """What is learnt from a batch of aligned rows beside the joint loss; and each part of it.
 
@@ -78,7 +84,8 @@ class Estimator(nn.Module):
             own: h_L, float32[B, d'].
             received: h_N, float32[B, d].
             targets: float32[B], or [B, K].
-            candidates: int64[c], rows of the batch from which estimates are made.
+            rows: int64[B], equal where the batch has a row several times.
+            candidates: int64[c], places in the batch from which estimates are made.
             losses: logits and targets → the loss of each row.
         """
         unique, common = self.unique(own), self.common(own)
@@ -94,7 +101,7 @@ class Estimator(nn.Module):
             "orthogonal": self._settings.orthogonal * (overlap(unique, common) + overlap(theirs, shared)) / len(own),
         }
         if len(own) > 1:
-            never = candidates[None, :] == torch.arange(len(own), device=own.device)[:, None]
+            never = rows[candidates][None, :] == rows[:, None]
             never &= ~never.all(dim=1, keepdim=True)
             made = self.estimates(own, own[candidates], received[candidates], never)
             parts["estimate"] = self._settings.estimate * (made - received.detach()).square().mean()
