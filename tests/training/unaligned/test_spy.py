@@ -13,6 +13,7 @@ import torch
 from tests.node.canaries import files_in
 from tests.training.outside_rows import intersected
 from tests.training.unaligned.caught import FILLING, QUICK, SILENT, Scan, catch, rows_of
+from vfl_node.api import Result
 from vfl_node.data.features import Encoder
 from vfl_node.execution import simulation
 from vfl_node.execution.folder import JobFolder
@@ -74,7 +75,9 @@ def test_what_is_sent_has_nothing_of_rows_outside(run: Any, method: str, monkeyp
     assert bool(made) == (method != "ssl")
     scan, sent = Scan(arrays), [message.SerializeToString() for message in both.transcript]
     assert not scan.found(b"".join(sent)) | labels_in(federation, b"".join(sent))
-    without(federation)
+    plain, _ = without(federation)
+    entries = [{entry.what for entry in of.disclosures["lab"]} for of in (active, plain)]
+    assert entries[0] - entries[1] == {"pace"}
     shapes = [[(type(message), message.ByteSize()) for message in of.transcript] for of in (both, without)]
     assert shapes[0] == shapes[1]
     for name, array in arrays.items():  # the control: each of them would be found
@@ -167,6 +170,13 @@ def test_filled_in_embeddings_and_the_generator_are_in_no_file_that_is_left(
     files = written(tmp_path)
     settings = trial_settings(job, files, given={"clinic": private({"data": {"group": "user"}}, source="clinic")})
     folders = simulation.simulate(job, files, tmp_path / "out", settings=settings, seed=1)
+    result = Result(folders)
+    theirs = result.report("lab").figures
+    assert result.local_aligned_metrics is not None
+    assert (result.local_aligned_metrics["trained_rows"], theirs["local_aligned_metrics"]) == (SHARED // 2, None)
+    said = {entry["what"]: entry for entry in theirs["learnt"]["lab"]}
+    assert said["intersection"]["text"] == f"which {SHARED} of its own {SHARED} records clinic holds too"
+    assert said["pace"]["text"].startswith("from clinic no message about its records outside of the alignment")
     left = kept | {str(folder / name): data for folder in folders.values() for name, data in files_in(folder).items()}
     assert {"clinic/artefacts/model.safetensors", "lab/artefacts/model.safetensors", "clinic/serving"} <= set(left)
     scans = {name: Scan({name: np.concatenate([of.ravel() for of in rows_of(caught[name])])[None]}) for name in MADE[method]}
