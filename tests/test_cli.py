@@ -172,6 +172,21 @@ def test_a_run_says_of_its_metrics_what_the_report_knows(
     assert lines[-4:-1] == ["warning: Few records.", "warning: Few [rows].", "warning, lab: These changed nothing: fbs."]
 
 
+def test_a_run_says_both_models_of_the_active_party_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = {"protocol": "psi", "ours": 5, "theirs": 6, "rows": 4, "union": 7, "intersection": 4, "warnings": []}
+    models = {
+        name: {"auc": auc, "rows": 9, "population": "owned"}
+        for name, auc in (("metrics", 0.9), ("local_metrics", 0.8), ("local_aligned_metrics", 0.7))
+    }
+    (tmp_path / "report.json").write_text(json.dumps({"alignment": sizes, "training": {"warnings": []}, **models}))
+    trial_commands._summarise(tmp_path / "report.json", 1.0)
+    assert capsys.readouterr().out.splitlines()[1:4] == [
+        "federated: auc 0.9000 on 9 owned rows",
+        "active party alone: auc 0.8000 on 9 owned rows",
+        "active party alone, aligned rows: auc 0.7000 on 9 owned rows",
+    ]
+
+
 def test_a_run_says_the_sizes_of_several_sets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = {"protocol": "psu", "ours": 5, "theirs": {"lab": 6, "bank": None}, "rows": 9, "union": 9, "intersection": None}
     report = {"alignment": sizes | {"warnings": []}, "training": None, "metrics": None, "local_metrics": None}

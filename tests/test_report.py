@@ -126,6 +126,18 @@ COMPARED = replace(
 )
 """Beside a network and a boosted tree alone."""
 
+BY_ALIGNED = replace(
+    COMPARED,
+    aligned=replace(
+        COMPARED.rival,
+        kind="a network of the same kind",
+        trained_rows=409,
+        metrics={"auc": 0.811, "ace": 0.05, "nll": 0.2, "accuracy": 0.94},
+        gains={"auc": around(0.18, "delong")},
+    ),
+)
+"""Also beside a network by aligned rows alone."""
+
 UNTOLD = replace(
     RESULT,
     epochs=tuple(replace(epoch, loss=None, auc=None) for epoch in RESULT.epochs),
@@ -347,6 +359,7 @@ REPORTS = {
     "repeated": lambda: build(a_job(repeats=10), training=REPEATED),
     "one split": lambda: build(a_job(threshold=0.4), training=EACH),
     "compared": lambda: build(training=COMPARED),
+    "by aligned rows": lambda: build(training=BY_ALIGNED),
     "no boosted tree": lambda: build(training=replace(EACH, rival_note="No boosted tree was trained: no library.")),
     "on training rows": lambda: build(a_job(test_fraction=0)),
     "without own features": lambda: build(training=replace(RESULT, local_metrics=None, local_calibration_curve=[])),
@@ -469,10 +482,10 @@ def test_json_round_trip_with_exactly_the_documented_keys(make) -> None:
     found = json.loads(built.to_json())
     for key, value in found.items():
         assert any(name.split(".")[0] == key for name in documented), key
-        inner = {"local_metrics": "metrics", "boosted_tree_metrics": "metrics"}.get(key, key)
+        inner = "metrics" if key.endswith("_metrics") else key
         if key == "training" and value:
             value |= {f"{value['algorithm']}.{name}": None for name in value.pop(value["algorithm"])}
-        if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases", "gains", "boosted_tree_gains"):
+        if isinstance(value, dict) and key not in ("learnt", "versions", "parties", "phases") and not key.endswith("gains"):
             missing = {f"{inner}.{name}" for name in value} - {name.removesuffix("[]") for name in documented}
             assert not missing
 
@@ -526,6 +539,19 @@ def test_models_alone_stand_beside_the_federated_one_and_say_what_they_learnt_fr
     assert "boosted tree of clinic alone: a boosted tree (of a library) on 3,999 own labelled rows" in read
     assert "0.987 boosted tree alone" in read
     assert "boosted tree of clinic alone: predicted at threshold 0.5" in read
+
+
+def test_a_network_by_aligned_rows_stands_beside_the_one_by_all_rows() -> None:
+    built = build(training=BY_ALIGNED)
+    found, read = json.loads(built.to_json()), text(page(built))
+    model = found["local_aligned_metrics"]
+    assert (model["model"], model["trained_rows"], model["auc"]) == ("a network of the same kind", 409, 0.811)
+    assert found["local_metrics"]["auc"] == ALONE["auc"]
+    assert found["local_aligned_gains"]["auc"]["mean"] == 0.18
+    assert "0.811 clinic alone, aligned rows" in read
+    assert "clinic alone, aligned rows: a network of the same kind on 409 own labelled rows, none of them held out." in read
+    assert "aligned rows" not in text(page(build(training=COMPARED)))
+    assert json.loads(build(training=COMPARED).to_json())["local_aligned_metrics"] is None
 
 
 def test_why_there_is_no_boosted_tree_is_said_to_whom_it_concerns() -> None:

@@ -12,20 +12,22 @@ import torch
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from benchmarks.sessions import TWO, session
+from tests.training.outside_rows import intersected
 from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.comparison import Compare
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
-from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table
+from vfl_node.data.tables import CategoricalColumn, NumericColumn, Table, rows_of
 from vfl_node.job import Align, Evaluate, Job
 from vfl_node.metrics import auc
 from vfl_node.training import boosted_tree
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split import alone
-from vfl_node.training.split.alone import Places, logits_alone
+from vfl_node.training.split.alone import Places, by_aligned_rows, logits_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.tasks import task_of
 from vfl_node.training.trainer import TrainingData
+from vfl_node.training.unaligned.methods import unaligned_of
 from vfl_node.transport.memory import memory_channels
 
 SECRET = b"clinic's private randomness, 32b"
@@ -98,6 +100,57 @@ def test_the_network_learns_from_records_outside_of_the_alignment_and_never_from
     held_out = said(changed(parties, int(own.tested[-1])), view, own)
     assert torch.equal(before[:-1], held_out[:-1])  # its own columns are asked about in the last place only
     assert torch.equal(before, said(parties, view, own))
+
+
+def test_by_aligned_rows_it_is_the_network_of_a_table_without_the_others(synthetic: Callable[..., Any]) -> None:
+    parties = synthetic(300, (0.8, 0.4))
+    view = intersection(parties)
+    own = OwnRows.of(view, np.arange(0, len(view), 5), held_out=True, records=len(parties.clinic))
+    outside = np.setdiff1d(np.arange(len(parties.clinic)), view.rows)
+    task = task_of(TRAIN, parties.clinic.labels[own.training])
+
+    def found(parties: Any, outside: Any) -> Any:
+        at, data = asked(parties, view)
+        return by_aligned_rows(at, data, own, outside, task, Randomness(SECRET).derive("x"))
+
+    aligned = found(parties, outside)
+    assert aligned.rows == len(view) - len(own.tested) < len(own.training)
+    elsewhere = changed(parties, int(outside[0]))
+    assert np.array_equal(found(elsewhere, outside).output.scores, aligned.output.scores)
+    learnt = changed(parties, int(np.setdiff1d(view.rows, own.tested)[0]))
+    assert not np.array_equal(found(learnt, outside).output.scores, aligned.output.scores)
+    assert found(parties, outside[:0]) is None
+    kept = np.sort(view.rows)
+    place = np.full(len(parties.clinic), -1)
+    place[kept] = np.arange(len(kept))
+    table = parties.clinic
+    columns = {name: rows_of(column, kept) for name, column in table.columns.items()}
+    few = Table(Identifiers.of(table.ids.take(kept)), columns, table.labels[kept])
+    at, data = asked(replace(parties, clinic=few), replace(view, rows=place[view.rows], ours=len(few)))
+    rows = replace(own, training=place[np.setdiff1d(own.training, outside)], tested=place[own.tested])
+    alone = logits_alone(at, data, rows, task, Randomness(SECRET).derive("x"))
+    assert np.array_equal(task.output(task.alone(alone)).scores, aligned.output.scores)
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_a_training_that_uses_rows_outside_also_measures_the_network_of_aligned_rows(run: Any, repeats: int) -> None:
+    parties = intersected(400, 160)
+    evaluate = Evaluate(repeats=repeats, test_fraction=0.5)
+
+    def trained(method: str) -> Any:
+        train = TRAIN.model_copy(update={"epochs": 2, "unaligned": unaligned_of({"method": method})(method=method)})
+        return run(train=train, evaluate=evaluate)(parties)
+
+    active, passive = trained("jpl")
+    plain, _ = trained("none")
+    assert (active.aligned.trained_rows, active.local_rows) == (80, 320)
+    assert active.aligned.kind == active.local_kind
+    assert len(active.aligned.repeats["auc"]) == repeats
+    gain = active.aligned.gains["auc"]
+    assert gain["mean"] == pytest.approx(active.metrics["auc"] - active.aligned.metrics["auc"])
+    assert gain["method"] == ("delong" if repeats == 1 else "repeats")
+    assert active.aligned.metrics != active.local_metrics == plain.local_metrics  # what else is drawn stays as it is
+    assert active.rival is passive.aligned is plain.aligned is None
 
 
 def test_more_own_records_make_a_better_network(synthetic: Callable[..., Any]) -> None:

@@ -68,6 +68,7 @@ def assert_same_bits(ours: Any, theirs: Any) -> None:
         "local_rows",
         "rival",
         "rival_note",
+        "aligned",
         "population",
         "encoder",
         "calibration_curve",

@@ -143,6 +143,12 @@ class Result:
         return metrics
 
     @property
+    def local_aligned_metrics(self) -> dict[str, Any] | None:
+        """As ``local_metrics``, of the same model by aligned rows alone; None where ``train.unaligned`` is not used."""
+        metrics: dict[str, Any] | None = self.report.figures["local_aligned_metrics"]
+        return metrics
+
+    @property
     def boosted_tree_metrics(self) -> dict[str, Any] | None:
         """``boosted_tree_metrics`` of the active party's report: of a boosted tree on its own columns. None without one."""
         metrics: dict[str, Any] | None = self.report.figures["boosted_tree_metrics"]

@@ -236,7 +236,12 @@ def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
     names = ("ours", "theirs", "rows", "union", "intersection")
     sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
-    models = {"federated": "metrics", "active party alone": "local_metrics", "boosted tree alone": "boosted_tree_metrics"}
+    models = {
+        "federated": "metrics",
+        "active party alone": "local_metrics",
+        "active party alone, aligned rows": "local_aligned_metrics",
+        "boosted tree alone": "boosted_tree_metrics",
+    }
     for title, metrics in ((title, report.get(key)) for title, key in models.items()):
         if not metrics:
             continue

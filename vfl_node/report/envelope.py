@@ -74,6 +74,13 @@ class Report(Section):
     gains: dict[str, Interval] | None = Field(
         description="federated minus local: repeat by repeat, or on the rows of a single one; null if not known to this party"
     )
+    local_aligned_metrics: Metrics | None = Field(
+        default=None,
+        description="as local_metrics, of the same model trained on aligned rows alone; null where train.unaligned is not used",
+    )
+    local_aligned_gains: dict[str, Interval] | None = Field(
+        default=None, description="federated minus this model, as gains; null without one"
+    )
     boosted_tree_metrics: Metrics | None = Field(
         default=None, description="of a boosted tree of the active party alone, on the same rows; null without one"
     )
@@ -167,7 +174,9 @@ def build(
         metrics=metrics_of(job, training, local=False) if training else None,
         local_metrics=metrics_of(job, training, local=True) if training else None,
         gains=intervals_of(job, training.gains) if training else None,
-        boosted_tree_metrics=rival_metrics(job, training) if training else None,
+        local_aligned_metrics=rival_metrics(job, training, training.aligned) if training else None,
+        local_aligned_gains=intervals_of(job, training.aligned.gains) if training and training.aligned else None,
+        boosted_tree_metrics=rival_metrics(job, training, training.rival) if training else None,
         boosted_tree_gains=intervals_of(job, training.rival.gains) if training and training.rival else None,
         boosted_tree_note=(training.rival_note or None) if training else None,
         predictions=_predictions(job, party, predictions, protection) if predictions else None,

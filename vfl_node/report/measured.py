@@ -7,7 +7,7 @@ from typing import Any
 
 from vfl_node.job import Job
 from vfl_node.report.sections import ConfusionMatrix, Interval, Metrics
-from vfl_node.training.evaluation import Confusion, Curve
+from vfl_node.training.evaluation import Confusion, Curve, Rival
 from vfl_node.training.intervals import ConfidenceInterval
 from vfl_node.training.trainer import Trained
 
@@ -61,9 +61,9 @@ def _numbers(job: Job, curve: Curve) -> tuple[tuple[float, float, int], ...]:
     return tuple(curve) if job.task == "regression" else ()
 
 
-def rival_metrics(job: Job, result: Trained) -> Metrics | None:
+def rival_metrics(job: Job, result: Trained, of: Rival | None) -> Metrics | None:
     """Those of another model of the active party alone; None where there is none."""
-    of, federated = result.rival, metrics_of(job, result, local=False)
+    federated = metrics_of(job, result, local=False)
     if of is None or federated is None:
         return None
     return federated.model_copy(

@@ -56,6 +56,7 @@ METHODS = {
 
 
 TREE = "boosted tree"
+ALIGNED = "alone, aligned rows"
 
 
 def models(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
@@ -63,6 +64,7 @@ def models(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     known = (
         ("federated", "joint", report["metrics"]),
         ("alone", "alone", report["local_metrics"]),
+        (ALIGNED, "second", report["local_aligned_metrics"]),
         (TREE, "first", report["boosted_tree_metrics"]),
     )
     return [(title, style, of) for title, style, of in known if of]
@@ -118,7 +120,7 @@ def methods(report: dict[str, Any], about: Mapping[str, Reading]) -> str:
 def titled(report: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
     """As :func:`models`, with names that say whose model it is."""
     owner = report["parties"]["active"]
-    titles = {"alone": f"{owner} alone", TREE: f"{TREE} of {owner} alone"}
+    titles = {"alone": f"{owner} alone", ALIGNED: f"{owner} {ALIGNED}", TREE: f"{TREE} of {owner} alone"}
     return [(titles.get(title, title), style, of) for title, style, of in models(report)]
 
 
@@ -133,7 +135,7 @@ def confusions(report: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 def rivals(report: dict[str, Any]) -> list[dict[str, Any]]:
     """Each model of the active party alone: ``title`` of its column, ``style``, ``metrics``, and the ``gains`` over it."""
-    gains = {"alone": report["gains"], "first": report["boosted_tree_gains"]}
+    gains = {"alone": report["gains"], "second": report["local_aligned_gains"], "first": report["boosted_tree_gains"]}
     return [
         {"title": title, "style": style, "metrics": of, "gains": gains[style] or {}}
         for title, style, of in titled(report)

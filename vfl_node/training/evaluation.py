@@ -120,6 +120,7 @@ class Evaluation:
         local_rows: number of own labelled rows that its own model learnt from; None without one.
         rival: another model of its own on the same rows; None where there is none.
         rival_note: why there is none; empty where there is one.
+        aligned: its own model by aligned rows alone, on the same rows; None where there is none.
         contributions: party → metric → how much worse it is in each permutation of the party's part of the rows; None where
             the job does not ask.
     """
@@ -140,15 +141,16 @@ class Evaluation:
     local_rows: int | None = None
     rival: Rival | None = None
     rival_note: str = ""
+    aligned: Rival | None = None
     contributions: dict[str, Repeats] | None = None
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Evaluation:
         """What ``dataclasses.asdict`` and JSON made of an evaluation, back again."""
         curves = {name: [tuple(point) for point in values[name]] for name in ("curve", "local_curve")}
-        rival = values.get("rival")  # an earlier version stored none
-        compared = rival and Rival(**{**rival, "curve": [tuple(point) for point in rival["curve"]]})
-        return cls(**{**values, **curves, "rival": compared})
+        stored = {name: values.get(name) for name in ("rival", "aligned")}  # an earlier version stored none
+        rivals = {name: of and Rival(**{**of, "curve": [tuple(point) for point in of["curve"]]}) for name, of in stored.items()}
+        return cls(**{**values, **curves, **rivals})
 
 
 def assess(
@@ -160,6 +162,7 @@ def assess(
     randomness: Randomness,
     *,
     rival: RivalOutput | None = None,
+    aligned: RivalOutput | None = None,
     undefined: Collection[str] = (),
 ) -> Evaluation:
     """All that the active party measures on its own test rows in one repeat, but for matched rows.
@@ -172,11 +175,12 @@ def assess(
         constant: what a model says that knows nothing but the labels trained on; None without such labels.
         randomness: its own for this.
         rival: another model of its own.
+        aligned: its own model by aligned rows alone.
         undefined: metrics that this model has none of, and which are None.
     """
     names = [name for name in asked.metrics if name not in undefined]
-    other = rival.output if rival else None
-    models = [model for model in (joint, alone, other) if model is not None]
+    others = [of for of in (rival, aligned) if of is not None and of.output is not None]
+    models = [joint, *([] if alone is None else [alone]), *(of.output for of in others if of.output is not None)]
 
     def values(of: Output) -> Values:
         measured = of.metrics(names, labels, asked.threshold)
@@ -186,6 +190,22 @@ def assess(
     gains: list[Intervals] = [{} for _ in models[1:]]
     if asked.repeats == 1:
         own, gains = over_rows(names, labels, models, asked.threshold, randomness)
+
+    def compared(of: RivalOutput | None) -> Rival | None:
+        if of is None or of.output is None:
+            return None
+        place = others.index(of) - len(others)
+        return Rival(
+            kind=of.kind,
+            trained_rows=of.rows,
+            metrics=values(of.output),
+            repeats=_by_metric([values(of.output)]),
+            intervals=own[place],
+            gains=gains[place],
+            curve=of.output.curve(labels),
+            confusion=of.output.confusion(labels, asked.threshold),
+        )
+
     return Evaluation(
         metrics=values(joint),
         local_metrics=None if alone is None else values(alone),
@@ -198,19 +218,9 @@ def assess(
         intervals=own[0],
         local_intervals={} if alone is None else own[1],
         gains={} if alone is None else gains[0],
-        rival=None
-        if rival is None or other is None
-        else Rival(
-            kind=rival.kind,
-            trained_rows=rival.rows,
-            metrics=values(other),
-            repeats=_by_metric([values(other)]),
-            intervals=own[-1],
-            gains=gains[-1],
-            curve=other.curve(labels),
-            confusion=other.confusion(labels, asked.threshold),
-        ),
+        rival=compared(rival),
         rival_note=rival.note if rival else "",
+        aligned=compared(aligned),
     )
 
 
@@ -240,6 +250,7 @@ class Summary:
         constant: mean over repeats of :attr:`Evaluation.constant`.
         rival: another model of the active party alone; None where there is none, or not in every repeat.
         rival_note: why there is none; empty where there is one.
+        aligned: the active party alone by aligned rows; as ``rival``.
     """
 
     metrics: Values
@@ -252,6 +263,7 @@ class Summary:
     constant: Values
     rival: Rival | None
     rival_note: str
+    aligned: Rival | None
 
 
 def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int) -> Summary:
@@ -283,17 +295,23 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
         }
 
     several = len(evaluations) > 1
-    rivals = [evaluation.rival for evaluation in evaluations if evaluation.rival]
-    rival = rivals[0] if len(rivals) == len(evaluations) else None
-    if rival and several:
-        values = [of.metrics for of in rivals]
-        rival = replace(
-            rival,
+
+    def over_all(rivals: Sequence[Rival | None]) -> Rival | None:
+        each = [of for of in rivals if of]
+        if len(each) < len(rivals):
+            return None
+        if not several:
+            return each[0]
+        values = [of.metrics for of in each]
+        return replace(
+            each[0],
             metrics=_mean(values),
             repeats=_by_metric(values),
             intervals=intervals(values),
             gains=intervals(gains(values), signed=True),
         )
+
+    rival = over_all([evaluation.rival for evaluation in evaluations])
     return Summary(
         metrics=_mean(ours),
         local_metrics=_mean(alone) if alone else None,
@@ -305,6 +323,7 @@ def summarise(evaluations: Sequence[Evaluation], train_rows: int, test_rows: int
         constant=_mean([evaluation.constant for evaluation in evaluations]),
         rival=rival,
         rival_note="" if rival else next((evaluation.rival_note for evaluation in evaluations if evaluation.rival_note), ""),
+        aligned=over_all([evaluation.aligned for evaluation in evaluations]),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +65,10 @@ class OwnRows:
             trained = np.setdiff1d(alignment.rows[alignment.owned], np.concatenate([tested, decide]))
             free &= order <= order[trained].max()
         return cls(np.flatnonzero(free), tested, len(testing), decide, len(validation))
+
+    def without(self, rows: Rows) -> OwnRows:
+        """The same, but that a model learns from none of ``rows``, int64[u]."""
+        return replace(self, training=np.setdiff1d(self.training, rows))
 
     @property
     def not_held_out(self) -> Rows:

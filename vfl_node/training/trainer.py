@@ -131,6 +131,7 @@ class Trained:
         local_rows: number of own labelled rows that it learnt from, first repeat; None without one.
         rival: another model of the active party alone; None where there is none.
         rival_note: why there is none, for this party's owner; empty where there is one, or it is not this party's matter.
+        aligned: the active party alone, by aligned rows; None where its own model learns from no others either.
         held_out: int64[t], shared positions held out in the first repeat, ascending.
         validated: int64[v], shared positions set apart for validation in it, ascending.
     """
@@ -166,6 +167,7 @@ class Trained:
     local_rows: int | None = None
     rival: Rival | None = None
     rival_note: str = ""
+    aligned: Rival | None = None
     held_out: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validated: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 

@@ -27,7 +27,7 @@ from vfl_node.training.evaluation import Evaluation, Figures, Repeats, Values, a
 from vfl_node.training.intervals import Output
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.schedule import cut
-from vfl_node.training.split.alone import logits_alone
+from vfl_node.training.split.alone import by_aligned_rows, logits_alone
 from vfl_node.training.split.base_rates import base_rates, model_alone
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.contributions import HeldOutInputs, drops
@@ -101,7 +101,7 @@ class ActiveHalf:
             None if missing.calibration == "none" else Composition.of(data.alignment, missing.shares, missing.calibrate),
             self._synthetic.rate if self._synthetic else 0.0,
         )
-        rows = rows_outside(session, data, training)
+        rows = self._rows_outside = rows_outside(session, data, training)
         self.encoder, self._inputs = encode(session, data, draws, training, rows)
         self.audit = audit_of_peers(session, data, training, randomness, repeat)
         self.features = FeatureAudit()  # gradients tell of no columns
@@ -222,7 +222,12 @@ class ActiveHalf:
         alone, own = self._alone(held_out)
         joint, constant = self._task.output(scores[owned]), self._task.constant(int(np.count_nonzero(owned)))
         tree = boosted_tree.train(self._session, self._data, own, self._private.derive("tree"))
-        evaluation = assess(self._evaluate, labels[owned], joint, alone, constant, self._resampling, rival=tree)
+        aligned = by_aligned_rows(
+            self._session, self._data, own, self._rows_outside, self._task, self._private.derive("aligned")
+        )
+        evaluation = assess(
+            self._evaluate, labels[owned], joint, alone, constant, self._resampling, rival=tree, aligned=aligned
+        )
         if alone is not None:
             evaluation = dataclasses.replace(evaluation, local_rows=len(own.training))
         if self._permuting and parts is not None:

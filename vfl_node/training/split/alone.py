@@ -2,7 +2,7 @@
 
 Same kind of bottom and top, same epochs, batch size and optimiser as the joint one, trained on all its own labelled records
 that are neither held out nor set apart for validation, also those outside of the alignment. Its columns are encoded as these
-rows suggest.
+rows suggest. Where the joint training learns from rows outside, too, another such network learns from aligned rows alone.
 
 The peer waits meanwhile. How long must not tell how many of the shared rows are this party's, nor, where sizes are padded,
 how many records it has. So an epoch always takes as many rows as both parties know of; where there are fewer, some rows
@@ -25,6 +25,7 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.session.session import Session
+from vfl_node.training.evaluation import RivalOutput
 from vfl_node.training.own_rows import OwnRows
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.local import local_logits, train_local
@@ -63,6 +64,8 @@ def logits_alone(
     own: OwnRows,
     task: SplitTask,
     randomness: Randomness,
+    *,
+    width: int | None = None,
 ) -> Tensor | None:
     """Train the network of the active party alone, and ask it about the rows measured on; nothing is sent.
 
@@ -72,11 +75,13 @@ def logits_alone(
         own: the rows it learns from and those it is measured on.
         task: what the labels are, as the joint training has them.
         randomness: its own for this model: initial weights, the order of the rows, masks of dropout.
+        width: rows an epoch, n of ``own.training`` at least; by default as many as are shared, or as this party announces, if
+            that is more.
 
     Returns:
         Logits float32[k] or float32[k, K] of ``own.tested``; None without a column or a row to learn from.
 
-    Cost: as many rows an epoch as are shared, or as this party announces, if that is more.
+    Cost: ``width`` rows an epoch.
 
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
@@ -85,7 +90,8 @@ def logits_alone(
     labels = data.table.labels
     if not data.table.columns or labels is None or len(own.training) == 0:
         return None
-    width = max(len(data.alignment), announced(len(data.table), session.job.align, "active"))
+    if width is None:
+        width = max(len(data.alignment), announced(len(data.table), session.job.align, "active"))
     places = Places.of(own.training, width)
     if len(own.validation):
         places = places.followed_by(Places.of(own.validation, own.validation_positions))
@@ -111,3 +117,27 @@ def logits_alone(
     )
     asked = np.resize(own.tested if len(own.tested) else own.training, own.positions)
     return local_logits(model, rows, asked)[: len(own.tested)]
+
+
+def by_aligned_rows(
+    session: Session,
+    data: TrainingData,
+    own: OwnRows,
+    outside: NDArray[np.int64],
+    task: SplitTask,
+    randomness: Randomness,
+) -> RivalOutput | None:
+    """The same network, trained on the aligned rows among ``own`` alone and asked about the same rows.
+
+    It tells how much of what the active party has by itself comes from its rows ``outside``, int64[u]: FedAds' "Local" may be
+    either. None without such rows, since the two networks are one then; so it costs nothing where ``train.unaligned`` is not
+    used, and never learns which rows are aligned where the alignment hides that. Arguments else as of :func:`logits_alone`.
+
+    Cost: as many rows an epoch as are shared, which both parties know.
+    """
+    if not len(outside):
+        return None
+    aligned = own.without(outside)
+    logits = logits_alone(session, data, aligned, task, randomness, width=len(data.alignment))
+    output = None if logits is None else task.output(task.alone(logits))
+    return RivalOutput(output, KIND, len(aligned.training))

@@ -21,6 +21,7 @@ from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import start_at_rate
 from vfl_node.training.unaligned.contract import AlignedRows, JointModel, OwnPart, filler_of
+from vfl_node.training.unaligned.memorised import nearest_real
 
 MOST_HALF = float(torch.finfo(torch.float16).max)
 
@@ -64,7 +65,8 @@ class FilledRows(LocalBranch):
         lowest = self._received.amin(dim=0)
         made_up = torch.where(lowest >= 0, made_up.clamp_min(0), made_up)  # as after a ReLU
         self._embeddings = made_up.clamp(-MOST_HALF, MOST_HALF).half()
-        self._figures, self._received = dict(filling.figures), None
+        nearest = nearest_real(self._embeddings.float(), self._received)
+        self._figures, self._received = {**filling.figures, **({} if nearest is None else {"nearest_real": nearest})}, None
         if self._train.unaligned.begins_anew:
             initialise(active.model.cpu(), self._randomness.derive("anew"))
             start_at_rate(active.model.to(self._session.device), active.task, self._train)
