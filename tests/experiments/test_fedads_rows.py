@@ -11,7 +11,7 @@ import pytest
 
 from experiments.fedads import table_3
 from experiments.fedads.data import ACTIVE
-from experiments.fedads.outside import ALTERNATE, ORACLE, RowsPlan, learnt, split, works
+from experiments.fedads.outside import ORACLE, RESAMPLED, RowsPlan, learnt, split, works
 from experiments.fedads.run import Rows, page
 from experiments.fedads.table_3 import Outcomes, lower
 
