@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.fedads.data import ACTIVE, Cut, clicks, cut_of
-from experiments.fedads.resampling import Said, heard, resampled
+from experiments.fedads.resampling import Said, resampled
 from experiments.fedads.training import Settings, part, train
 from experiments.florist.data import SOURCES, Records
 from experiments.inference.experiment import Work
@@ -138,14 +138,14 @@ def learnt(shared: Path, *, table: str, share: float, method: str, seed: int) ->
         tables = {party: taken(of, aligned) for party, of in cut.tables.items()}
         cut, aligned = Cut(tables, cut.tested / len(aligned)), np.arange(len(aligned))
     keys = {"method": "none" if method == ORACLE else method, **METHOD_KEYS.get(method, {})}
-    with heard() as every:
-        done = train(cut, seed, settings={**TRAIN, **OF_TABLE.get(table, {}), "unaligned": keys}, aligned=aligned)
+    settings, scored = {**TRAIN, **OF_TABLE.get(table, {}), "unaligned": keys}, table in RESAMPLED
+    done = train(cut, seed, settings=settings, aligned=aligned, scored=scored)
     trained = done.trained[ACTIVE]
     metrics, constant, alone = (of or {} for of in (trained.metrics, trained.constant, trained.local_metrics))
     values = {"auc": metrics["auc"], "nll": metrics["nll"], "constant": constant["nll"], "alone": alone["auc"]}
     outcome: dict[str, Any] = {name: round(float(value), 5) for name, value in values.items() if value is not None}
-    if table in RESAMPLED:
-        outcome["resampled"] = on_resamples(cut, every[0], alone=method in (LOCAL_ALIGNED, LOCAL_ALL))
+    if done.said is not None:
+        outcome["resampled"] = on_resamples(cut, done.said, alone=method in (LOCAL_ALIGNED, LOCAL_ALL))
     return outcome
 
 

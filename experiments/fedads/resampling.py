@@ -6,32 +6,39 @@ each training keeps its AUC on the same resamples, so that differences are paire
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-from unittest.mock import patch
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from experiments.fedads.data import ACTIVE, PASSIVE
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.metrics import ModelOutput, auc
-from vfl_node.training.evaluation import Evaluation
+from vfl_node.job import Job, Serve
+from vfl_node.metrics import auc
+from vfl_node.session.session import Session
 from vfl_node.training.intervals import DRAWS, NORMAL
-from vfl_node.training.split import active
+from vfl_node.training.own_rows import OwnRows
+from vfl_node.training.serving import StoredModel
+from vfl_node.training.split.alone import logits_alone
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.serving.served_model import ServedModel
+from vfl_node.training.split.serving.sides import Embedder, Scorer
+from vfl_node.training.split.tasks import task_of
+from vfl_node.training.trainer import Trained, TrainingData
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Said:
-    """What the label party measures in one training.
+    """What the models of one training say of each row held out; a result has figures alone.
 
     Attributes:
-        labels: float32[k], of the rows held out, in the order of its table.
-        joint: float64[k], what the joint model says of them.
-        alone: float64[k], what its own model says.
+        labels: float32[k], in the order of the shared positions.
+        joint: float64[k], of the joint model.
+        alone: float64[k], of the label party's own model.
     """
 
     labels: NDArray[np.float32]
@@ -39,23 +46,35 @@ class Said:
     alone: Floats
 
 
-@contextmanager
-def heard() -> Iterator[list[Said]]:
-    """What is measured by trainings of this process in this context, each at its end: a result has figures alone.
+def said(job: Job, own: Session, data: Mapping[str, TrainingData], trained: Mapping[str, Trained]) -> Said:
+    """The joint model's as its halves predict, and those of the label party's own network, which is trained once more.
 
-    Trainings with more than two classes, numbers as labels or no own model of the label party are none for it.
+    Args:
+        job: what was trained.
+        own: the label party's session of it.
+        data: party → what it trained on; all its shared rows are owned.
+        trained: party → its result.
     """
-    every: list[Said] = []
-    assess = active.assess
+    cpu, rows = torch.device("cpu"), trained[ACTIVE].held_out
+    asked = job.model_copy(update={"serve": Serve(to="active")})
 
-    def listening(asked: Any, labels: Any, joint: Any, alone: Any, *others: Any, **keys: Any) -> Evaluation:
-        assert isinstance(joint, ModelOutput)
-        assert isinstance(alone, ModelOutput)
-        every.append(Said(labels, joint.scores, alone.scores))
-        return assess(asked, labels, joint, alone, *others, **keys)
+    def served(party: str) -> ServedModel:
+        of = trained[party]
+        assert of.servable is not None
+        return ServedModel.of(StoredModel(asked, of.weights, of.encoder, of.servable.state))
 
-    with patch.object(active, "assess", listening):
-        yield every
+    label_party, other = data[ACTIVE], data[PASSIVE]
+    embeddings = Embedder(served(PASSIVE), other.alignment, other.table, cpu).shared(rows)
+    joint = Scorer(served(ACTIVE), label_party.alignment, label_party.table, cpu).expected(rows, [embeddings])
+
+    table, view = label_party.table, label_party.alignment
+    assert table.labels is not None
+    shared = table.labels[view.rows]
+    places = OwnRows.of(view, rows, held_out=True, records=len(table), order=table.order)
+    task = task_of(Train.of(job), np.delete(shared, rows))
+    logits = logits_alone(own, label_party, places, task, own.randomness.derive("alone/0").derive("network"))
+    assert logits is not None
+    return Said(shared[rows], joint, task.alone(logits))
 
 
 def resampled(labels: NDArray[np.float32], scores: Floats) -> list[float]:
