@@ -10,7 +10,8 @@ generator     20,000   10,000 last   16 columns of clicks, purchase  7 columns o
 ============  =======  ============  ==============================  ==============================  =========
 
 Of the pool a share is aligned: the other party has these rows, and those held out. Each seed draws pool, aligned rows and first
-weights; ``criteo`` and ``generator`` are in the order of time, and their last rows are held out.
+weights; ``criteo`` and ``generator`` are in the order of time, and their last rows are held out. Those of ``criteo``, whose log
+is a given one, are the same for each seed.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from experiments.fedads.data import ACTIVE, Cut, clicks, cut_of
+from experiments.fedads.resampling import Said, resampled
 from experiments.fedads.training import Settings, part, train
 from experiments.florist.data import SOURCES, Records
 from experiments.inference.experiment import Work
@@ -60,9 +62,6 @@ METHOD_KEYS: Mapping[str, Settings] = {
 }
 """Method → its keys, where these are not the defaults."""
 
-ALTERNATE = ("heuristic", "jpl", "diffusion")
-"""Those of the paper's alternating framework."""
-
 TRAIN: Settings = {
     "bottom": [32, 8],
     "active_bottom": [64, 32],
@@ -87,6 +86,9 @@ SHARES: Mapping[str, Sequence[float]] = {
 
 ORACLE = "oracle"
 """All rows of the pool are aligned."""
+
+LOCAL_ALIGNED, LOCAL_ALL = "none", "jpl"
+"""Methods whose trainings tell what the label party has alone: by the aligned rows, and by the whole pool."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,9 @@ class RowsPlan:
 
 WITH_USERS = ("generator", "small")
 
+RESAMPLED = ("criteo",)
+"""Tables whose rows held out are the same in every trial."""
+
 
 def trial(table: str, share: float, method: str, seed: int) -> Work:
     """A training; ``method`` may be :data:`ORACLE`, whose share is 1."""
@@ -126,17 +131,31 @@ def learnt(shared: Path, *, table: str, share: float, method: str, seed: int) ->
     Returns:
         ``auc`` and ``nll`` on the rows held out, ``constant``, the NLL of the rate of positives, and ``alone``, AUC of the
         label party's own model: by the aligned rows for ``none``, whose label party has these only, else by the whole pool.
+        Of tables that are :data:`RESAMPLED` also ``resampled``, those AUCs on resamples of the rows held out; ``alone`` once.
     """
     cut, aligned = split(shared, table, share, seed)
     if method == "none":  # what it does is the same without the rows that it does not use
         tables = {party: taken(of, aligned) for party, of in cut.tables.items()}
         cut, aligned = Cut(tables, cut.tested / len(aligned)), np.arange(len(aligned))
     keys = {"method": "none" if method == ORACLE else method, **METHOD_KEYS.get(method, {})}
-    done = train(cut, seed, settings={**TRAIN, **OF_TABLE.get(table, {}), "unaligned": keys}, aligned=aligned)
+    settings, scored = {**TRAIN, **OF_TABLE.get(table, {}), "unaligned": keys}, table in RESAMPLED
+    done = train(cut, seed, settings=settings, aligned=aligned, scored=scored)
     trained = done.trained[ACTIVE]
     metrics, constant, alone = (of or {} for of in (trained.metrics, trained.constant, trained.local_metrics))
     values = {"auc": metrics["auc"], "nll": metrics["nll"], "constant": constant["nll"], "alone": alone["auc"]}
-    return {name: round(float(value), 5) for name, value in values.items() if value is not None}
+    outcome: dict[str, Any] = {name: round(float(value), 5) for name, value in values.items() if value is not None}
+    if done.said is not None:
+        outcome["resampled"] = on_resamples(cut, done.said, alone=method in (LOCAL_ALIGNED, LOCAL_ALL))
+    return outcome
+
+
+def on_resamples(cut: Cut, said: Said, *, alone: bool) -> dict[str, list[float]]:
+    """AUCs of the joint model, ``auc``, and where asked of the label party's own, ``alone``, each on the same resamples."""
+    labels = cut.tables[ACTIVE].labels
+    assert labels is not None
+    assert np.array_equal(said.labels, labels[-cut.tested :])  # else the resamples would not be paired
+    scores = {"auc": said.joint} | ({"alone": said.alone} if alone else {})
+    return {name: resampled(said.labels, of) for name, of in scores.items()}
 
 
 def split(shared: Path, table: str, share: float, seed: int) -> tuple[Cut, Rows]:

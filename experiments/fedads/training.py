@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from benchmarks.sessions import session
 from experiments.fedads.data import ACTIVE, PASSIVE, Cut
 from experiments.fedads.literal import install
+from experiments.fedads.resampling import Said, said
 from vfl_node.alignment.alignment import NOT_MINE, Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.identifiers import Identifiers
@@ -54,11 +55,13 @@ class Done:
         trained: party → its result.
         recorder: all messages, where they were wanted; else empty.
         steps: int64[B], shared positions of each step, likewise.
+        said: of the rows held out, where it was wanted.
     """
 
     trained: Mapping[str, Trained]
     recorder: Recorder
     steps: Sequence[NDArray[np.int64]] = ()
+    said: Said | None = None
 
     @property
     def auc(self) -> float:
@@ -89,6 +92,7 @@ def train(
     labelled: float = 1.0,
     aligned: NDArray[np.int64] | None = None,
     recorded: bool = False,
+    scored: bool = False,
 ) -> Done:
     """Train.
 
@@ -101,6 +105,7 @@ def train(
             not know which rows those are, and the active party makes up labels for the rest.
         aligned: rows that the other party has; None: all. The last ones in the order of the label party's table are held out.
         recorded: whether messages are kept.
+        scored: whether it is wanted what the models say of the rows held out, if some are ``aligned``.
 
     Raises:
         VflError: settings or defences are none that a node would take, or the training failed.
@@ -128,8 +133,8 @@ def train(
     else:
         data = _aligned(cut, labelled, Randomness(hashlib.sha256(f"{root} owners".encode()).digest()))
 
-    def together(run: Callable[[Session], Coroutine[Any, Any, Any]]) -> dict[str, Any]:
-        sessions = {
+    def met() -> dict[str, Session]:
+        return {
             party: session(
                 party,
                 {peer: recorder.wrap(party, held[peer]) if recorded else held[peer] for peer in job.parties.met_by(party)},
@@ -140,6 +145,9 @@ def train(
             )
             for party, held in memory_network(*cut.tables).items()
         }
+
+    def together(run: Callable[[Session], Coroutine[Any, Any, Any]]) -> dict[str, Any]:
+        sessions = met()
         results = run_together(*((run(own), own.peers.values()) for own in sessions.values()))
         for result in results:
             if isinstance(result, BaseException):
@@ -151,7 +159,7 @@ def train(
 
     trained = together(training)
     if not recorded:
-        return Done(trained, recorder)
+        return Done(trained, recorder, said=said(job, met()[ACTIVE], data, trained) if scored else None)
     seeds = together(lambda own: toss(own, own.randomness.derive("toss")))
     schedule, size = Schedule(seeds[ACTIVE], len(cut), salt=0), chosen["batch_size"]
     rows, _ = schedule.split(0, cut.held_out)

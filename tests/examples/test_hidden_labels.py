@@ -25,15 +25,20 @@ evaluate: {{test_fraction: {test}, metrics: [auc]}}
 MARVELL = "defences: [{name: marvell, power: 4}]\n"
 
 
-def make_data(folder: Path, records: int) -> None:
-    """Two parties with the same records; the label needs products of the active party's columns and one of the other's."""
+def make_data(folder: Path, records: int, at_b: int | None = None) -> None:
+    """Two parties with the same records, or with so many ``at_b``.
+
+    The label needs products of the active party's columns and one of the other's.
+    """
     rng = np.random.default_rng(2305)
     x, z = rng.normal(size=(records, 20)), rng.normal(size=(records, 3))
     chance = 1 / (1 + np.exp(-(1.5 * (x[:, 0] * x[:, 1] + x[:, 2] * x[:, 3]) + 1.5 * z[:, 0])))
     label = (rng.random(records) < chance).astype(int)
     heads = [f"x{column}" for column in range(1, 21)], [f"z{column}" for column in range(1, 4)]
-    for name, head, columns in (("a", [*heads[0], "label"], [*x.T, label]), ("b", heads[1], list(z.T))):
-        lines = [f"r{row:05d},{','.join(f'{of[row]:.6g}' for of in columns)}" for row in rng.permutation(records)]
+    parties = ("a", [*heads[0], "label"], [*x.T, label], records), ("b", heads[1], list(z.T), at_b or records)
+    for name, head, columns, size in parties:
+        rows = rng.permutation(records)[:size]
+        lines = [f"r{row:05d},{','.join(f'{of[row]:.6g}' for of in columns)}" for row in rows]
         (folder / f"{name}.csv").write_text("\n".join([f"id,{','.join(head)}", *lines]) + "\n")
 
 

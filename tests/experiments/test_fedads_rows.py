@@ -11,13 +11,18 @@ import pytest
 
 from experiments.fedads import table_3
 from experiments.fedads.data import ACTIVE
-from experiments.fedads.outside import ALTERNATE, ORACLE, RowsPlan, learnt, split, works
+from experiments.fedads.outside import ORACLE, RowsPlan, learnt, split, works
 from experiments.fedads.run import Rows, page
 from experiments.fedads.table_3 import Outcomes, lower
 
 RESULTS = Path(__file__).parents[2] / "docs" / "experiments" / "unaligned.json"
 NOWHERE = Path("/nowhere")
 SMALL = RowsPlan(seeds=1, small=True)
+
+OVER_VANILLA = "{} − none, lower end of the 95 % interval"
+OVER_ALONE = "{} − label party alone with all rows, lower end"
+
+FILLING, PRETRAINING = ("jpl", "diffusion", "fedcvt"), ("ssl", "mpd", "fedhssl")
 
 
 def test_rows_held_out_are_the_same_and_smaller_shares_are_parts_of_larger_ones() -> None:
@@ -31,16 +36,15 @@ def test_rows_held_out_are_the_same_and_smaller_shares_are_parts_of_larger_ones(
     assert np.array_equal(np.flatnonzero(order), tested)
 
 
-def test_a_method_of_the_alternating_framework_beats_both_lines_on_made_up_clicks() -> None:
-    """A small form of what the stored outcomes say, which are of five seeds."""
+def test_the_label_party_alone_has_the_aligned_rows_beside_none_and_its_whole_pool_beside_others() -> None:
+    """Local-aligned and local-all of each table. What methods gain: tests/training/unaligned/test_outside.py."""
     plain, filled, oracle = (
         learnt(NOWHERE, table="small", share=1.0 if method == ORACLE else 0.1, method=method, seed=0)
         for method in ("none", "heuristic", ORACLE)
     )
-    assert filled["auc"] > plain["auc"] + 0.01
-    assert filled["auc"] > filled["alone"] + 0.01
-    assert plain["alone"] < plain["auc"]  # by aligned rows
-    assert oracle["auc"] > plain["auc"]
+    assert filled["alone"] == oracle["alone"]
+    assert plain["alone"] < filled["alone"] - 0.05
+    assert len({plain["auc"], filled["auc"], oracle["auc"]}) == 3
 
 
 @pytest.mark.slow
@@ -67,11 +71,45 @@ def test_the_page_shows_what_was_measured(stored: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("data", "share"), [cell for cell in RowsPlan().cells if cell[0] in ("adult", "credit")])
 def test_rows_outside_are_worth_something_and_pretraining_little(stored: dict[str, Any], data: str, share: float) -> None:
     of = Outcomes(RowsPlan(stored["seeds"]), stored["trainings"], data, share)
-    for method in (*(name for name in of.methods if name in ALTERNATE), "fedcvt"):
+    for method in FILLING:
         assert lower(of.over(method, of.of("none"))) > -0.002
         assert np.mean(of.over(method, of.of("none"))) > 0.005
         assert np.mean(of.over(method, of.local_all)) > 0.0
         assert np.mean(of.over(method, of.of(ORACLE))) < 0.005
-    for method in ("ssl", "mpd", "fedhssl"):
+    for method in PRETRAINING:
         assert abs(np.mean(of.over(method, of.of("none")))) < 0.02
     assert np.mean(of.over("none", of.local_aligned)) > 0.03
+
+
+def test_where_the_page_says_no(stored: dict[str, Any]) -> None:
+    """All that the published outcomes do not bear, so that words about them are read again when they change."""
+    plan = RowsPlan(stored["seeds"])
+    missed = {one.what for one in table_3.check(plan, stored["trainings"]) if not one.holds}
+    over_vanilla = {"adult": ("jpl", "diffusion", *PRETRAINING), "credit": ("fedcvt", *PRETRAINING)}
+    over_alone = {"adult": PRETRAINING, "credit": (*FILLING, *PRETRAINING)}
+    expected = {f"`{data}`, 2% aligned: {OVER_VANILLA.format(name)}" for data, of in over_vanilla.items() for name in of}
+    expected |= {f"`{data}`, 2% aligned: {OVER_ALONE.format(name)}" for data, of in over_alone.items() for name in of}
+    clicks = "`generator`, 20% aligned: "
+    expected |= {clicks + OVER_VANILLA.format(name) for name in ("heuristic", *FILLING, *PRETRAINING)}
+    assert missed == {*expected, clicks + "Oracle − diffusion"}
+
+
+def test_pretraining_gained_nothing_that_can_be_told_from_0(stored: dict[str, Any]) -> None:
+    plan = RowsPlan(stored["seeds"])
+    for data, share in plan.cells:
+        of = Outcomes(plan, stored["trainings"], data, share)
+        assert all(lower(of.over(method, of.of("none"))) < 0 for method in PRETRAINING)
+
+
+def test_on_criteo_only_what_its_rows_held_out_bear_is_claimed(stored: dict[str, Any]) -> None:
+    few, more = (Outcomes(RowsPlan(stored["seeds"]), stored["trainings"], "criteo", share) for share in (0.05, 0.2))
+    for method in (*few.methods, ORACLE):
+        for of in (few, more):
+            (low, high), value = of.over_rows(method, table_3.ALONE), np.mean(of.over(method, of.local_all))
+            assert 0.003 < high - low < 0.08
+            assert np.mean(of.resampled(method)) == pytest.approx(np.mean(of.of(method)), abs=0.003)
+            assert low < value < high
+    assert few.claimed("none") == "below alone"
+    assert all(few.claimed(method).startswith("above Vanilla") for method in FILLING)
+    assert all("Vanilla" not in few.claimed(method) + more.claimed(method) for method in PRETRAINING)
+    assert all(more.claimed(method) == "above alone" for method in (*more.methods, ORACLE))

@@ -54,8 +54,8 @@ def test_without_a_row_outside_the_job_is_refused(run: Any) -> None:
     assert refused.value.code == "E_EMPTY"
 
 
-@pytest.mark.parametrize("method", [{"method": "diffusion", "steps": 200}, {"method": "fedcvt"}], ids=lambda of: of["method"])
-def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any, method: dict[str, Any]) -> None:
+def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any) -> None:
+    """Without a method the first weights and batches are the same, so one that does nothing gains nothing."""
     keys: dict[str, Any] = {"bottom": (32, 16), "active_bottom": (64, 32), "top": (), "epochs": 30, "batch_size": 128}
     federation = intersected(8300, 2500, columns=(20, 3))
 
@@ -63,9 +63,11 @@ def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any, me
         of = settings(run, chosen, **keys, learning_rate=0.003)
         return run(train=of["train"], evaluate=Evaluate(test_fraction=0.9, metrics=("auc",)))(federation)[0]
 
-    filled, plain = result(method), result({"method": "none"})
-    assert filled.metrics["auc"] >= plain.metrics["auc"] + 0.05
-    assert filled.metrics["auc"] >= filled.local_metrics["auc"] + 0.02
+    plain = result({"method": "none"})
+    for method in ({"method": "jpl"}, {"method": "diffusion", "steps": 200}, {"method": "fedcvt"}):
+        filled = result(method)
+        assert filled.metrics["auc"] >= plain.metrics["auc"] + 0.05, method
+        assert filled.metrics["auc"] >= filled.local_metrics["auc"] + 0.02, method
 
 
 @pytest.mark.parametrize(
