@@ -80,7 +80,7 @@ class TrialNodes(SimpleNamespace):
 
     DEVNULL, STDOUT, TimeoutExpired = subprocess.DEVNULL, subprocess.STDOUT, subprocess.TimeoutExpired
 
-    def Popen(self, words: list[str], *, env: dict[str, str], stdout: Any, preexec_fn: Any, **_: Any) -> Child:  # noqa: N802
+    def Popen(self, words: list[str], *, env: dict[str, str], stdout: Any, preexec_fn: Any, **_: Any) -> Child:
         return Child(
             _trial_node, preexec_fn, env, words[words.index("vfl_node") + 1 :], Path(stdout.name), context=self.context
         )
