@@ -231,7 +231,8 @@ def test_a_failing_run_names_the_party_and_leaves_no_process(
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # where the nodes' folders lie, and so part of their command lines
     bad = tmp_path / "bad.csv"
     bad.write_text("id,x\n1,1\n1,2\n")
-    result = command("run", job, "--data", f"active={trial.clinic}", "--data", f"passive={bad}", "--out", tmp_path / "out")
+    data = ["--data", f"active={trial.clinic}", "--data", f"passive={bad}"]
+    result = command("run", job, *data, "--out", tmp_path / "out", real_nodes=True)
     refused(result, 1, "lab", "E_DUP_IDS", "hint:")
     left = subprocess.run(["pgrep", "-f", str(tmp_path)], capture_output=True, text=True)
     assert left.stdout == ""

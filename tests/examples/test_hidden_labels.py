@@ -14,6 +14,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from tests.examples.test_rebuilt_column import vfl_node
+from tests.node.nodes import command
 
 JOB = """\
 name: labels
@@ -100,8 +101,9 @@ def test_a_limit_stops_the_training_and_the_passive_party_is_not_told_why(tmp_pa
     make_data(tmp_path, 2000)
     (tmp_path / "j.yaml").write_text(JOB.format(top="[]", test=0.5))
     (tmp_path / "a.yaml").write_text("limits: {max_label_auc: 0.8}\n")
-    data = ["--data", "active=a.csv", "--data", "passive=b.csv", "--settings", "active=a.yaml"]
-    done = vfl_node(tmp_path, "run", "j.yaml", *data, "--out", "out", "--seed", "1")
+    given = [("--data", "active", "a.csv"), ("--data", "passive", "b.csv"), ("--settings", "active", "a.yaml")]
+    words = [word for option, party, name in given for word in (option, f"{party}={tmp_path / name}")]
+    done = command("run", tmp_path / "j.yaml", *words, "--out", tmp_path / "out", "--seed", "1")
     assert done.returncode == 1
     assert "a's own attacks read its labels from what a passive party has" in done.stderr
     assert "[E_LEAK]" in done.stderr

@@ -19,6 +19,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
+from tests.node.nodes import command
+
 ROOT = Path(__file__).parents[2]
 
 JOB = """\
@@ -110,8 +112,10 @@ def test_a_limit_stops_the_training_and_the_active_party_is_not_told_why(tmp_pat
     make_data(tmp_path, 2000)
     (tmp_path / "j.yaml").write_text(JOB)
     (tmp_path / "b.yaml").write_text(SETTINGS["off"] + "limits: {max_feature_gain: 0.2}\n")
-    data = ["--data", "active=a.csv", "--data", "passive=b.csv", "--settings", "passive=b.yaml"]
-    done = vfl_node(tmp_path, "run", "j.yaml", *data, "--transcript", "t", "--out", "out", "--seed", "1")
+    given = [("--data", "active", "a.csv"), ("--data", "passive", "b.csv"), ("--settings", "passive", "b.yaml")]
+    words = [word for option, party, name in given for word in (option, f"{party}={tmp_path / name}")]
+    more = ["--transcript", tmp_path / "t", "--out", tmp_path / "out", "--seed", "1"]
+    done = command("run", tmp_path / "j.yaml", *words, *more)
     assert done.returncode == 1
     assert "at b: b's own attacks rebuild one of its columns from what it sends" in done.stderr
     assert "[E_LEAK]" in done.stderr

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from tests.node.nodes import FORKS, TrialNodes
 from vfl_node.configuration import parse
 from vfl_node.errors import PolicyError, UsageError, VflError
 from vfl_node.execution.private import SET_BY_A_TRIAL, PrivateSettings, read_private, trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.job import Job
+from vfl_node.node import federation as starting
 from vfl_node.node.federation import LocalFederation
 from vfl_node.settings import Settings
 
@@ -168,8 +170,9 @@ def test_a_limit_binds_in_one_process(tmp_path: Path, trial: Any, text: str, sai
     assert caught.value.code == code
 
 
-def test_both_ways_of_running_read_the_same_settings(tmp_path: Path, trial: Any) -> None:
+def test_both_ways_of_running_read_the_same_settings(tmp_path: Path, trial: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns are left out and a defence acts; and a limit binds at a process as it does in one."""
+    monkeypatch.setattr(starting, "subprocess", TrialNodes(context=FORKS))
     spec = trial.job(SPLIT + "evaluate: {test_fraction: 0.3}\n")
     path = {"data": {"path": str(trial.lab), "columns": {"measure-02-canary": "ignore"}}}
     text = json.dumps(path | {"defences": [{"name": "noise", "sigma": 0.25}]})

@@ -13,14 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 
+import vfl_node
+from tests.node import forked_node
 from vfl_node import failpoints
 from vfl_node.cli import main
 from vfl_node.errors import VflError
+from vfl_node.node import federation
 from vfl_node.node.client import Client
 from vfl_node.node.setup import certify, init
 
@@ -29,8 +33,17 @@ Program = Callable[[list[str], Path], Any]
 
 
 FORKS = multiprocessing.get_context("forkserver")
+PACKAGE = Path(vfl_node.__file__).parent
+IN_A_JOB = [
+    ".".join(("vfl_node", *path.relative_to(PACKAGE).with_suffix("").parts))
+    for package in ("alignment", "data", "execution", "models", "privacy", "training")
+    for path in sorted((PACKAGE / package).rglob("*.py"))
+    if path.name != "__init__.py"
+]
+"""What a node imports when a job needs it: a fifth of the work of a small job, which each start would repeat."""
+
 # What a node imports, what an optimiser imports when it is first made, and this program itself.
-FORKS.set_forkserver_preload(["vfl_node.cli", "vfl_node.node.service", "torch._dynamo", "pytest"])
+FORKS.set_forkserver_preload(["vfl_node.cli", "vfl_node.node.service", *IN_A_JOB, "torch._dynamo", "pytest"])
 
 GENEROUS_S = 240.0
 """How long anything may take that a test waits for: on a machine that does much else, nothing is late."""
@@ -44,8 +57,8 @@ THREE = TWO | {"notary": "coordinator"}
 class Child:
     """A process forked from one that has imported a node, a tenth of a start's work; as a :class:`subprocess.Popen`."""
 
-    def __init__(self, run: Callable[..., None], *arguments: Any) -> None:
-        self._process = FORKS.Process(target=run, args=arguments, daemon=True)
+    def __init__(self, run: Callable[..., None], *arguments: Any, context: Any = FORKS) -> None:
+        self._process = context.Process(target=run, args=arguments, daemon=True)
         self._process.start()
         self.kill = self._process.kill
         self.pid = self._process.pid
@@ -62,20 +75,47 @@ class Child:
         os.kill(self._process.pid, number)
 
 
-def command(*words: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """``vfl-node`` with ``words``, in a process forked from one that has imported it."""
+class TrialNodes(SimpleNamespace):
+    """In place of :mod:`subprocess` where ``vfl-node run`` starts its nodes, which are forked instead."""
+
+    DEVNULL, STDOUT, TimeoutExpired = subprocess.DEVNULL, subprocess.STDOUT, subprocess.TimeoutExpired
+
+    def Popen(self, words: list[str], *, env: dict[str, str], stdout: Any, preexec_fn: Any, **_: Any) -> Child:
+        return Child(
+            _trial_node, preexec_fn, env, words[words.index("vfl_node") + 1 :], Path(stdout.name), context=self.context
+        )
+
+
+def _trial_node(first: Callable[[], None], environment: dict[str, str], arguments: list[str], log: Path) -> None:
+    os.setsid()
+    first()
+    forked_node.run(environment, arguments, log)
+
+
+def command(*words: str | Path, real_nodes: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``vfl-node`` with ``words``, in a process forked from one that has imported it.
+
+    Args:
+        words: of the command.
+        real_nodes: whether nodes that it starts are new processes of Python, as for a user, and not forked as well.
+        environment: more variables.
+    """
     with tempfile.TemporaryDirectory() as folder:
         said = Path(folder, "out"), Path(folder, "err")
-        child = FORKS.Process(target=_run, args=(list(map(str, words)), dict(os.environ) | environment, said), daemon=True)
+        given = list(map(str, words)), dict(os.environ) | environment, said, real_nodes
+        child = FORKS.Process(target=_run, args=given)  # no daemon, which may have no children
         child.start()
         child.join(GENEROUS_S)
         if child.exitcode is None:
             child.kill()
+            child.join()
             raise AssertionError(f"{words} did not end: {said[1].read_text()[-3000:]}")
         return subprocess.CompletedProcess(words, child.exitcode, *(path.read_text() for path in said))
 
 
-def _run(words: list[str], environment: dict[str, str], said: tuple[Path, Path]) -> None:
+def _run(words: list[str], environment: dict[str, str], said: tuple[Path, Path], real_nodes: bool) -> None:
+    if not real_nodes:
+        federation.subprocess = TrialNodes(context=multiprocessing.get_context("fork"))  # type: ignore[assignment]
     os.environ.clear()
     os.environ.update(environment)
     for number, path in enumerate((Path(os.devnull), *said)):
@@ -203,7 +243,7 @@ class Federation:
                 view = self.view(name, job_id)
             ended_at = min(ended_at, time.monotonic()) if view.get("state") in ENDED else float("inf")
             assert time.monotonic() < ended_at + 20, (view, self.log(name)[-3000:])
-            time.sleep(0.05)
+            time.sleep(0.2)  # whoever asks more often slows down what it waits for
         assert process.poll() == status
 
     def report(self, name: str, job_id: str) -> dict[str, Any]:
@@ -233,8 +273,6 @@ class Federation:
 
     @staticmethod
     def _fork(arguments: list[str], log: Path) -> Child:
-        import forked_node
-
         return Child(forked_node.run, dict(os.environ), arguments, log)
 
     @staticmethod

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.node.nodes import command
 from tests.node.revealing import COLUMNS, FLAG, KIND, NUMBER, make_revealing
 from vfl_node.cli import app
 from vfl_node.cli.audit import _names
@@ -91,15 +90,15 @@ def test_only_the_records_that_took_part_are_audited(federations: Callable[..., 
 
 
 def test_the_command_prints_a_table_or_json(nodes: Any, jobs: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "vfl_node", "audit", jobs["plain"], "--config", str(nodes.folder / "lab" / "node.yaml")]
-    options = ["--columns", f"{KIND},{FLAG}", "--known-share", "0.25"]
-    printed = subprocess.run([*command, *options], capture_output=True, text=True, check=True).stdout
+    words = ["audit", jobs["plain"], "--config", nodes.folder / "lab" / "node.yaml"]
+    words += ["--columns", f"{KIND},{FLAG}", "--known-share", "0.25"]
+    printed = command(*words).stdout
     lines = printed.splitlines()
     assert lines[0].split() == ["column", "metric", "constant", "rebuilt", "gain"]
     assert {lines[1].split()[0], lines[2].split()[0]} == {KIND, FLAG}
     assert "600 rows of this party that took part; which were shared is not kept" in printed
     assert "150 are known" in printed
-    written = json.loads(subprocess.run([*command, *options, "--json"], capture_output=True, text=True, check=True).stdout)
+    written = json.loads(command(*words, "--json").stdout)
     assert {column["column"] for column in written["columns"]} == {KIND, FLAG}
     assert all(abs(of["gain"] - (of["rebuilt"] - of["constant"])) < 1e-9 for of in written["columns"])
 
@@ -122,8 +121,7 @@ def test_columns_of_the_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, 
 def test_no_column_is_not_every_column(tmp_path: Path, option: str) -> None:
     text = "name: lab\nrole: passive\ninsecure_loopback: true\nlisten: 127.0.0.1:0\n"
     (tmp_path / "lab.yaml").write_text(text)
-    command = [sys.executable, "-m", "vfl_node", "audit", "job", "--config", str(tmp_path / "lab.yaml"), "--columns", option]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = command("audit", "job", "--config", tmp_path / "lab.yaml", "--columns", option)
     assert (done.returncode, "--columns names no column" in done.stderr) == (2, True)
 
 

@@ -13,14 +13,15 @@ from tests.node.revealing import COLUMNS, FLAG, KIND, NUMBER, make_revealing
 
 PASSIVE = ("lab", "insurer")
 ROLES = {"clinic": "active"} | dict.fromkeys(PASSIVE, "passive")
+SMALL = {"decoder": [8], "warm_up": 5}
 SETTINGS = {
     "lab": {
-        "defences": [{"name": "fbs", "columns": [FLAG, KIND], "rounds": 2}, {"name": "noise", "sigma": 0.01}],
+        "defences": [{"name": "fbs", "columns": [FLAG, KIND], "rounds": 2, **SMALL}, {"name": "noise", "sigma": 0.01}],
         "audit": {"features": {"columns": [FLAG, KIND], "known_share": 0.2}},
         "limits": {"max_feature_gain": 0.9},
     },
     "insurer": {
-        "defences": [{"name": "fbs-fixed", "columns": [NUMBER], "rounds": 1, "every": 2, "distance": "features"}],
+        "defences": [{"name": "fbs-fixed", "columns": [NUMBER], "rounds": 1, "every": 2, "distance": "features", **SMALL}],
         "audit": {"features": {"columns": "all", "known_share": 0.2}},
     },
 }

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from vfl_node.alignment.lists.columns import Columns
+from vfl_node.comparison import NO_TREE
 from vfl_node.crypto.groups import Curve25519
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.reading import read_table
@@ -86,7 +87,8 @@ def attempt(
             cut = channel._pipe = Cut(channel._pipe, left)  # type: ignore[assignment]
         role = ROLES[name]
         data = Data(path=trial.files[name], label="label" if role == "active" else None)
-        settings = Settings(name=name, role=role, data=data, insecure_loopback=True, device="cpu", defences=defences)
+        own = {"compare": NO_TREE} if role == "active" else {}
+        settings = Settings(name=name, role=role, data=data, insecure_loopback=True, device="cpu", defences=defences, **own)
         table = read_table(data, id_form="text", needs_label=role == "active", party=name)
         seed, store = Randomness(name[:1].encode() * 32), JobFolder(folder / name, asked)
         progress = LiveProgress("trial", Stop())

@@ -86,7 +86,7 @@ def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
     synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], optimizer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)  # a checkpoint after each epoch, however short
-    settings["train"] = settings["train"].model_copy(update={"optimizer": optimizer})
+    settings["train"] = settings["train"].model_copy(update={"optimizer": optimizer, "batch_size": 16})
     parties = synthetic(140)
     uninterrupted = run(**settings)
     whole = uninterrupted(parties)

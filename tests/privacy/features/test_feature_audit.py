@@ -14,6 +14,7 @@ from vfl_node.errors import PolicyError, UsageError
 from vfl_node.models.inputs import ModelInput
 from vfl_node.privacy.features.attacks import Adaptive, rebuild
 from vfl_node.privacy.features.audit import REPLAYED, DecoderAudit, FeatureAudit
+from vfl_node.privacy.features.fitting import Effort
 from vfl_node.privacy.features.measures import measure
 from vfl_node.privacy.features.rows import choose
 from vfl_node.privacy.features.worst import Worst
@@ -128,7 +129,8 @@ def test_the_worst_of_many_epochs_at_chance_is_at_chance(targets: Any) -> None:
     assert np.mean([each.chosen_by for each in found if each]) > 0.04  # the choosing half has the bias
 
 
-def test_a_checkpoint_has_all_that_an_audit_goes_on_with(world: World) -> None:
+def test_a_checkpoint_has_all_that_an_audit_goes_on_with(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebuild, "__defaults__", (Effort(steps=30),))
     whole, begun, resumed = world.audit(), world.audit(), world.audit()
     resumed.restore(begun.tensors())
     shown = [world.train(whole, epoch, 0.3) for epoch in range(3)]
