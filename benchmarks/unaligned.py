@@ -1,0 +1,216 @@
+"""The FedAds network between two real nodes: rows a second beside the same network in one process, and memory at ten million rows.
+
+    python -m benchmarks.unaligned [--rows 163840] [--rounds 3] [--out FILE]
+    python -m benchmarks.unaligned --memory --rows 10000000 --aligned 200000 [--method none jpl] [--out FILE]
+
+The columns are those of the public FedAds table (experiments/fedads/generator.py), 16 at the active party and 6 at the passive
+one, of which ids are categories with embeddings of 8. Both nodes are processes with one thread for tensors, joined by mutual
+TLS over loopback. Each reads a Parquet file, which is written a block at a time.
+
+Rows a second: all rows are aligned. *Joint* is one process that reads both files and trains both halves as one network, by one
+optimiser, with the same batches; a figure is the median of all epochs but the first of each round, by the clock. Rounds of both
+take turns.
+
+Memory: the active party has ``--rows`` rows, of which the passive party has the first ``--aligned``. Each node's peak of resident
+memory (VmHWM) is noted when a phase begins, and at the end.
+
+Source: Wei et al. 2023 (FedAds), sections 3.2 and 5.1.4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import yaml
+from numpy.typing import NDArray
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from benchmarks.measure import alone, machine, peak_bytes
+from benchmarks.nodes import LOOPBACK, ROLES, Pair
+from experiments.fedads.generator import IDS, LABEL_PARTY, OTHER_PARTY, USER, Market
+from vfl_node.crypto.randomness import Randomness
+from vfl_node.data.features import Encoder
+from vfl_node.data.reading import read_table
+from vfl_node.models import architecture_of
+from vfl_node.models.building import build_bottom, build_classifier
+from vfl_node.models.initial_weights import initialise
+from vfl_node.models.updates import Updates
+from vfl_node.node.client import Client
+from vfl_node.settings import Data, Role
+from vfl_node.training.schedule import Schedule
+from vfl_node.training.split.config import Train
+from vfl_node.training.split.positioned_input import PositionedInput
+
+COLUMNS: dict[Role, tuple[str, ...]] = {
+    "active": LABEL_PARTY,
+    "passive": tuple(column for column in OTHER_PARTY if column != USER),
+}
+NETWORK = {"embedding_size": 8, "bottom": [128, 32], "active_bottom": [256, 128], "top": [], "batch_norm": True}
+BATCH = 8192
+GOAL = 1.3
+MEMORY_GIB = 8
+WAIT_S = 0.2
+
+
+def write_tables(folder: Path, rows: int, aligned: int) -> None:
+    """``active.parquet`` with ``rows`` rows and ``passive.parquet`` with the first ``aligned`` of them."""
+    writers: dict[Role, pq.ParquetWriter] = {}
+    done = 0
+    for part in Market().blocks(rows):
+        ids = pa.array([f"{row:012d}" for row in range(done, done + len(part))])
+        for role in ROLES:
+            columns = {"id": ids, **{name: part.columns[name] for name in COLUMNS[role]}}
+            if role == "active":
+                columns["label"] = part.labels.astype(np.int8)
+            kept = pa.table(columns).slice(0, max(0, (rows if role == "active" else aligned) - done))
+            if role not in writers:
+                writers[role] = pq.ParquetWriter(folder / f"{role}.parquet", kept.schema)
+            writers[role].write_table(kept)
+        done += len(part)
+    for writer in writers.values():
+        writer.close()
+
+
+def data_of(role: Role, folder: Path) -> dict[str, Any]:
+    """The settings of a party's table."""
+    ids = [name for name in COLUMNS[role] if name in IDS]
+    return {"path": str(folder / f"{role}.parquet"), "columns": dict.fromkeys(ids, "categorical")}
+
+
+class Advertising(Pair):
+    """Two nodes with the tables in a folder."""
+
+    def __init__(self, tables: Path) -> None:
+        super().__init__(LOOPBACK)
+        self._tables = tables
+
+    def train(self, train: dict[str, Any], test_fraction: float) -> dict[str, Any]:
+        """Train once; the active party's report, and as ``peaks`` the bytes of each node when a phase began and at the end."""
+        job = {
+            "name": "clicks",
+            "parties": {"active": "active", "passive": "passive"},
+            "align": {"protocol": "psi"},
+            "train": NETWORK | train,
+            "evaluate": {"test_fraction": test_fraction, "metrics": ["auc"]},
+        }
+        client = Client(self._running("active")["http"], (self._folders["active"] / "state" / "token").read_text())
+        job_id = client.submit(yaml.safe_dump(job))["id"]
+        peaks: list[dict[str, Any]] = []
+        for view in client.watch(job_id, interval_s=WAIT_S):
+            if view["phase"] and (not peaks or view["phase"] != peaks[-1]["phase"]):
+                peaks.append(self._peaks(view["phase"]))
+        if view["state"] != "done":
+            raise SystemExit(f"{view['error']}\n{self._log('active')}\n{self._log('passive')}")
+        path = self._folders["active"] / "state" / "jobs" / job_id / "artefacts" / "report.json"
+        return json.loads(path.read_text()) | {"peaks": [*peaks, self._peaks("done")]}
+
+    def _peaks(self, phase: str | None) -> dict[str, Any]:
+        return {"phase": phase, "at_s": time.monotonic(), **{role: peak_bytes(self._processes[role].pid) for role in ROLES}}
+
+    def _start(self, role: Role, **settings: Any) -> None:
+        limits = {"max_model_parameters": 1_000_000_000}  # counted before rare users are merged
+        super()._start(role, **settings | {"threads": 1, "data": data_of(role, self._tables), "limits": limits})
+
+
+def joint(tables: Path, epochs: int) -> list[float]:
+    """Seconds of each epoch of both halves as one network in one process, over rows that both tables have in the same order."""
+    torch.set_num_threads(1)
+    train = Train(**NETWORK, batch_size=BATCH)
+    architecture = architecture_of(train.model)
+    inputs = {}
+    for role in ROLES:
+        table = read_table(Data(**data_of(role, tables)), id_form="text", needs_label=role == "active", party=role)
+        every = np.arange(len(table), dtype=np.int64)
+        encoder = Encoder.fit(table, every, train.scaling, train.least_rows)
+        inputs[role] = PositionedInput.of(encoder.transform(table), every, torch.device("cpu"))
+        labels = labels if role == "passive" else torch.from_numpy(table.labels)
+    bottom = build_bottom(architecture, train, inputs["passive"].schema, train.bottom)
+    upper = build_classifier(architecture, train, inputs["active"].schema, [train.bottom[-1]])
+    model = torch.nn.ModuleDict({"bottom": bottom, "upper": upper})
+    initialise(model, Randomness(b"j" * 32))
+    optimizer = Updates(model, train.optimizer, train)
+    schedule, times = Schedule(bytes(32), len(labels), 0), [time.perf_counter()]
+    for epoch in range(epochs):
+        for batch in schedule.batches(0, epoch, every, BATCH):
+            logits = upper(inputs["active"].at(batch), [bottom(inputs["passive"].at(batch))])
+            loss = binary_cross_entropy_with_logits(logits, labels[torch.from_numpy(batch)])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        times.append(time.perf_counter())
+    return np.diff(times).tolist()
+
+
+def speed(rows: int, epochs: int, rounds: int) -> dict[str, Any]:
+    """Rows a second of both, and how many times as many the joint network has."""
+    seconds: dict[str, list[float]] = {"joint": [], "split": []}
+    with tempfile.TemporaryDirectory(prefix="vfl-bench-clicks-") as folder:
+        tables = Path(folder)
+        write_tables(tables, rows, rows)
+        for _ in range(rounds):
+            seconds["joint"] += alone(joint, tables, epochs)[1:]
+            with Advertising(tables) as nodes:
+                report = nodes.train({"epochs": epochs, "batch_size": BATCH}, 0.0)
+            seconds["split"] += [epoch["seconds"] for epoch in report["training"]["epochs"]][1:]
+    rates = {name: rows / statistics.median(of) for name, of in seconds.items()}
+    print("| | rows a second | s an epoch, median (least to most) |\n|---|---|---|")
+    for name, of in seconds.items():
+        print(f"| {name} | {rates[name]:,.0f} | {statistics.median(of):.3f} ({min(of):.3f} to {max(of):.3f}) |")
+    ratio = rates["joint"] / rates["split"]
+    print(f"\njoint / split: {ratio:.2f}, at most {GOAL}: {'met' if ratio <= GOAL else 'missed'}")
+    return {"rows": rows, "batch": BATCH, "epochs": epochs, "seconds": seconds, "rows_s": rates, "ratio": ratio}
+
+
+def memory(rows: int, aligned: int, methods: Sequence[str], epochs: int) -> dict[str, Any]:
+    """What each node holds at most, phase by phase, in a training by each method."""
+    made = []
+    print("| method | phase | s | active GiB | passive GiB |\n|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory(prefix="vfl-bench-clicks-") as folder:
+        tables = Path(folder)
+        write_tables(tables, rows, aligned)
+        for method in methods:
+            with Advertising(tables) as nodes:
+                train = {"epochs": epochs, "batch_size": BATCH, "unaligned": {"method": method}}
+                report = nodes.train(train, 0.2)
+            peaks = report["peaks"]
+            for now, after in zip(peaks, peaks[1:], strict=False):
+                cells = " | ".join(f"{after[role] / 2**30:.2f}" for role in ROLES)
+                print(f"| {method} | {now['phase']} | {after['at_s'] - now['at_s']:.0f} | {cells} |", flush=True)
+            most = max(peaks[-1][role] for role in ROLES) / 2**30
+            print(f"\n{method}: {most:.2f} GiB, at most {MEMORY_GIB}: {'met' if most <= MEMORY_GIB else 'missed'}\n", flush=True)
+            section = report["training"]["split"].get("unaligned")
+            made.append({"method": method, "peaks": peaks, "unaligned": section, "seconds": report["alignment"]["seconds"]})
+    return {"rows": rows, "aligned": aligned, "batch": BATCH, "epochs": epochs, "runs": made}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--memory", action="store_true", help="measure memory in place of rows a second")
+    parser.add_argument("--rows", type=int, default=20 * BATCH)
+    parser.add_argument("--aligned", type=int, default=200_000, help="with --memory: rows of the passive party")
+    parser.add_argument("--method", nargs="+", default=["none", "jpl"], help="with --memory: of train.unaligned")
+    parser.add_argument("--epochs", type=int, help="of each training; 6, and 2 with --memory")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
+    chosen = parser.parse_args()
+    if chosen.memory:
+        found = memory(chosen.rows, min(chosen.rows, chosen.aligned), chosen.method, chosen.epochs or 2)
+    else:
+        found = speed(chosen.rows, chosen.epochs or 6, chosen.rounds)
+    if chosen.out:
+        chosen.out.write_text(json.dumps({"machine": machine(), **found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
