@@ -61,8 +61,11 @@ class FilledRows(LocalBranch):
         )
         made_up = check_finite(filling.embeddings)
         lowest = self._received.amin(dim=0)
-        made_up = torch.where(lowest >= 0, made_up.clamp_min(0), made_up)  # as after a ReLU
-        self._embeddings = made_up.clamp(-MOST_HALF, MOST_HALF).half()
+        lowest = torch.where(lowest >= 0, 0.0, -MOST_HALF)  # as after a ReLU
+        self._embeddings = torch.empty_like(made_up, dtype=torch.float16)
+        for at in range(0, len(made_up), ROWS_AT_ONCE):
+            part = slice(at, at + ROWS_AT_ONCE)
+            self._embeddings[part] = made_up[part].clamp_min(lowest).clamp_max(MOST_HALF)
         self._figures, self._received = dict(filling.figures), None
         if self._train.unaligned.begins_anew:
             initialise(active.model.cpu(), self._randomness.derive("anew"))
@@ -70,12 +73,20 @@ class FilledRows(LocalBranch):
             active.learner.forget()
         self._seconds += self._session.clock() - started
 
-    @torch.no_grad()
     def _part(self, inputs: PositionedInput, places: Positions, rows: NDArray[np.int64], targets: Tensor) -> OwnPart:
         """What this party has of rows at ``places`` of ``inputs``."""
         bottom, groups = self._active.model.bottom, self._active.table.groups
         assert bottom is not None
-        own = torch.cat([bottom(inputs.at(part)) for part in cut(places, ROWS_AT_ONCE)])
+        chunks = cut(places, ROWS_AT_ONCE)
+
+        @torch.no_grad()
+        def own(run: slice) -> Tensor:
+            """By whole chunks, so that the bits of a row do not depend on what is asked for."""
+            start, stop, _ = run.indices(len(places))
+            first = start // ROWS_AT_ONCE
+            found = torch.cat([bottom(inputs.at(chunk)) for chunk in chunks[first : -(-stop // ROWS_AT_ONCE)]])
+            return found[start - first * ROWS_AT_ONCE : stop - first * ROWS_AT_ONCE]
+
         of_rows = None if groups is None else groups[rows]
         return OwnPart(lambda batch: inputs.at(places[batch]), own, targets, rows, of_rows)
 

@@ -25,20 +25,21 @@ class OwnPart:
 
     Attributes:
         inputs: places among the n, int64[B] → their columns as a bottom reads them.
-        own: float32[n, d'], what its own bottom makes of them, at rest.
+        own: a run of places → float32[B, d'], what its own bottom makes of these rows, at rest. It is computed each time that it
+            is asked for, as all rows together may take more memory than there is.
         targets: float32[n], or [n, K] for K above 2, as the loss reads them.
         rows: int64[n], where they stand in its table.
         groups: int64[n], records of equal codes belong together, −1: to none; None where the table has no groups.
     """
 
     inputs: Callable[[Rows], ModelInput]
-    own: Tensor
+    own: Callable[[slice], Tensor]
     targets: Tensor
     rows: Rows
     groups: Rows | None = None
 
     def __len__(self) -> int:
-        return len(self.own)
+        return len(self.rows)
 
     @property
     def labels(self) -> Tensor:
@@ -87,6 +88,10 @@ class Filling:
 
     embeddings: Tensor
     figures: Mapping[str, float] = field(default_factory=dict)
+
+
+EVERY = slice(None)
+"""All places of a part."""
 
 
 class Filler(Protocol):
