@@ -1,7 +1,7 @@
-"""The FedAds network between two real nodes: rows a second beside the same network in one process, and memory at ten million rows.
+"""The FedAds network between two real nodes: rows a second beside the same network in one process, and memory at scale.
 
     python -m benchmarks.unaligned [--rows 163840] [--rounds 3] [--out FILE]
-    python -m benchmarks.unaligned --memory --rows 10000000 --aligned 200000 [--method none jpl] [--out FILE]
+    python -m benchmarks.unaligned --memory --rows 10000000 --aligned 200000 [--given] [--method none jpl] [--out FILE]
 
 The columns are those of the public FedAds table (experiments/fedads/generator.py), 16 at the active party and 6 at the passive
 one, of which ids are categories with embeddings of 8. Both nodes are processes with one thread for tensors, joined by mutual
@@ -11,8 +11,9 @@ Rows a second: all rows are aligned. *Joint* is one process that reads both file
 optimiser, with the same batches; a figure is the median of all epochs but the first of each round, by the clock. Rounds of both
 take turns.
 
-Memory: the active party has ``--rows`` rows, of which the passive party has the first ``--aligned``. Each node's peak of resident
-memory (VmHWM) is noted when a phase begins, and at the end.
+Memory: the active party has ``--rows`` rows, of which the passive party has the first ``--aligned``. Each node's peak of
+resident memory (VmHWM) is noted when a phase begins, and at the end. With ``--given`` nothing is aligned: one process for each
+method holds both parties, whose tables it reads and whose messages stay in memory; its peak is that of both together.
 
 Source: Wei et al. 2023 (FedAds), sections 3.2 and 5.1.4.
 """
@@ -25,6 +26,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -33,24 +35,32 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 import yaml
-from numpy.typing import NDArray
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from benchmarks.measure import alone, machine, peak_bytes
 from benchmarks.nodes import LOOPBACK, ROLES, Pair
+from benchmarks.sessions import BY_ROLE, session
 from experiments.fedads.generator import IDS, LABEL_PARTY, OTHER_PARTY, USER, Market
+from vfl_node.alignment.alignment import Alignment, PeerFacts
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.data.features import Encoder
 from vfl_node.data.reading import read_table
+from vfl_node.errors import UsageError
+from vfl_node.job import Evaluate
 from vfl_node.models import architecture_of
 from vfl_node.models.building import build_bottom, build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.updates import Updates
 from vfl_node.node.client import Client
+from vfl_node.node.states import UNFINISHED
 from vfl_node.settings import Data, Role
+from vfl_node.training.checkpoints import FileCheckpoints
 from vfl_node.training.schedule import Schedule
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.positioned_input import PositionedInput
+from vfl_node.training.split.trainer import SplitTrainer
+from vfl_node.training.trainer import TrainingData
+from vfl_node.transport.memory import memory_channels, run_together
 
 COLUMNS: dict[Role, tuple[str, ...]] = {
     "active": LABEL_PARTY,
@@ -107,13 +117,23 @@ class Advertising(Pair):
         client = Client(self._running("active")["http"], (self._folders["active"] / "state" / "token").read_text())
         job_id = client.submit(yaml.safe_dump(job))["id"]
         peaks: list[dict[str, Any]] = []
-        for view in client.watch(job_id, interval_s=WAIT_S):
+        while (view := self._view(client, job_id))["state"] in UNFINISHED:
             if view["phase"] and (not peaks or view["phase"] != peaks[-1]["phase"]):
                 peaks.append(self._peaks(view["phase"]))
+            time.sleep(WAIT_S)
         if view["state"] != "done":
             raise SystemExit(f"{view['error']}\n{self._log('active')}\n{self._log('passive')}")
         path = self._folders["active"] / "state" / "jobs" / job_id / "artefacts" / "report.json"
         return json.loads(path.read_text()) | {"peaks": [*peaks, self._peaks("done")]}
+
+    def _view(self, client: Client, job_id: str) -> dict[str, Any]:
+        """The job as its node sees it; a node that reads a long table may not answer in time."""
+        while True:
+            try:
+                return client.job(job_id)
+            except UsageError:
+                if self._processes["active"].poll() is not None:
+                    raise SystemExit(self._log("active")) from None
 
     def _peaks(self, phase: str | None) -> dict[str, Any]:
         return {"phase": phase, "at_s": time.monotonic(), **{role: peak_bytes(self._processes[role].pid) for role in ROLES}}
@@ -123,18 +143,53 @@ class Advertising(Pair):
         super()._start(role, **settings | {"threads": 1, "data": data_of(role, self._tables), "limits": limits})
 
 
+def given(tables: Path, rows: int, aligned: int, train: dict[str, Any], test_fraction: float) -> list[dict[str, Any]]:
+    """Both parties in this process, over an alignment that is given: its peak when each phase began and at the end."""
+    torch.set_num_threads(1)
+    peaks: list[dict[str, Any]] = []
+
+    def phase(name: str) -> None:
+        peaks.append({"phase": name, "at_s": time.monotonic(), **dict.fromkeys(ROLES, peak_bytes())})
+
+    section = Train.model_validate(NETWORK | train)
+    evaluate = Evaluate(test_fraction=test_fraction, metrics=("auc",))
+    shared = np.arange(aligned, dtype=np.int64)
+    sides = []
+    for role, channel in zip(ROLES, memory_channels(*ROLES), strict=True):
+        phase(f"read, {role}")
+        table = read_table(Data(**data_of(role, tables)), id_form="text", needs_label=role == "active", party=role)
+        facts = PeerFacts(rows if role == "passive" else aligned, intersection=aligned, missing=0)
+        data = TrainingData(Alignment("psi", "curve25519", shared, len(table), {channel.peer: facts}), table)
+        own = session(
+            role,
+            {channel.peer: channel},
+            Randomness(role.encode().ljust(32)),
+            train=section,
+            evaluate=evaluate,
+            parties=BY_ROLE,
+        )
+        sides.append((SplitTrainer().run(own, data, FileCheckpoints(tables / f"{role}-state"), None), channel))
+    phase("train")
+    for result in run_together(*sides):
+        if isinstance(result, BaseException):
+            raise result
+    phase("done")
+    return peaks
+
+
 def joint(tables: Path, epochs: int) -> list[float]:
     """Seconds of each epoch of both halves as one network in one process, over rows that both tables have in the same order."""
     torch.set_num_threads(1)
     train = Train(**NETWORK, batch_size=BATCH)
     architecture = architecture_of(train.model)
-    inputs = {}
+    inputs, labels = {}, torch.empty(0)
     for role in ROLES:
         table = read_table(Data(**data_of(role, tables)), id_form="text", needs_label=role == "active", party=role)
         every = np.arange(len(table), dtype=np.int64)
         encoder = Encoder.fit(table, every, train.scaling, train.least_rows)
         inputs[role] = PositionedInput.of(encoder.transform(table), every, torch.device("cpu"))
-        labels = labels if role == "passive" else torch.from_numpy(table.labels)
+        if role == "active":
+            labels = torch.from_numpy(table.labels)
     bottom = build_bottom(architecture, train, inputs["passive"].schema, train.bottom)
     upper = build_classifier(architecture, train, inputs["active"].schema, [train.bottom[-1]])
     model = torch.nn.ModuleDict({"bottom": bottom, "upper": upper})
@@ -172,26 +227,29 @@ def speed(rows: int, epochs: int, rounds: int) -> dict[str, Any]:
     return {"rows": rows, "batch": BATCH, "epochs": epochs, "seconds": seconds, "rows_s": rates, "ratio": ratio}
 
 
-def memory(rows: int, aligned: int, methods: Sequence[str], epochs: int) -> dict[str, Any]:
-    """What each node holds at most, phase by phase, in a training by each method."""
+def memory(rows: int, aligned: int, methods: Sequence[str], epochs: int, *, is_given: bool) -> dict[str, Any]:
+    """What each node holds at most, phase by phase, in a training by each method; or both, where the alignment is given."""
     made = []
     print("| method | phase | s | active GiB | passive GiB |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(prefix="vfl-bench-clicks-") as folder:
         tables = Path(folder)
         write_tables(tables, rows, aligned)
         for method in methods:
-            with Advertising(tables) as nodes:
-                train = {"epochs": epochs, "batch_size": BATCH, "unaligned": {"method": method}}
-                report = nodes.train(train, 0.2)
-            peaks = report["peaks"]
-            for now, after in zip(peaks, peaks[1:], strict=False):
+            train = {"epochs": epochs, "batch_size": BATCH, "unaligned": {"method": method}}
+            if is_given:
+                peaks = alone(given, tables, rows, aligned, train, 0.2)
+            else:
+                with Advertising(tables) as nodes:
+                    peaks = nodes.train(train, 0.2)["peaks"]
+            for now, after in pairwise(peaks):
                 cells = " | ".join(f"{after[role] / 2**30:.2f}" for role in ROLES)
                 print(f"| {method} | {now['phase']} | {after['at_s'] - now['at_s']:.0f} | {cells} |", flush=True)
             most = max(peaks[-1][role] for role in ROLES) / 2**30
-            print(f"\n{method}: {most:.2f} GiB, at most {MEMORY_GIB}: {'met' if most <= MEMORY_GIB else 'missed'}\n", flush=True)
-            section = report["training"]["split"].get("unaligned")
-            made.append({"method": method, "peaks": peaks, "unaligned": section, "seconds": report["alignment"]["seconds"]})
-    return {"rows": rows, "aligned": aligned, "batch": BATCH, "epochs": epochs, "runs": made}
+            print(
+                f"\n{method}: {most:.2f} GiB, at most {MEMORY_GIB}: {'met' if most <= MEMORY_GIB else 'missed'}\n", flush=True
+            )
+            made.append({"method": method, "peaks": peaks})
+    return {"rows": rows, "aligned": aligned, "batch": BATCH, "epochs": epochs, "given": is_given, "runs": made}
 
 
 def main() -> None:
@@ -199,13 +257,15 @@ def main() -> None:
     parser.add_argument("--memory", action="store_true", help="measure memory in place of rows a second")
     parser.add_argument("--rows", type=int, default=20 * BATCH)
     parser.add_argument("--aligned", type=int, default=200_000, help="with --memory: rows of the passive party")
+    parser.add_argument("--given", action="store_true", help="with --memory: nothing is aligned, and one process holds both")
     parser.add_argument("--method", nargs="+", default=["none", "jpl"], help="with --memory: of train.unaligned")
     parser.add_argument("--epochs", type=int, help="of each training; 6, and 2 with --memory")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
     chosen = parser.parse_args()
     if chosen.memory:
-        found = memory(chosen.rows, min(chosen.rows, chosen.aligned), chosen.method, chosen.epochs or 2)
+        aligned = min(chosen.rows, chosen.aligned)
+        found = memory(chosen.rows, aligned, chosen.method, chosen.epochs or 2, is_given=chosen.given)
     else:
         found = speed(chosen.rows, chosen.epochs or 6, chosen.rounds)
     if chosen.out:

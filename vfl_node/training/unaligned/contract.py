@@ -25,8 +25,8 @@ class OwnPart:
 
     Attributes:
         inputs: places among the n, int64[B] → their columns as a bottom reads them.
-        own: a run of places → float32[B, d'], what its own bottom makes of these rows, at rest. It is computed each time that it
-            is asked for, as all rows together may take more memory than there is.
+        own: a run of places → float32[B, d'], what its own bottom makes of these rows, at rest. It is computed whenever it is
+            asked for: of all rows together it may take more memory than there is.
         targets: float32[n], or [n, K] for K above 2, as the loss reads them.
         rows: int64[n], where they stand in its table.
         groups: int64[n], records of equal codes belong together, −1: to none; None where the table has no groups.

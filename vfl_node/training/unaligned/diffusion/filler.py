@@ -9,10 +9,7 @@ from torch import Tensor
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.training.unaligned.contract import EVERY, AlignedRows, Filling, JointModel, OwnPart, Standardised
 from vfl_node.training.unaligned.diffusion.generator import WIDEST, Generator
-from vfl_node.training.unaligned.diffusion.spec import Diffusion
-
-BLOCK = 4096
-"""Rows of the table that are drawn together."""
+from vfl_node.training.unaligned.diffusion.spec import BLOCK, Diffusion
 
 
 class DiffusionFiller:

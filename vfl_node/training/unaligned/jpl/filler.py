@@ -6,15 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import linear
 from vfl_node.training.unaligned.contract import EVERY, AlignedRows, Filling, JointModel, OwnPart, Rows, Standardised
-from vfl_node.training.unaligned.jpl.spec import JointPrivilegedLearning
-
-BATCH = 256
-ROWS_AT_ONCE = 8192
+from vfl_node.training.unaligned.jpl.spec import BATCH, JointPrivilegedLearning
 
 
 class EmbeddingFromColumns(nn.Module):
