@@ -1,10 +1,11 @@
 """What a training says that it will compute, before it runs: how many rows go through which network.
 
-The estimate measures what a row takes in each of these networks (:mod:`vfl_node.estimate.computing`). Light: no torch.
+A trainer measures what a row takes in each of them on the machine of an estimate. Light: no torch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Work:
+class Passes:
     """Rows through a network.
 
     Attributes:
@@ -56,8 +57,15 @@ class OutsideCost:
         rows: of the active party, outside.
         when: in which epochs they are learnt from: words for after a number of rows.
         work: of all repeats.
+        pace: ``module:attribute`` of what measures a :class:`Pace`, called with the job, :class:`~vfl_node.trainers.TableShape`
+            by role as far as tables are known, and the models of the node's settings.
     """
 
     rows: int
     when: str
-    work: tuple[Work, ...]
+    work: tuple[Passes, ...]
+    pace: str
+
+
+Pace = Callable[[Passes], float]
+"""Seconds that they take on one core of this machine."""

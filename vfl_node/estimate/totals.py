@@ -19,12 +19,13 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.several.costs import PartyCounts
 from vfl_node.alignment.several.stages import by_party, summed
 from vfl_node.alignment.spec import AlignmentSpec
-from vfl_node.computing import Work
+from vfl_node.computing import Pace
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.machine import Machine
 from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outside_cost, taking_part, terms_of, training_cost
 from vfl_node.job import Align
 from vfl_node.models import NONE_DECLARED
+from vfl_node.registry import load
 from vfl_node.settings import Settings
 from vfl_node.trainers import TableShape
 
@@ -78,11 +79,8 @@ Where the trainer counts what training over the protocol's rows takes, also ``ep
 ``outside_rows``, and ``outside_active_s`` and ``outside_passive_s``, that each party computes for them in all.
 """
 
-Seconds = Callable[[Work], float]
-"""What some work takes on one core."""
 
-
-def estimate(plan: Plan, machine: Machine, seconds: Seconds | None = None) -> dict[str, Range]:
+def estimate(plan: Plan, machine: Machine, pace: Pace | None = None) -> dict[str, Range]:
     """What each protocol would cost between parties with such a ``machine``: protocol → :data:`Range`.
 
     One of a package that cannot be loaded is left out, and so is one that does not run with as many parties.
@@ -90,29 +88,29 @@ def estimate(plan: Plan, machine: Machine, seconds: Seconds | None = None) -> di
     Args:
         plan: what is known.
         machine: of each party.
-        seconds: what work takes on it; None: that of rows outside has no figures.
+        pace: how fast it computes; None: what rows outside take has no figures.
     """
     return {
-        name: _range(plan, machine, terms_of(plan.job.align, name), seconds)
+        name: _range(plan, machine, terms_of(plan.job.align, name), pace)
         for name, spec in ALIGNMENTS.usable()
         if shows(plan, spec)
     }
 
 
-def seconds_of(plan: Plan, table: TableShape, settings: Settings | None) -> Seconds | None:
-    """What work for rows outside takes on this machine, measured when it is asked for; None where no such row is learnt from.
+def pace_of(plan: Plan, table: TableShape, settings: Settings | None) -> Pace | None:
+    """How fast this machine computes what rows outside need, measured when it is asked for; None where none is learnt from.
 
     Args:
         plan: whose job it is.
         table: of the party whose side is shown.
         settings: of its node.
     """
-    if plan.job.train is None or plan.job.train.learns_unaligned_by == "none":
+    cost = outside_cost(plan.job, plan.job.align.spec, plan.records, 0)
+    if cost is None:
         return None
-    from vfl_node.estimate.computing import Pace  # loads torch, which other estimates need not
-
+    measure: Callable[..., Pace] = load(cost.pace, what="the measure of train.unaligned")
     models = settings.models if settings else NONE_DECLARED
-    return Pace(plan.job, {data_role(plan.job.parties, plan.party): table}, models).seconds
+    return measure(plan.job, {data_role(plan.job.parties, plan.party): table}, models)
 
 
 def as_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[str, Any]:
@@ -138,13 +136,13 @@ def stages(spec: AlignmentSpec, sizes: Sequence[int], m: int) -> list[tuple[Part
     return spec.stages_of_several(sizes, m) if more else [by_party(stage) for stage in spec.stages(n_a, n_p, m)]
 
 
-def _range(plan: Plan, machine: Machine, terms: Align, seconds: Seconds | None) -> Range:
+def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Range:
     records, shared = taking_part(terms, plan.records, plan.shared)
     sizes = announced_by(plan.job.parties, terms, records)
     cases = [
         asdict(_cost(plan, machine, terms.spec, sizes, common, m))
         | _training(plan, terms.protocol, m)
-        | _outside(plan, terms.spec, records, m, seconds)
+        | _outside(plan, terms.spec, records, m, pace)
         for common in shared
         for m in terms.spec.lengths(terms, sizes, common, plan.obfuscation)
     ]
@@ -160,15 +158,17 @@ def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
     return {"epoch_rows": cost.rows, "batches": cost.batches, "train_bytes": cost.bytes, "train_wire_s": wire_s}
 
 
-def _outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, seconds: Seconds | None) -> dict[str, float]:
+def _outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None) -> dict[str, float]:
     """What learning from rows outside of ``m`` shared ones takes; nothing where none is learnt from."""
     cost = outside_cost(plan.job, spec, records, m)
     if cost is None:
         return {}
-    if seconds is None:
+    if pace is None:
         return {"outside_rows": cost.rows}
-    taken = {role: sum(seconds(work) for work in cost.work if work.at == role) for role in ("active", "passive")}
-    return {"outside_rows": cost.rows, **{f"outside_{role}_s": taken_s for role, taken_s in taken.items()}}
+    taken_s = {
+        role: sum(pace(work) for work in cost.work if work.at == role) for role in sorted({work.at for work in cost.work})
+    }
+    return {"outside_rows": cost.rows, **{f"outside_{role}_s": seconds for role, seconds in taken_s.items()}}
 
 
 def _cost(plan: Plan, machine: Machine, spec: AlignmentSpec, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:

@@ -40,6 +40,7 @@ JOINT = JointModel(
     logits=lambda own, received: own.sum(1) + received.sum(1),
     losses=lambda logits, targets: binary_cross_entropy_with_logits(logits, targets, reduction="none"),
     new_bottom=FirstColumns,
+    adam=lambda model, rate: torch.optim.Adam(model.parameters(), rate),
     outputs=1,
 )
 RANDOM = Randomness(bytes(32))

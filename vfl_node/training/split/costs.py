@@ -33,6 +33,8 @@ FIGURES_BYTES = 96
 DECISION_BYTES = 40
 """Whether an epoch of a job with validation was the best so far and the last: about so many."""
 
+PACE = "vfl_node.training.split.pace:MeasuredPace"
+
 HELD_OUT_BYTES = 2
 """For each eight shared rows, where the active party names the last ones: which are held out, and which are for validation."""
 
@@ -118,7 +120,7 @@ def outside(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole,
         outputs=train.outputs,
     )
     work = tuple(replace(of, rows=of.rows * evaluate.repeats) for of in train.unaligned.work(sizes))
-    return OutsideCost(sizes.outside, train.unaligned.when(train.epochs), work)
+    return OutsideCost(sizes.outside, train.unaligned.when(train.epochs), work, PACE)
 
 
 def _parts(evaluate: Evaluate, m: int) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
+from vfl_node.models.updates import Updates
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.half import Positions
 from vfl_node.training.split.local import check_finite
@@ -101,7 +102,10 @@ class FilledRows(LocalBranch):
         def logits(own: Tensor, received: Tensor) -> Tensor:
             return active.model.above([own, received])
 
-        return JointModel(logits, active.task.losses, new_bottom, train.outputs)
+        def adam(model: nn.Module, learning_rate: float) -> Updates:
+            return Updates(model, "adam", train.model_copy(update={"learning_rate": learning_rate, "weight_decay": 0.0}))
+
+        return JointModel(logits, active.task.losses, new_bottom, adam, train.outputs)
 
     def tensors(self) -> dict[str, Tensor]:
         """As the base."""

@@ -60,6 +60,16 @@ class AlignedRows:
     received: Tensor
 
 
+class Optimiser(Protocol):
+    """Changes the weights of a model."""
+
+    def zero_grad(self) -> None:
+        """Leave no gradient."""
+
+    def step(self) -> None:
+        """Change the weights by their gradients."""
+
+
 @dataclass(frozen=True, eq=False)
 class JointModel:
     """What a method may ask of the active party's half of the joint model, whose weights do not change meanwhile.
@@ -68,12 +78,14 @@ class JointModel:
         logits: own float32[B, d'] and received float32[B, d] → float32[B], or [B, K].
         losses: logits and targets → the loss of each row, float32[B].
         new_bottom: gives another network like the own bottom, without initial weights, on the device.
+        adam: gives a model on the device its Adam of a learning rate, and what sparse tables need beside it.
         outputs: logits a row.
     """
 
     logits: Callable[[Tensor, Tensor], Tensor]
     losses: Callable[[Tensor, Tensor], Tensor]
     new_bottom: Callable[[], nn.Module]
+    adam: Callable[[nn.Module, float], Optimiser]
     outputs: int
 
 

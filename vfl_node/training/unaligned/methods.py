@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from vfl_node.computing import ROWS_AT_ONCE, Network, Work
+from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.configuration import Frozen, name_in
 from vfl_node.errors import DataError
 from vfl_node.registry import Registry, subclass_of
@@ -72,7 +72,7 @@ class Unaligned(Frozen):
         """Whether the active party's half begins anew once the rows are filled in."""
         return False
 
-    def work(self, sizes: Sizes) -> tuple[Work, ...]:
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
         """What it computes in a repeat, the federated batches aside."""
         return ()
 
@@ -155,9 +155,9 @@ class AlternatingMethod(Unaligned):
         """Rows of all local batches."""
         return sizes.outside * (sizes.epochs - self.pretraining(sizes.epochs))
 
-    def work(self, sizes: Sizes) -> tuple[Work, ...]:
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base: local batches go through a branch like the active party's half."""
-        return (Work("active", sizes.branch, self.local_rows(sizes), sizes.batch),)
+        return (Passes("active", sizes.branch, self.local_rows(sizes), sizes.batch),)
 
     def when(self, epochs: int) -> str:
         """As the base."""
@@ -197,13 +197,13 @@ class FillingMethod(AlternatingMethod):
         """As the base."""
         return self.anew
 
-    def filling(self, sizes: Sizes) -> tuple[Work, ...]:
+    def filling(self, sizes: Sizes) -> tuple[Passes, ...]:
         """What the method computes to make the embeddings up; the own bottom's passes over aligned rows are counted."""
         return ()
 
-    def work(self, sizes: Sizes) -> tuple[Work, ...]:
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base."""
-        aligned = Work("active", Network(bottom=True), sizes.aligned, ROWS_AT_ONCE, learns=False)
+        aligned = Passes("active", Network(bottom=True), sizes.aligned, ROWS_AT_ONCE, learns=False)
         return (*super().work(sizes), aligned, *self.filling(sizes))
 
     def kept_bytes(self, rows: int, own: int, received: int) -> int:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from vfl_node.computing import ROWS_AT_ONCE, Network, Work
+from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.training.unaligned.methods import FillingMethod
 from vfl_node.training.unaligned.sizes import Sizes
 
@@ -45,16 +45,16 @@ class Diffusion(FillingMethod):
         """Steps from noise to an embedding."""
         return min(self.sampler_steps, self.steps) if self.sampler == "ddim" else self.steps
 
-    def filling(self, sizes: Sizes) -> tuple[Work, ...]:
+    def filling(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base: blocks of the table are drawn whole, the aligned rows in them included."""
         condition = sizes.own + sizes.outputs
         network = Network(
             bottom=False, dense=(sizes.received + condition + TIME_WIDTH, self.hidden, self.hidden, sizes.received)
         )
         return (
-            Work("active", network, BATCH * self.updates, BATCH),
-            Work("active", network, self.taken * (sizes.outside + sizes.aligned), BLOCK, learns=False),
-            Work("active", Network(bottom=True), sizes.outside, ROWS_AT_ONCE, learns=False),
+            Passes("active", network, BATCH * self.updates, BATCH),
+            Passes("active", network, self.taken * (sizes.outside + sizes.aligned), BLOCK, learns=False),
+            Passes("active", Network(bottom=True), sizes.outside, ROWS_AT_ONCE, learns=False),
         )
 
     def words(self) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from vfl_node.computing import Network, Work
+from vfl_node.computing import Network, Passes
 from vfl_node.models import cut_width
 from vfl_node.training.unaligned.methods import AlternatingMethod
 from vfl_node.training.unaligned.sizes import Sizes
@@ -34,15 +34,15 @@ class FedCvt(AlternatingMethod):
     orthogonal: float = _weight(0.01, "keeps the unique and the common part of a representation apart")
     estimate: float = _weight(1.0, "brings estimates for aligned rows to what the passive party sent")
 
-    def work(self, sizes: Sizes) -> tuple[Work, ...]:
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base: each local batch sends candidates through the own bottom, and all batches weigh them by attention."""
         local = self.local_rows(sizes)
         attention = Network(bottom=False, dense=(sizes.own, sizes.received, self.candidates, sizes.received))
         drawn = -(-local // sizes.batch) * self.candidates
         return (
             *super().work(sizes),
-            Work("active", Network(bottom=True), drawn, self.candidates, learns=False),
-            Work("active", attention, local + sizes.aligned * sizes.epochs, sizes.batch),
+            Passes("active", Network(bottom=True), drawn, self.candidates, learns=False),
+            Passes("active", attention, local + sizes.aligned * sizes.epochs, sizes.batch),
         )
 
     def check(self, job: Job, epochs: int) -> None:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from vfl_node.computing import Work
+from vfl_node.computing import Passes
 from vfl_node.training.unaligned.sizes import Sizes
 from vfl_node.training.unaligned.ssl.spec import SiameseMethod
 
@@ -35,12 +35,12 @@ class FedHssl(SiameseMethod):
         """As the base; one more is held to what was learnt between the parties, by a network that does not learn."""
         return 3 if self.match else 2
 
-    def work(self, sizes: Sizes) -> tuple[Work, ...]:
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base, and each aligned row once at each party, between them."""
         aligned = self.pretrain_epochs * sizes.aligned
         parties = (
-            Work("active", self.head(sizes.own), aligned, sizes.batch),
-            Work("passive", self.head(sizes.received), aligned, sizes.batch),
+            Passes("active", self.head(sizes.own), aligned, sizes.batch),
+            Passes("passive", self.head(sizes.received), aligned, sizes.batch),
         )
         return (*super().work(sizes), *parties)
 

@@ -68,7 +68,7 @@ class JointPrivilegedFiller:
         network = EmbeddingFromColumns(bottom, own.shape[1], settings.hidden, aims.shape[1], joint.outputs)
         initialise(network, randomness.derive("weights"))
         network = network.to(device).eval()  # no dropout, and norms leave values as they are at first
-        optimiser = torch.optim.Adam(network.parameters(), settings.learning_rate)
+        optimiser = joint.adam(network, settings.learning_rate)
         order, error = randomness.derive("order"), torch.zeros(())
         for _ in range(settings.updates):
             places = order.choices(len(part), BATCH)

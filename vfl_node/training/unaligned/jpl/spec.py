@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from vfl_node.computing import ROWS_AT_ONCE, Network, Work
+from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.training.unaligned.methods import FillingMethod
 from vfl_node.training.unaligned.sizes import Sizes
 
@@ -23,14 +23,14 @@ class JointPrivilegedLearning(FillingMethod):
     updates: int = Field(default=1000, ge=1, le=10_000_000, description="training steps of the network")
     learning_rate: float = Field(default=1e-3, gt=0, le=1, allow_inf_nan=False, description="of its Adam")
 
-    def filling(self, sizes: Sizes) -> tuple[Work, ...]:
+    def filling(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base: its network and the joint model above it learn; then each row outside passes."""
         network = Network(bottom=True, dense=(sizes.own, self.hidden, sizes.received))
         updates = BATCH * self.updates
         return (
-            Work("active", network, updates, BATCH),
-            Work("active", Network(bottom=False, dense=sizes.above), updates, BATCH),
-            Work("active", network, sizes.outside, ROWS_AT_ONCE, learns=False),
+            Passes("active", network, updates, BATCH),
+            Passes("active", Network(bottom=False, dense=sizes.above), updates, BATCH),
+            Passes("active", network, sizes.outside, ROWS_AT_ONCE, learns=False),
         )
 
     def words(self) -> str:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from vfl_node.computing import Network, Work
+from vfl_node.computing import Network, Passes
 from vfl_node.training.unaligned.methods import PretrainingMethod
 from vfl_node.training.unaligned.sizes import Sizes
 
@@ -33,12 +33,12 @@ class SiameseMethod(PretrainingMethod):
             bottom=True, dense=(width, self.projection, self.projection, self.projection // BOTTLENECK, self.projection)
         )
 
-    def work(self, sizes: Sizes) -> tuple[Work, ...]:
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
         """As the base: copies of each own row, at both parties."""
         times = self.pretrain_epochs * self.own_copies
         return (
-            Work("active", self.head(sizes.own), times * (sizes.outside + sizes.aligned), sizes.batch),
-            Work("passive", self.head(sizes.received), times * sizes.passive, sizes.batch),
+            Passes("active", self.head(sizes.own), times * (sizes.outside + sizes.aligned), sizes.batch),
+            Passes("passive", self.head(sizes.received), times * sizes.passive, sizes.batch),
         )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from vfl_node.computing import Network, Work
+from vfl_node.computing import Network, Passes
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.job import Job
 from vfl_node.models import NONE_DECLARED, Architecture, InputSchema, architecture_of
@@ -28,8 +28,8 @@ from vfl_node.training.split.config import Train
 from vfl_node.training.split.costs import input_schema
 
 COLUMNS = 16
-BUDGET_S = 0.1
-"""For which a network is timed, or two batches if they take longer."""
+BUDGET_S, FEWEST = 0.1, 3
+"""A network is timed for so long, and for so many batches at least."""
 
 MOST_BATCH = 8192
 """Rows timed together at most; in larger batches a row takes as long."""
@@ -38,7 +38,7 @@ HELD_ROWS = 1 << 16
 """Rows of the made-up table, from which each batch is taken."""
 
 
-class Pace:
+class MeasuredPace:
     """Seconds of work on one core; each kind of it is measured when it is first asked for.
 
     Args:
@@ -53,7 +53,7 @@ class Pace:
         self._tables = tables
         self._row_s: dict[tuple[DataRole, Network, int, bool], float] = {}
 
-    def seconds(self, work: Work) -> float:
+    def __call__(self, work: Passes) -> float:
         """Of all its rows."""
         batch = max(1, min(work.batch, MOST_BATCH, int(work.rows)))
         kind = (work.at, work.network, batch, work.learns)
@@ -62,17 +62,17 @@ class Pace:
         return work.rows * self._row_s[kind] if work.rows else 0.0
 
     def _measured(self, at: DataRole, network: Network, batch: int, learns: bool) -> float:
-        """Seconds a row: the shortest batch counts, since what else the machine does only makes others longer."""
+        """CPU seconds a row: the shortest batch counts, since what else the machine does only makes others longer."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         try:
             step = self._step(at, network, batch, learns=learns)
             step()
-            times, began = list[float](), time.perf_counter()
-            while len(times) < 2 or time.perf_counter() - began < BUDGET_S:
-                started = time.perf_counter()
+            times, began = list[float](), time.process_time()
+            while len(times) < FEWEST or time.process_time() - began < BUDGET_S:
+                started = time.process_time()
                 step()
-                times.append(time.perf_counter() - started)
+                times.append(time.process_time() - started)
             return min(times) / batch
         finally:
             torch.set_num_threads(threads)
