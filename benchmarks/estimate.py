@@ -1,6 +1,6 @@
 """What ``vfl-node estimate`` says that rows outside of the alignment take, beside what they take.
 
-    python -m benchmarks.estimate [--rows 10000] [--aligned 1000] [--out FILE]
+    python -m benchmarks.estimate [--rows 10000] [--aligned 1000] [--method jpl ssl …] [--out FILE]
 
 The table is made-up clicks (experiments/fedads/generator.py), 16 columns at the active party and 6 at the passive one. For each
 method of ``train.unaligned`` a job's work is estimated and then done, both parties in one process on one thread. Measured is
@@ -88,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=10_000)
     parser.add_argument("--aligned", type=int, default=1_000)
+    parser.add_argument("--method", nargs="+", default=METHODS, help="of train.unaligned")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--out", type=Path, metavar="FILE", help="write JSON")
     chosen = parser.parse_args()
@@ -95,7 +96,7 @@ def main() -> None:
     found = []
     print("| network | method | estimated s | measured s | measured / estimated |\n|---|---|---|---|---|")
     for name, network in NETWORKS.items():
-        for method in METHODS:
+        for method in chosen.method:
             section = {"top": [], "embedding_size": 8, "epochs": chosen.epochs, **network, "unaligned": {"method": method}}
             estimated, measured = compared(Train.model_validate(section), chosen.rows, chosen.aligned)
             print(f"| {name} | {method} | {estimated:.2f} | {measured:.2f} | {measured / estimated:.2f} |", flush=True)
