@@ -9,7 +9,8 @@ TLS over loopback. Each reads a Parquet file, which is written a block at a time
 
 Rows a second: all rows are aligned. *Joint* is one process that reads both files and trains both halves as one network, by one
 optimiser, with the same batches; a figure is the median of all epochs but the first of each round, by the clock. Rounds of both
-take turns.
+take turns. On a busy machine two processes get more of it than one, so the CPU time of an epoch is shown, too, that of both nodes
+together: if they never computed at the same time, an epoch would take as long.
 
 Memory: the active party has ``--rows`` rows, of which the passive party has the first ``--aligned``. Each node's peak of
 resident memory (VmHWM) is noted when a phase begins, and at the end. With ``--given`` nothing is aligned: one process for each
@@ -106,7 +107,11 @@ class Advertising(Pair):
         self._tables = tables
 
     def train(self, train: dict[str, Any], test_fraction: float) -> dict[str, Any]:
-        """Train once; the active party's report, and as ``peaks`` the bytes of each node when a phase began and at the end."""
+        """Train once; the active party's report.
+
+        As ``peaks`` it has the bytes of each node when a phase began and at the end, and as ``cpu_s`` what both nodes had spent
+        after some numbers of batches.
+        """
         job = {
             "name": "clicks",
             "parties": {"active": "active", "passive": "passive"},
@@ -117,14 +122,17 @@ class Advertising(Pair):
         client = Client(self._running("active")["http"], (self._folders["active"] / "state" / "token").read_text())
         job_id = client.submit(yaml.safe_dump(job))["id"]
         peaks: list[dict[str, Any]] = []
+        spent: list[tuple[int, float]] = []
         while (view := self._view(client, job_id))["state"] in UNFINISHED:
             if view["phase"] and (not peaks or view["phase"] != peaks[-1]["phase"]):
                 peaks.append(self._peaks(view["phase"]))
+            if view["phase"] == "train":
+                spent.append((view["done"], sum(self._cpu_s().values())))
             time.sleep(WAIT_S)
         if view["state"] != "done":
             raise SystemExit(f"{view['error']}\n{self._log('active')}\n{self._log('passive')}")
         path = self._folders["active"] / "state" / "jobs" / job_id / "artefacts" / "report.json"
-        return json.loads(path.read_text()) | {"peaks": [*peaks, self._peaks("done")]}
+        return json.loads(path.read_text()) | {"peaks": [*peaks, self._peaks("done")], "cpu_s": spent}
 
     def _view(self, client: Client, job_id: str) -> dict[str, Any]:
         """The job as its node sees it; a node that reads a long table may not answer in time."""
@@ -177,8 +185,8 @@ def given(tables: Path, rows: int, aligned: int, train: dict[str, Any], test_fra
     return peaks
 
 
-def joint(tables: Path, epochs: int) -> list[float]:
-    """Seconds of each epoch of both halves as one network in one process, over rows that both tables have in the same order."""
+def joint(tables: Path, epochs: int) -> list[tuple[float, float]]:
+    """Seconds and CPU seconds of each epoch of both halves as one network in one process, over rows that both tables have in the same order."""
     torch.set_num_threads(1)
     train = Train(**NETWORK, batch_size=BATCH)
     architecture = architecture_of(train.model)
@@ -195,7 +203,7 @@ def joint(tables: Path, epochs: int) -> list[float]:
     model = torch.nn.ModuleDict({"bottom": bottom, "upper": upper})
     initialise(model, Randomness(b"j" * 32))
     optimizer = Updates(model, train.optimizer, train)
-    schedule, times = Schedule(bytes(32), len(labels), 0), [time.perf_counter()]
+    schedule, times = Schedule(bytes(32), len(labels), 0), [(time.perf_counter(), time.process_time())]
     for epoch in range(epochs):
         for batch in schedule.batches(0, epoch, every, BATCH):
             logits = upper(inputs["active"].at(batch), [bottom(inputs["passive"].at(batch))])
@@ -203,28 +211,42 @@ def joint(tables: Path, epochs: int) -> list[float]:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-        times.append(time.perf_counter())
-    return np.diff(times).tolist()
+        times.append((time.perf_counter(), time.process_time()))
+    return [(later[0] - earlier[0], later[1] - earlier[1]) for earlier, later in pairwise(times)]
+
+
+def cpu_of_an_epoch(spent: Sequence[tuple[int, float]], batches: int, epochs: int) -> list[float]:
+    """CPU seconds of an epoch after the first, from what was ``spent`` after numbers of batches; empty if too little was seen."""
+    seen = [(done, cpu) for done, cpu in spent if batches <= done <= epochs * batches]
+    if len(seen) < 2 or seen[-1][0] == seen[0][0]:
+        return []
+    return [(seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0]) * batches]
 
 
 def speed(rows: int, epochs: int, rounds: int) -> dict[str, Any]:
     """Rows a second of both, and how many times as many the joint network has."""
     seconds: dict[str, list[float]] = {"joint": [], "split": []}
+    cpu_s: dict[str, list[float]] = {"joint": [], "split": []}
     with tempfile.TemporaryDirectory(prefix="vfl-bench-clicks-") as folder:
         tables = Path(folder)
         write_tables(tables, rows, rows)
         for _ in range(rounds):
-            seconds["joint"] += alone(joint, tables, epochs)[1:]
+            _, *after = alone(joint, tables, epochs)
+            seconds["joint"] += [wall for wall, _ in after]
+            cpu_s["joint"] += [cpu for _, cpu in after]
             with Advertising(tables) as nodes:
                 report = nodes.train({"epochs": epochs, "batch_size": BATCH}, 0.0)
             seconds["split"] += [epoch["seconds"] for epoch in report["training"]["epochs"]][1:]
+            cpu_s["split"] += cpu_of_an_epoch(report["cpu_s"], -(-rows // BATCH), epochs)
     rates = {name: rows / statistics.median(of) for name, of in seconds.items()}
-    print("| | rows a second | s an epoch, median (least to most) |\n|---|---|---|")
+    print("| | rows a second | s an epoch, median (least to most) | CPU s an epoch |\n|---|---|---|---|")
     for name, of in seconds.items():
-        print(f"| {name} | {rates[name]:,.0f} | {statistics.median(of):.3f} ({min(of):.3f} to {max(of):.3f}) |")
+        cpu = f"{statistics.median(cpu_s[name]):.3f}" if cpu_s[name] else "–"
+        print(f"| {name} | {rates[name]:,.0f} | {statistics.median(of):.3f} ({min(of):.3f} to {max(of):.3f}) | {cpu} |")
     ratio = rates["joint"] / rates["split"]
     print(f"\njoint / split: {ratio:.2f}, at most {GOAL}: {'met' if ratio <= GOAL else 'missed'}")
-    return {"rows": rows, "batch": BATCH, "epochs": epochs, "seconds": seconds, "rows_s": rates, "ratio": ratio}
+    about = {"rows": rows, "batch": BATCH, "epochs": epochs}
+    return {**about, "seconds": seconds, "cpu_s": cpu_s, "rows_s": rates, "ratio": ratio}
 
 
 def memory(rows: int, aligned: int, methods: Sequence[str], epochs: int, *, is_given: bool) -> dict[str, Any]:
