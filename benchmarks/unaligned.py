@@ -8,9 +8,9 @@ one, of which ids are categories with embeddings of 8. Both nodes are processes 
 TLS over loopback. Each reads a Parquet file, which is written a block at a time.
 
 Rows a second: all rows are aligned. *Joint* is one process that reads both files and trains both halves as one network, by one
-optimiser, with the same batches; a figure is the median of all epochs but the first of each round, by the clock. Rounds of both
-take turns. On a busy machine two processes get more of it than one, so the CPU time of an epoch is shown, too, that of both nodes
-together: if they never computed at the same time, an epoch would take as long.
+optimiser, with the same batches; a figure is the median of all epochs but the first of each round, by the clock. Rounds of
+both take turns. On a busy machine two processes get more of it than one, so the CPU time of an epoch is shown, too, that of both
+nodes together: if they never computed at the same time, an epoch would take as long.
 
 Memory: the active party has ``--rows`` rows, of which the passive party has the first ``--aligned``. Each node's peak of
 resident memory (VmHWM) is noted when a phase begins, and at the end. With ``--given`` nothing is aligned: one process for each
@@ -186,7 +186,7 @@ def given(tables: Path, rows: int, aligned: int, train: dict[str, Any], test_fra
 
 
 def joint(tables: Path, epochs: int) -> list[tuple[float, float]]:
-    """Seconds and CPU seconds of each epoch of both halves as one network in one process, over rows that both tables have in the same order."""
+    """Seconds and CPU seconds of each epoch of both halves as one network; both tables have the same rows in the same order."""
     torch.set_num_threads(1)
     train = Train(**NETWORK, batch_size=BATCH)
     architecture = architecture_of(train.model)
@@ -216,7 +216,7 @@ def joint(tables: Path, epochs: int) -> list[tuple[float, float]]:
 
 
 def cpu_of_an_epoch(spent: Sequence[tuple[int, float]], batches: int, epochs: int) -> list[float]:
-    """CPU seconds of an epoch after the first, from what was ``spent`` after numbers of batches; empty if too little was seen."""
+    """CPU seconds of an epoch after the first, from what was ``spent`` after numbers of batches; [] if too little was seen."""
     seen = [(done, cpu) for done, cpu in spent if batches <= done <= epochs * batches]
     if len(seen) < 2 or seen[-1][0] == seen[0][0]:
         return []
