@@ -9,8 +9,8 @@ TLS over loopback. Each reads a Parquet file, which is written a block at a time
 
 Rows a second: all rows are aligned. *Joint* is one process that reads both files and trains both halves as one network, by one
 optimiser, with the same batches; a figure is the median of all epochs but the first of each round, by the clock. Rounds of
-both take turns. On a busy machine two processes get more of it than one, so the CPU time of an epoch is shown, too, that of both
-nodes together: if they never computed at the same time, an epoch would take as long.
+both take turns. On a busy machine two processes get more of it than one, so the CPU time of an epoch is shown, too, that of
+both nodes together: if they never computed at the same time, an epoch would take as long.
 
 Memory: the active party has ``--rows`` rows, of which the passive party has the first ``--aligned``. Each node's peak of
 resident memory (VmHWM) is noted when a phase begins, and at the end. With ``--given`` nothing is aligned: one process for each
