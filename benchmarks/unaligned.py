@@ -217,8 +217,9 @@ def joint(tables: Path, epochs: int) -> list[tuple[float, float]]:
 
 def cpu_of_an_epoch(spent: Sequence[tuple[int, float]], batches: int, epochs: int) -> list[float]:
     """CPU seconds of an epoch after the first, from what was ``spent`` after numbers of batches; [] if too little was seen."""
-    seen = [(done, cpu) for done, cpu in spent if batches <= done <= epochs * batches]
-    if len(seen) < 2 or seen[-1][0] == seen[0][0]:
+    first = dict(reversed(spent))  # what follows the last batch is evaluation
+    seen = [(done, cpu) for done, cpu in sorted(first.items()) if batches <= done <= epochs * batches]
+    if len(seen) < 2:
         return []
     return [(seen[-1][1] - seen[0][1]) / (seen[-1][0] - seen[0][0]) * batches]
 
