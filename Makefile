@@ -86,7 +86,7 @@ bench-readers: $(VENV)/dev.stamp ## measure reading a table of a million rows in
 
 bench-unaligned: export OMP_NUM_THREADS := 1
 
-bench-unaligned: $(VENV)/dev.stamp ## measure the FedAds network between two nodes beside one process, and the estimate of rows outside, about 5 minutes
+bench-unaligned: $(VENV)/dev.stamp ## measure the FedAds network between two nodes beside one process, and the estimate of rows outside, some minutes
 	$(BIN)/python -m benchmarks.unaligned
 	$(BIN)/python -m benchmarks.estimate
 
