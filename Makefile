@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install -c const
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers clean
+.PHONY: help demo test test-all faults test-compose lint types contracts proto proto-check docs bench-align bench-paillier bench-florist bench-readers bench-unaligned clean
 
 help: ## this list
 	@echo "make …    (PY=python3.12 chooses the Python that makes $(VENV); 3.10 or newer)"
@@ -83,6 +83,12 @@ bench-readers: export OMP_NUM_THREADS := 1
 
 bench-readers: $(VENV)/dev.stamp ## measure reading a table of a million rows in every format, about 3 minutes
 	$(BIN)/python -m benchmarks.readers
+
+bench-unaligned: export OMP_NUM_THREADS := 1
+
+bench-unaligned: $(VENV)/dev.stamp ## measure the FedAds network between two nodes beside one process, and the estimate of rows outside, some minutes
+	$(BIN)/python -m benchmarks.unaligned
+	$(BIN)/python -m benchmarks.estimate
 
 clean: ## remove the environment, the demo's output and caches
 	rm -rf $(VENV) runs/demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -252,3 +252,41 @@ def test_embeddings_compares_the_same_case_dense_and_sparse(tmp_path: Path) -> N
     }
     assert min(dense["step_ms"], sparse["step_ms"], sparse["initial_s"]) > 0
     assert f"{sparse['step_ms']:.1f} ms" in line
+
+
+def test_rows_outside_take_about_what_the_estimate_says(tmp_path: Path) -> None:
+    out = tmp_path / "estimate.json"
+    methods = ("heuristic", "fedcvt", "mpd", "fedhssl")
+    sizes = ("--rows", "400", "--aligned", "200", "--epochs", "2")
+    text = ran("-m", "benchmarks.estimate", *sizes, "--method", *methods, "--out", out)
+    found = json.loads(out.read_text())["found"]
+    assert [(row["network"], row["method"]) for row in found] == [
+        (network, method) for network in ("small", "FedAds") for method in methods
+    ]
+    assert all(row["estimated_s"] > 0 and row["measured_s"] > 0 for row in found)
+    assert len(text.splitlines()) == 2 + len(found)
+
+
+def test_memory_of_clicks_without_an_alignment(tmp_path: Path) -> None:
+    out = tmp_path / "memory.json"
+    sizes, methods = ("--rows", "3000", "--aligned", "1500"), ("--method", "fedcvt", "none")
+    text = ran("-m", "benchmarks.unaligned", "--memory", "--given", *sizes, *methods, "--out", out)
+    runs = json.loads(out.read_text())["runs"]
+    assert [run["method"] for run in runs] == ["fedcvt", "none"]
+    for run in runs:
+        assert [peak["phase"] for peak in run["peaks"]] == ["read, active", "read, passive", "train", "done"]
+        held = [peak["active"] for peak in run["peaks"]]
+        assert 0 < held[0] <= held[-1] == max(held)
+    assert "GiB, at most 8: met" in text
+
+
+@pytest.mark.slow
+def test_clicks_between_two_nodes_beside_one_network(tmp_path: Path) -> None:
+    out = tmp_path / "speed.json"
+    text = ran("-m", "benchmarks.unaligned", "--rows", "9000", "--rounds", "1", "--epochs", "2", "--out", out)
+    found = json.loads(out.read_text())
+    assert {name: len(seconds) for name, seconds in found["seconds"].items()} == {"joint": 1, "split": 1}
+    assert found["ratio"] == pytest.approx(found["rows_s"]["joint"] / found["rows_s"]["split"])
+    assert "joint / split" in text
+    text = ran("-m", "benchmarks.unaligned", "--memory", "--rows", "3000", "--aligned", "1500", "--method", "fedcvt")
+    assert [line.split(" | ")[1] for line in text.splitlines() if line.startswith("| fedcvt")][-2:] == ["align", "train"]

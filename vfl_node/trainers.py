@@ -20,6 +20,7 @@ from vfl_node.configuration import Frozen
 from vfl_node.registry import Registry, load
 
 if TYPE_CHECKING:
+    from vfl_node.computing import OutsideCost
     from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
@@ -210,6 +211,10 @@ class TrainerConfig(Frozen):
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
         """
+        return None
+
+    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+        """What learning from rows outside of ``rows`` shared ones takes, of so many ``records``; None: none is learnt from."""
         return None
 
     def check_here(self, models: Mapping[str, str]) -> None:

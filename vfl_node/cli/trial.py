@@ -151,6 +151,7 @@ def estimate(
     from vfl_node.estimate.plan import plan, shown_party
     from vfl_node.estimate.totals import as_json as costs_as_json
     from vfl_node.estimate.totals import estimate as costs_of
+    from vfl_node.estimate.totals import pace_of
     from vfl_node.execution.inputs import count_input
 
     known, shape = _records(spec, active, passive, records), TableShape()
@@ -160,7 +161,7 @@ def estimate(
         known[own] = shape.rows
     planned = plan(spec, settings, known, table=shape, shared=shared, rate_mbit_s=rate, rtt_ms=rtt)
     machine = machines.of_node(group(spec.align.group), settings)
-    costs = costs_of(planned, machine)
+    costs = costs_of(planned, machine, pace_of(planned, shape, settings))
     if as_json:
         out.print_json(json.dumps(costs_as_json(planned, machine, costs)))
         return

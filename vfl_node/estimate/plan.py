@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
+from vfl_node.alignment.spec import AlignmentSpec
+from vfl_node.computing import OutsideCost
 from vfl_node.errors import UsageError, VflError
 from vfl_node.estimate.budget import Budget
 from vfl_node.estimate.memory import UNPROTECTED, Need, need
@@ -15,7 +17,7 @@ from vfl_node.job import Align, Job, Parties
 from vfl_node.models import NONE_DECLARED
 from vfl_node.protection import Protection
 from vfl_node.settings import Limits, Obfuscation, Role, Settings, role_in
-from vfl_node.trainers import TableShape, TrainingCost
+from vfl_node.trainers import DataRole, TableShape, TrainingCost
 
 Records = Mapping[str, int]
 """Name of a data party → its records."""
@@ -69,7 +71,7 @@ class Plan:
         return len(self.job.parties.passive) > 1
 
 
-def data_role(parties: Parties, name: str) -> Role:
+def data_role(parties: Parties, name: str) -> DataRole:
     """The role of a party that has data."""
     return "active" if name == parties.active else "passive"
 
@@ -174,6 +176,13 @@ def training_cost(job: Job, rows: int, protocol: str) -> TrainingCost | None:
     if job.train is None:
         return None
     return job.train.cost(job.evaluate, rows, protocol, passive_parties=len(job.parties.passive))
+
+
+def outside_cost(job: Job, spec: AlignmentSpec, records: Records, rows: int) -> OutsideCost | None:
+    """What learning from rows outside of so many shared ``rows`` takes; None where the job has none, or nobody knows which."""
+    if job.train is None or len(job.parties.passive) > 1 or not spec.every_row_is_shared:
+        return None
+    return job.train.outside(job.evaluate, rows, {data_role(job.parties, name): count for name, count in records.items()})
 
 
 def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str], protection: Protection) -> str:

@@ -4,12 +4,13 @@ The elements are counted exactly, by each protocol (:meth:`vfl_node.alignment.sp
 core; hashing, checking and finding hold Python's lock, so they come on top as if there were one core. In each stage the
 slowest party counts. Computing, the wire and the disk overlap: the slowest of the three gives the time. The wire is the active
 party's, over which everything goes. Reading the table is not counted. Of training the trainer counts rows, batches and bytes
-(:meth:`vfl_node.trainers.TrainerConfig.cost`), and the time is that on the wire. See docs/estimate.md.
+(:meth:`vfl_node.trainers.TrainerConfig.cost`), and the time is that on the wire. What it computes is counted for rows outside
+of the alignment alone. See docs/estimate.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,10 +19,15 @@ from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.several.costs import PartyCounts
 from vfl_node.alignment.several.stages import by_party, summed
 from vfl_node.alignment.spec import AlignmentSpec
+from vfl_node.computing import Pace
 from vfl_node.crypto.groups import group
 from vfl_node.estimate.machine import Machine
-from vfl_node.estimate.plan import Plan, announced_by, data_role, taking_part, terms_of, training_cost
+from vfl_node.estimate.plan import Plan, Records, announced_by, data_role, outside_cost, taking_part, terms_of, training_cost
 from vfl_node.job import Align
+from vfl_node.models import NONE_DECLARED
+from vfl_node.registry import load
+from vfl_node.settings import Settings
+from vfl_node.trainers import TableShape
 
 TRANSPORT_S = 2e-9
 """CPU seconds that gRPC and TLS 1.3 take for a byte at one end (loopback, chunks of 512 KiB, Zen 4)."""
@@ -69,18 +75,42 @@ Range = dict[str, tuple[float, float]]
 """Field of :class:`AlignmentCost` → the least and the most; equal where nothing is left open.
 
 Where the trainer counts what training over the protocol's rows takes, also ``epoch_rows`` and ``batches``, of an epoch, and
-``train_bytes`` and ``train_wire_s``, of all of it, both ways.
+``train_bytes`` and ``train_wire_s``, of all of it, both ways. Where it learns from rows outside of the protocol's, also
+``outside_rows``, and ``outside_active_s`` and ``outside_passive_s``, that each party computes for them in all.
 """
 
 
-def estimate(plan: Plan, machine: Machine) -> dict[str, Range]:
+def estimate(plan: Plan, machine: Machine, pace: Pace | None = None) -> dict[str, Range]:
     """What each protocol would cost between parties with such a ``machine``: protocol → :data:`Range`.
 
     One of a package that cannot be loaded is left out, and so is one that does not run with as many parties.
+
+    Args:
+        plan: what is known.
+        machine: of each party.
+        pace: how fast it computes; None: what rows outside take has no figures.
     """
     return {
-        name: _range(plan, machine, terms_of(plan.job.align, name)) for name, spec in ALIGNMENTS.usable() if shows(plan, spec)
+        name: _range(plan, machine, terms_of(plan.job.align, name), pace)
+        for name, spec in ALIGNMENTS.usable()
+        if shows(plan, spec)
     }
+
+
+def pace_of(plan: Plan, table: TableShape, settings: Settings | None) -> Pace | None:
+    """How fast this machine computes what rows outside need, measured when it is asked for; None where none is learnt from.
+
+    Args:
+        plan: whose job it is.
+        table: of the party whose side is shown.
+        settings: of its node.
+    """
+    cost = outside_cost(plan.job, plan.job.align.spec, plan.records, 0)
+    if cost is None:
+        return None
+    measure: Callable[..., Pace] = load(cost.pace, what="the measure of train.unaligned")
+    models = settings.models if settings else NONE_DECLARED
+    return measure(plan.job, {data_role(plan.job.parties, plan.party): table}, models)
 
 
 def as_json(plan: Plan, machine: Machine, costs_of: dict[str, Range]) -> dict[str, Any]:
@@ -106,11 +136,13 @@ def stages(spec: AlignmentSpec, sizes: Sequence[int], m: int) -> list[tuple[Part
     return spec.stages_of_several(sizes, m) if more else [by_party(stage) for stage in spec.stages(n_a, n_p, m)]
 
 
-def _range(plan: Plan, machine: Machine, terms: Align) -> Range:
+def _range(plan: Plan, machine: Machine, terms: Align, pace: Pace | None) -> Range:
     records, shared = taking_part(terms, plan.records, plan.shared)
     sizes = announced_by(plan.job.parties, terms, records)
     cases = [
-        asdict(_cost(plan, machine, terms.spec, sizes, common, m)) | _training(plan, terms.protocol, m)
+        asdict(_cost(plan, machine, terms.spec, sizes, common, m))
+        | _training(plan, terms.protocol, m)
+        | _outside(plan, terms.spec, records, m, pace)
         for common in shared
         for m in terms.spec.lengths(terms, sizes, common, plan.obfuscation)
     ]
@@ -124,6 +156,19 @@ def _training(plan: Plan, protocol: str, m: int) -> dict[str, float]:
         return {}
     wire_s = cost.bytes * 8 / (plan.rate_mbit_s * 1e6) + cost.steps * plan.rtt_ms / 1e3
     return {"epoch_rows": cost.rows, "batches": cost.batches, "train_bytes": cost.bytes, "train_wire_s": wire_s}
+
+
+def _outside(plan: Plan, spec: AlignmentSpec, records: Records, m: int, pace: Pace | None) -> dict[str, float]:
+    """What learning from rows outside of ``m`` shared ones takes; nothing where none is learnt from."""
+    cost = outside_cost(plan.job, spec, records, m)
+    if cost is None:
+        return {}
+    if pace is None:
+        return {"outside_rows": cost.rows}
+    taken_s = {
+        role: sum(pace(work) for work in cost.work if work.at == role) for role in sorted({work.at for work in cost.work})
+    }
+    return {"outside_rows": cost.rows, **{f"outside_{role}_s": seconds for role, seconds in taken_s.items()}}
 
 
 def _cost(plan: Plan, machine: Machine, spec: AlignmentSpec, sizes: Sequence[int], shared: int, m: int) -> AlignmentCost:

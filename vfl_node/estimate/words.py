@@ -8,7 +8,17 @@ from vfl_node.alignment.alignment import Alignment
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.alignment.sizes import announced
 from vfl_node.estimate.machine import Machine
-from vfl_node.estimate.plan import Plan, Records, Span, announced_by, data_role, taking_part, terms_of, training_cost
+from vfl_node.estimate.plan import (
+    Plan,
+    Records,
+    Span,
+    announced_by,
+    data_role,
+    outside_cost,
+    taking_part,
+    terms_of,
+    training_cost,
+)
 from vfl_node.estimate.totals import Range, shows
 from vfl_node.job import Align, Job, Parties
 from vfl_node.settings import Obfuscation
@@ -34,6 +44,9 @@ def table(plan: Plan, costs: dict[str, Range]) -> list[tuple[str, ...]]:
         "batches": ("  in batches", _count),
         "train_bytes": (f"  sent by {'all' if plan.several else 'both'}, in all", _size),
         "train_wire_s": (f"  at {plan.rate_mbit_s:g} Mbit/s and {plan.rtt_ms:g} ms", _duration),
+        "outside_rows": ("rows outside, learnt from", _count),
+        "outside_active_s": ("  to compute, active party", _duration),
+        "outside_passive_s": ("  to compute, passive party", _duration),
     }
     head = ("", *(name.upper() + " (this job)" * (name == chosen) for name in costs))
     counted = {name: line for name, line in lines.items() if any(name in cost for cost in costs.values())}
@@ -70,6 +83,8 @@ def notes(plan: Plan, machine: Machine) -> list[str]:
             f"a party with more than {_count(terms.at_most)} records brings a fixed random part of so many (align.at_most); "
             "as many shared ones are counted as chance leaves of them"
         )
+    if cost := outside_cost(plan.job, terms.spec, plan.records, 0):
+        said.append(f"rows outside of the alignment are learnt from {cost.when}; to compute is on one core, in all")
     if plan.need:
         node = f"{plan.party}'s" if plan.whose == plan.party else f"the {plan.whose}'s"
         said.append(f"{node} node sets {_size(plan.need.bytes)} of memory aside for the job ({plan.need})")
@@ -101,7 +116,8 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
         rows = _shared_rows(job.parties, terms_of(job.align, protocol), records, shared)
         if rows is not None and (takes := _takes(job, protocol, *rows)):
             words = "this job trains on {}: {}" if protocol == own else "{} would take {}"
-            sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes))
+            beside = _beside(job, protocol, records.get(job.parties.active), *rows)
+            sentences.append(words.format(ALIGNMENTS[protocol].shared_rows, takes) + beside)
     return sentences
 
 
@@ -111,6 +127,9 @@ def after_alignment(job: Job, alignment: Alignment) -> str:
     takes = _takes(job, spec.name, len(alignment), len(alignment))
     if not takes:
         return ""
+    active = alignment.peers.get(job.parties.active)
+    records = alignment.ours if active is None else None if active.padded else active.records
+    takes += _beside(job, spec.name, records, len(alignment), len(alignment))
     said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[spec.compared_with]
     rows = alignment.common if other.every_row_is_shared else alignment.union
     if rows is None:
@@ -147,6 +166,18 @@ def _takes(job: Job, protocol: str, least: int, most: int | None) -> str:
     batches = f"{between(low.batches, high.batches, _count)} batch{'es' if high.batches > 1 else ''}"
     stops = "at most " if job.evaluate.validation_fraction and most is not None else ""  # training may stop early
     return f"{rows} rows an {job.train.unit}, {batches}, {stops}{sent} in all"
+
+
+def _beside(job: Job, protocol: str, active: int | None, least: int, most: int | None) -> str:
+    """What the active party learns from beside so many shared rows; empty where that is nothing, or its records are hidden."""
+    if active is None or most is None:
+        return ""
+    spec, records = ALIGNMENTS[protocol], {job.parties.active: active}
+    fewest, largest = (outside_cost(job, spec, records, rows) for rows in (most, least))
+    if fewest is None or largest is None:
+        return ""
+    rows = _between(fewest.rows, largest.rows, _count)
+    return f", and beside them {rows} rows of {job.parties.active} alone, {largest.when}"
 
 
 def _between(least: float, most: float, text: Callable[[float], str]) -> str:

@@ -26,7 +26,7 @@ def _one_thread() -> None:
 
 def part(columns: Tensor, targets: Tensor, groups: list[int] | None = None) -> OwnPart:
     inputs = lambda places: ModelInput.of(columns[torch.from_numpy(places)])  # noqa: E731
-    return OwnPart(inputs, columns, targets, np.arange(len(columns)), None if groups is None else np.array(groups))
+    return OwnPart(inputs, columns.__getitem__, targets, np.arange(len(columns)), None if groups is None else np.array(groups))
 
 
 class FirstColumns(nn.Module):
@@ -40,6 +40,7 @@ JOINT = JointModel(
     logits=lambda own, received: own.sum(1) + received.sum(1),
     losses=lambda logits, targets: binary_cross_entropy_with_logits(logits, targets, reduction="none"),
     new_bottom=FirstColumns,
+    adam=lambda model, rate: torch.optim.Adam(model.parameters(), rate),
     outputs=1,
 )
 RANDOM = Randomness(bytes(32))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,12 @@ import torch
 
 from tests.training.outside_rows import QUICK, intersected, same_from_each, settings
 from vfl_node.configuration import parse
+from vfl_node.data.tables import CategoricalColumn
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Job
-from vfl_node.training.split import journal
+from vfl_node.models import layers
+from vfl_node.training.split import filled_rows, journal
+from vfl_node.training.unaligned.contract import EVERY
 
 ONCE = [name for name in QUICK if name != "fedcvt"]
 """Methods that make embeddings up once."""
@@ -46,6 +50,42 @@ def test_resumed_in_each_phase_the_result_has_the_same_bits(run: Any, method: st
     monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     names = [f"r000-e{epoch:06d}" for epoch in range(1, 5)]  # pretrained, filled in, trained, the last
     same_from_each(run, settings(run, QUICK[method], batch_norm=True), parties(), names)
+
+
+@pytest.mark.parametrize("method", [*QUICK, "ssl", "mpd"])
+def test_a_category_of_very_many_levels_is_learnt_with_every_method(
+    run: Any, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its table is sparse, for which Adam alone has no steps."""
+    monkeypatch.setattr(layers, "SPARSE_FROM", 2)
+    federation = parties()
+    codes = np.arange(400) % 20
+    columns = {**federation.clinic.columns, "user": CategoricalColumn(codes, tuple(f"{level:02d}" for level in range(20)))}
+    federation = replace(federation, clinic=replace(federation.clinic, columns=columns))
+    active, _ = run(**settings(run, QUICK.get(method, {"method": method, "pretrain_epochs": 1}), least_rows=0))(federation)
+    assert active.section.unaligned.rows == 240
+
+
+@pytest.mark.parametrize("method", ONCE)
+def test_rows_are_filled_in_by_the_same_chunks_however_many_are_asked_for(
+    run: Any, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever runs of rows a filler asks for, the bottom meets the same batches, so that the bits are the same."""
+    met: list[tuple[int, ...]] = []
+    bottoms = filled_rows.FilledRows._part
+
+    def watched(self: Any, *arguments: Any) -> Any:
+        part = bottoms(self, *arguments)
+        whole = part.own(EVERY)
+        for run_of_rows in (slice(0, 7), slice(5, 70), slice(64, 65), slice(len(part) - 3, len(part))):
+            assert torch.equal(part.own(run_of_rows), whole[run_of_rows])
+            met.append(tuple(whole[run_of_rows].shape))
+        return part
+
+    monkeypatch.setattr(filled_rows, "ROWS_AT_ONCE", 32)
+    monkeypatch.setattr(filled_rows.FilledRows, "_part", watched)
+    run(**settings(run, QUICK[method]))(parties())
+    assert len(met) == 8  # aligned rows and rows outside
 
 
 def test_without_a_row_outside_the_job_is_refused(run: Any) -> None:

@@ -159,9 +159,11 @@ class ActiveHalf:
 
     async def step(self, number: int, positions: Positions) -> None:
         """As :meth:`Half.step`."""
-        embeddings = [embedding.requires_grad_() for embedding in await self.peers.embeddings(number, positions)]  # (B, d) each
         self.learner.begin(number)
-        own = [] if self._model.bottom is None else [self._model.bottom(self._inputs.at(positions))]  # (B, d')
+        own = (
+            [] if self._model.bottom is None else [self._model.bottom(self._inputs.at(positions))]
+        )  # (B, d'), as peers compute
+        embeddings = [embedding.requires_grad_() for embedding in await self.peers.embeddings(number, positions)]  # (B, d) each
         logits = self._model.above([*own, *embeddings])  # (B,) or (B, K)
         rows = torch.from_numpy(positions)
         base_rate = self._base_rate[rows]

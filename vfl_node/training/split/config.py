@@ -16,13 +16,14 @@ from vfl_node.models.names import ModelName
 from vfl_node.trainers import DataRole, TableShape, Task, TrainerConfig, TrainingCost
 from vfl_node.training.class_weight import ClassWeight, check_class_weight
 from vfl_node.training.split import costs
-from vfl_node.training.split.missing.section import Missing, missing_of
+from vfl_node.training.split.missing.section import Missing, missing_of, why_intersection_is_hidden
 from vfl_node.training.split.missing.strategies import LABELS
 from vfl_node.training.split.rate import SCHEDULES
 from vfl_node.training.unaligned.methods import Unaligned, unaligned_of
 from vfl_node.training.unaligned.none.spec import NoUnaligned
 
 if TYPE_CHECKING:
+    from vfl_node.computing import OutsideCost
     from vfl_node.data.encoded import EncodedColumn
     from vfl_node.data.tables import Table
     from vfl_node.job import Evaluate, Job
@@ -228,7 +229,7 @@ class Train(TrainerConfig):
                 f"{protocol} trains on {spec.shared_rows}, and the active party has no labels for the rows that are not its "
                 "own: train.missing.labels must say how synthetic labels are made (majority)"
             )
-        hidden = _why_intersection_is_hidden(job)
+        hidden = why_intersection_is_hidden(job)
         if missing.shares and not job.align.dummies:
             raise ValueError(
                 "train.missing.shares is for align.dummies: without them both parties know how many rows are whose"
@@ -271,6 +272,10 @@ class Train(TrainerConfig):
     def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""
         return costs.cost(self, evaluate, rows, protocol, passive_parties)
+
+    def outside(self, evaluate: Evaluate, rows: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+        """As the base: what its method says."""
+        return costs.outside(self, evaluate, rows, records)
 
     def check_here(self, models: Mapping[str, str]) -> None:
         """As the base: the job's model must be registered, or one that this node has declared; every attack must load.
@@ -341,10 +346,3 @@ class Train(TrainerConfig):
     def served_message_bytes(self, rows: int) -> int:
         """An embedding of a batch, or what is predicted from it."""
         return costs.tensor_bytes(self, rows)
-
-
-def _why_intersection_is_hidden(job: Job) -> str:
-    if hidden := job.align.spec.intersection_hidden_from:
-        parties = " and the ".join(f"{role} party" for role in sorted(hidden))
-        return f"which {job.align.protocol} keeps from the {parties} (a loss that depends on it would tell)"
-    return "which align.dummies hides from both parties" if job.align.dummies else ""

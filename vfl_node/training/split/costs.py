@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from vfl_node.alignment.registry import ALIGNMENTS
+from vfl_node.computing import OutsideCost
 from vfl_node.models import ARCHITECTURES, Architecture, InputSchema, architecture_of, cut_width
 from vfl_node.models.settings import LayerOptions
 from vfl_node.trainers import HEAD_BYTES, DataRole, TableShape, TrainingCost
+from vfl_node.training.unaligned.sizes import Sizes
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate
@@ -29,6 +32,8 @@ FIGURES_BYTES = 96
 
 DECISION_BYTES = 40
 """Whether an epoch of a job with validation was the best so far and the last: about so many."""
+
+PACE = "vfl_node.training.split.pace:MeasuredPace"
 
 HELD_OUT_BYTES = 2
 """For each eight shared rows, where the active party names the last ones: which are held out, and which are for validation."""
@@ -64,9 +69,7 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
         protocol: name of the alignment; where matched rows cannot be counted ``evaluate.matched`` costs nothing.
         passive_parties: how many there are. They send and wait at once, so that there are as many steps as with one.
     """
-    held_out = math.ceil(m * evaluate.test_fraction)
-    validation = min(math.ceil(m * evaluate.validation_fraction), m - held_out)
-    rows = m - held_out - validation
+    rows, held_out, validation = _parts(evaluate, m)
     tested = held_out or rows
     batches, tests, validations = (-(-count // train.batch_size) for count in (rows, tested, validation))
     row_bytes = 4 * cut_width(train)
@@ -90,6 +93,43 @@ def cost(train: Train, evaluate: Evaluate, m: int, protocol: str, passive_partie
     )
 
 
+def outside(train: Train, evaluate: Evaluate, m: int, records: Mapping[DataRole, int]) -> OutsideCost | None:
+    """What ``train.unaligned`` computes beside the federated batches over ``m`` shared rows; None: it is not used.
+
+    With ``evaluate.split`` this is the most: later rows than the last one trained on are left out.
+
+    Args:
+        train: the job's section.
+        evaluate: the job's section.
+        m: length of the shared order.
+        records: of each party that take part.
+    """
+    if not train.unaligned.used:
+        return None
+    aligned, *_ = _parts(evaluate, m)
+    unshared = {role: max(0, count - m) for role, count in records.items()}
+    sizes = Sizes(
+        outside=unshared["active"],
+        aligned=aligned,
+        passive=unshared.get("passive", 0) + aligned,
+        epochs=train.epochs,
+        batch=train.batch_size,
+        own=train.active_bottom[-1],
+        received=cut_width(train),
+        top=train.top,
+        outputs=train.outputs,
+    )
+    work = tuple(replace(of, rows=of.rows * evaluate.repeats) for of in train.unaligned.work(sizes))
+    return OutsideCost(sizes.outside, train.unaligned.when(train.epochs), work, PACE)
+
+
+def _parts(evaluate: Evaluate, m: int) -> tuple[int, int, int]:
+    """How many of ``m`` shared rows are trained on, held out and validated on."""
+    held_out = math.ceil(m * evaluate.test_fraction)
+    validation = min(math.ceil(m * evaluate.validation_fraction), m - held_out)
+    return m - held_out - validation, held_out, validation
+
+
 def bins_of(rows: int) -> int:
     """How many cells a label may have with so many held-out ``rows``: 5 from 800 on, 30 at most; 0: there are too few rows."""
     bins = min(BINS, rows // (2 * ROWS_A_BIT * max(1, rows.bit_length())))
@@ -97,24 +137,33 @@ def bins_of(rows: int) -> int:
 
 
 def parameters(train: Train, role: DataRole, table: TableShape, architecture: Architecture, passive_parties: int = 1) -> int:
-    """Weights of this party's networks, the active party's own model included; of the layers alone where no table is known."""
-    schema = _schema(table, images=architecture.reads_images())
+    """Weights of this party's networks, the active party's own model and its branch for rows outside included.
+
+    Of the layers alone where no table is known.
+    """
+    schema = input_schema(table, images=architecture.reads_images())
     bottom = architecture.bottom_weights(schema, _bottom_sizes(train, role), train)
     if role == "passive":
         return bottom
     own, theirs = train.active_bottom[-1], passive_parties * [train.bottom[-1]]
     joint, alone = (architecture.head_weights(widths, train) for widths in ([own, *theirs], [own]))
-    return 2 * bottom + joint + alone
+    return 2 * bottom + joint * (1 + train.unaligned.fills) + alone
 
 
 def batch_bytes(train: Train, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
-    """Memory of what the networks compute for one batch, and of the audits that only a job with several passive parties has."""
+    """Memory of what the networks compute for one batch, and of what is kept of each row beside its columns.
+
+    That is of audits that only a job with several passive parties has, and of embeddings for rows outside of the alignment.
+    """
     kind = architecture_of(train.model if train.model in ARCHITECTURES else "mlp")  # an own one is counted as a dense one
-    bottom = kind.bottom_values(_schema(table, images=kind.reads_images()), _bottom_sizes(train, role), train)
+    bottom = kind.bottom_values(input_schema(table, images=kind.reads_images()), _bottom_sizes(train, role), train)
     head = LayerOptions.of(train).values * sum(train.top) + train.outputs if role == "active" else 0
     crossing = 2 * cut_width(train) * (passive_parties if role == "active" else 1)
     audits = passive_parties if role == "active" and passive_parties > 1 else 0  # one of each peer and one of all, less one
-    return VALUE_BYTES * train.batch_size * (bottom + head + crossing) + AUDIT_BYTES * table.rows * audits
+    kept = AUDIT_BYTES * table.rows * audits
+    if role == "active":
+        kept += train.unaligned.kept_bytes(table.rows, train.active_bottom[-1], cut_width(train))
+    return VALUE_BYTES * train.batch_size * (bottom + head + crossing) + kept
 
 
 def message_bytes(train: Train, evaluate: Evaluate) -> int:
@@ -132,7 +181,7 @@ def tensor_bytes(train: Train, rows: int) -> int:
     return max(4 * width, 8 * train.outputs) * rows + HEAD_BYTES
 
 
-def _schema(table: TableShape, *, images: bool) -> InputSchema:
+def input_schema(table: TableShape, *, images: bool) -> InputSchema:
     """What a bottom reads of a table, whether it reads ``images`` or takes their pixels for numeric columns."""
     if table.image is None or not images:
         return InputSchema(table.numeric, table.cardinalities, lists=table.lists)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from vfl_node import failpoints
+from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.models.building import build_bottom
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.storage import prefixed, under
+from vfl_node.models.updates import Updates
 from vfl_node.training.schedule import cut
 from vfl_node.training.split.half import Positions
-from vfl_node.training.split.local import ROWS_AT_ONCE, check_finite
+from vfl_node.training.split.local import check_finite
 from vfl_node.training.split.local_branch import ActiveParts, LocalBranch
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.tasks import start_at_rate
-from vfl_node.training.unaligned.contract import AlignedRows, JointModel, OwnPart, filler_of
+from vfl_node.training.unaligned.contract import EVERY, AlignedRows, JointModel, OwnPart, filler_of
 from vfl_node.training.unaligned.memorised import nearest_real
 
 MOST_HALF = float(torch.finfo(torch.float16).max)
@@ -63,9 +65,12 @@ class FilledRows(LocalBranch):
         )
         made_up = check_finite(filling.embeddings)
         lowest = self._received.amin(dim=0)
-        made_up = torch.where(lowest >= 0, made_up.clamp_min(0), made_up)  # as after a ReLU
-        self._embeddings = made_up.clamp(-MOST_HALF, MOST_HALF).half()
-        nearest = nearest_real(self._embeddings.float(), self._received)
+        lowest = torch.where(lowest >= 0, 0.0, -MOST_HALF)  # as after a ReLU
+        self._embeddings = torch.empty_like(made_up, dtype=torch.float16)
+        for at in range(0, len(made_up), ROWS_AT_ONCE):
+            part = slice(at, at + ROWS_AT_ONCE)
+            self._embeddings[part] = made_up[part].clamp_min(lowest).clamp_max(MOST_HALF)
+        nearest = nearest_real(self._embeddings, self._received)
         self._figures, self._received = {**filling.figures, **({} if nearest is None else {"nearest_real": nearest})}, None
         if self._train.unaligned.begins_anew:
             initialise(active.model.cpu(), self._randomness.derive("anew"))
@@ -73,22 +78,36 @@ class FilledRows(LocalBranch):
             active.learner.forget()
         self._seconds += self._session.clock() - started
 
-    @torch.no_grad()
-    def _own(self, inputs: PositionedInput, places: Positions) -> Tensor:
-        """What the own bottom makes of the rows at ``places`` of ``inputs``."""
-        bottom = self._active.model.bottom
-        assert bottom is not None
-        return torch.cat([bottom(inputs.at(part)) for part in cut(places, ROWS_AT_ONCE)])
-
     def _aligned_part(self) -> OwnPart:
         """What this party has of the aligned rows. All trained on are computed, so that time does not tell how many it has."""
         active = self._active
         mine = torch.from_numpy(active.alignment.owned[active.trained])
-        own = self._own(active.inputs, active.trained)[mine.to(self._session.device)]
-        return self._part(active.inputs, active.aligned, own, active.aligned_rows, active.targets(active.aligned_rows))
+        own = self._own(active.inputs, active.trained)(EVERY)[mine.to(self._session.device)]
+        targets = active.targets(active.aligned_rows)
+        return self._part(active.inputs, active.aligned, own.__getitem__, active.aligned_rows, targets)
+
+    def _own(self, inputs: PositionedInput, places: Positions) -> Callable[[slice], Tensor]:
+        """A run of ``places`` of ``inputs`` → what the own bottom makes of these rows."""
+        bottom, chunks = self._active.model.bottom, cut(places, ROWS_AT_ONCE)
+        assert bottom is not None
+
+        @torch.no_grad()
+        def own(run: slice) -> Tensor:
+            """By whole chunks, so that the bits of a row do not depend on what is asked for."""
+            start, stop, _ = run.indices(len(places))
+            first = start // ROWS_AT_ONCE
+            made = torch.cat([bottom(inputs.at(chunk)) for chunk in chunks[first : -(-stop // ROWS_AT_ONCE)]])
+            return made[start - first * ROWS_AT_ONCE : stop - first * ROWS_AT_ONCE]
+
+        return own
 
     def _part(
-        self, inputs: PositionedInput, places: Positions, own: Tensor, rows: NDArray[np.int64], targets: Tensor
+        self,
+        inputs: PositionedInput,
+        places: Positions,
+        own: Callable[[slice], Tensor],
+        rows: NDArray[np.int64],
+        targets: Tensor,
     ) -> OwnPart:
         """What this party has of rows at ``places`` of ``inputs``."""
         groups = self._active.table.groups
@@ -105,7 +124,10 @@ class FilledRows(LocalBranch):
         def logits(own: Tensor, received: Tensor) -> Tensor:
             return active.model.above([own, received])
 
-        return JointModel(logits, active.task.losses, new_bottom, train.outputs)
+        def adam(model: nn.Module, learning_rate: float) -> Updates:
+            return Updates(model, "adam", train.model_copy(update={"learning_rate": learning_rate, "weight_decay": 0.0}))
+
+        return JointModel(logits, active.task.losses, new_bottom, adam, train.outputs)
 
     def tensors(self) -> dict[str, Tensor]:
         """As the base."""

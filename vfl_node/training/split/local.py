@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.errors import DataError
 from vfl_node.models.classifier import Classifier
@@ -23,8 +24,6 @@ from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.positioned_input import PositionedInput
 from vfl_node.training.split.stopping import Stopping
 from vfl_node.transport.codec import is_finite
-
-ROWS_AT_ONCE = 8192
 
 
 def train_local(

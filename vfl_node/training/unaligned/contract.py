@@ -25,20 +25,21 @@ class OwnPart:
 
     Attributes:
         inputs: places among the n, int64[B] → their columns as a bottom reads them.
-        own: float32[n, d'], what its own bottom makes of them, at rest.
+        own: a run of places → float32[B, d'], what its own bottom makes of these rows, at rest. It is computed whenever it is
+            asked for: of all rows together it may take more memory than there is.
         targets: float32[n], or [n, K] for K above 2, as the loss reads them.
         rows: int64[n], where they stand in its table.
         groups: int64[n], records of equal codes belong together, −1: to none; None where the table has no groups.
     """
 
     inputs: Callable[[Rows], ModelInput]
-    own: Tensor
+    own: Callable[[slice], Tensor]
     targets: Tensor
     rows: Rows
     groups: Rows | None = None
 
     def __len__(self) -> int:
-        return len(self.own)
+        return len(self.rows)
 
     @property
     def labels(self) -> Tensor:
@@ -59,6 +60,16 @@ class AlignedRows:
     received: Tensor
 
 
+class Optimiser(Protocol):
+    """Changes the weights of a model."""
+
+    def zero_grad(self) -> None:
+        """Leave no gradient."""
+
+    def step(self) -> None:
+        """Change the weights by their gradients."""
+
+
 @dataclass(frozen=True, eq=False)
 class JointModel:
     """What a method may ask of the active party's half of the joint model, whose weights do not change meanwhile.
@@ -67,12 +78,14 @@ class JointModel:
         logits: own float32[B, d'] and received float32[B, d] → float32[B], or [B, K].
         losses: logits and targets → the loss of each row, float32[B].
         new_bottom: gives another network like the own bottom, without initial weights, on the device.
+        adam: gives a model on the device its Adam of a learning rate, and what sparse tables need beside it.
         outputs: logits a row.
     """
 
     logits: Callable[[Tensor, Tensor], Tensor]
     losses: Callable[[Tensor, Tensor], Tensor]
     new_bottom: Callable[[], nn.Module]
+    adam: Callable[[nn.Module, float], Optimiser]
     outputs: int
 
 
@@ -87,6 +100,10 @@ class Filling:
 
     embeddings: Tensor
     figures: Mapping[str, float] = field(default_factory=dict)
+
+
+EVERY = slice(None)
+"""All places of a part."""
 
 
 class Filler(Protocol):

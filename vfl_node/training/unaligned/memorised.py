@@ -20,7 +20,7 @@ def nearest_real(made: Tensor, real: Tensor) -> float | None:
     each other, so none need be held back.
 
     Args:
-        made: float32[u, d], u ≥ 1.
+        made: float16[u, d] or float32[u, d], u ≥ 1.
         real: float32[k, d].
 
     Returns:
@@ -34,7 +34,7 @@ def nearest_real(made: Tensor, real: Tensor) -> float | None:
     between = _nearest(real[places], real, places).median()
     if between <= 0:
         return None
-    return float(_nearest(made[_spaced(len(made)).to(made.device)], real).median() / between)
+    return float(_nearest(made[_spaced(len(made)).to(made.device)].float(), real).median() / between)
 
 
 def _spaced(rows: int) -> Tensor:

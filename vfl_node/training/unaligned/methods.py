@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.configuration import Frozen, name_in
 from vfl_node.errors import DataError
 from vfl_node.registry import Registry, subclass_of
+from vfl_node.training.unaligned.sizes import Sizes
 
 if TYPE_CHECKING:
     from vfl_node.data.tables import Table
@@ -69,6 +71,18 @@ class Unaligned(Frozen):
     def begins_anew(self) -> bool:
         """Whether the active party's half begins anew once the rows are filled in."""
         return False
+
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
+        """What it computes in a repeat, the federated batches aside."""
+        return ()
+
+    def kept_bytes(self, rows: int, own: int, received: int) -> int:
+        """Memory at the active party for ``rows`` records, beside their columns; ``own`` and ``received``: d' and d."""
+        return 0
+
+    def when(self, epochs: int) -> str:
+        """In which of all ``epochs`` rows outside are learnt from, after a number of them."""
+        return ""
 
     def check(self, job: Job, epochs: int) -> None:
         """Refuse a job of so many ``epochs`` in which the active party must not know the rows outside, or cannot use them.
@@ -144,6 +158,18 @@ class AlternatingMethod(Unaligned):
         """As the base."""
         return min(max(1, math.ceil(self.pretrain * epochs)), epochs - 1)
 
+    def local_rows(self, sizes: Sizes) -> int:
+        """Rows of all local batches."""
+        return sizes.outside * (sizes.epochs - self.pretraining(sizes.epochs))
+
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
+        """As the base: local batches go through a branch like the active party's half."""
+        return (Passes("active", sizes.branch, self.local_rows(sizes), sizes.batch),)
+
+    def when(self, epochs: int) -> str:
+        """As the base."""
+        return f"in the last {epochs - self.pretraining(epochs):,} of {epochs:,} epochs"
+
     def check(self, job: Job, epochs: int) -> None:
         """As the base; validation could stop training before the rows are filled in."""
         super().check(job, epochs)
@@ -178,6 +204,19 @@ class FillingMethod(AlternatingMethod):
         """As the base."""
         return self.anew
 
+    def filling(self, sizes: Sizes) -> tuple[Passes, ...]:
+        """What the method computes to make the embeddings up; the own bottom's passes over aligned rows are counted."""
+        return ()
+
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
+        """As the base."""
+        aligned = Passes("active", Network(bottom=True), sizes.aligned, ROWS_AT_ONCE, learns=False)
+        return (*super().work(sizes), aligned, *self.filling(sizes))
+
+    def kept_bytes(self, rows: int, own: int, received: int) -> int:
+        """As the base: filled-in embeddings of 2 bytes a value, and of 4 while they are made up; and a target."""
+        return rows * (6 * received + 4)
+
 
 class PretrainingMethod(Unaligned):
     """A method that trains both bottoms without labels, before the training with them."""
@@ -190,6 +229,10 @@ class PretrainingMethod(Unaligned):
     def epochs_before(self) -> int:
         """As the base."""
         return self.pretrain_epochs
+
+    def when(self, epochs: int) -> str:
+        """As the base."""
+        return f"in {self.pretrain_epochs:,} epochs before the {epochs:,} with labels"
 
     def done(self, rows: int, local: int, federated: int) -> str:
         """As the base."""

@@ -24,9 +24,7 @@ from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import BatchNorm, linear
-
-BOTTLENECK = 4
-"""How much narrower the hidden layer of a predictor is."""
+from vfl_node.training.unaligned.ssl.spec import BOTTLENECK
 
 
 class Siamese(nn.Module):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from itertools import chain
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field, SkipValidation, ValidationError, create_model, model_validator
 from typing_extensions import Self
@@ -14,6 +14,9 @@ from typing_extensions import Self
 from vfl_node.configuration import Frozen, name_in
 from vfl_node.errors import UsageError
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS, FeatureStrategy, LabelStrategy, Strategy
+
+if TYPE_CHECKING:
+    from vfl_node.job import Job
 
 
 class OwnedShares(Frozen):
@@ -133,3 +136,11 @@ def _with_keys(labels: str, features: str, *strategies: type[Strategy]) -> type[
     model = create_model("Missing", __base__=Missing, __doc__=Missing.__doc__, **fields)
     model.strategies = strategies
     return model
+
+
+def why_intersection_is_hidden(job: Job) -> str:
+    """Words for an error, after the size of the intersection; empty where it is not hidden."""
+    if hidden := job.align.spec.intersection_hidden_from:
+        parties = " and the ".join(f"{role} party" for role in sorted(hidden))
+        return f"which {job.align.protocol} keeps from the {parties} (a loss that depends on it would tell)"
+    return "which align.dummies hides from both parties" if job.align.dummies else ""

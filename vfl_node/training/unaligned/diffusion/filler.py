@@ -7,12 +7,9 @@ import torch
 from torch import Tensor
 
 from vfl_node.crypto.randomness import Randomness
-from vfl_node.training.unaligned.contract import AlignedRows, Filling, JointModel, OwnPart, Standardised
+from vfl_node.training.unaligned.contract import EVERY, AlignedRows, Filling, JointModel, OwnPart, Standardised
 from vfl_node.training.unaligned.diffusion.generator import WIDEST, Generator
-from vfl_node.training.unaligned.diffusion.spec import Diffusion
-
-BLOCK = 4096
-"""Rows of the table that are drawn together."""
+from vfl_node.training.unaligned.diffusion.spec import BLOCK, Diffusion
 
 
 class DiffusionFiller:
@@ -34,10 +31,10 @@ class DiffusionFiller:
         Cost: what the generator's updates cost, and ``sampler_steps`` passes of each row outside through its network.
         """
         received = Standardised.of(aligned.received)
-        labels, own = Standardised.of(aligned.part.labels), Standardised.of(aligned.part.own)
+        labels, own = Standardised.of(aligned.part.labels), Standardised.of(aligned.part.own(EVERY))
 
-        def condition(part: OwnPart, places: slice = slice(None)) -> Tensor:
-            known = torch.cat([labels.apply(part.labels[places]), own.apply(part.own[places])], dim=1)
+        def condition(part: OwnPart, places: slice = EVERY) -> Tensor:
+            known = torch.cat([labels.apply(part.labels[places]), own.apply(part.own(places))], dim=1)
             return known.clamp(-WIDEST, WIDEST)
 
         generator = Generator(
@@ -51,8 +48,8 @@ class DiffusionFiller:
             within = torch.from_numpy(outside.rows[places] % BLOCK).to(drawn.device)
             whole[within] = condition(outside, places)
             noise = torch.from_numpy(own_draws.normal(shape)).to(drawn.device)
-            drawn[places] = generator.draw(whole, noise, own_draws)[within]
-        return Filling(received.undo(drawn), {"denoising_loss": generator.loss})
+            drawn[places] = received.undo(generator.draw(whole, noise, own_draws)[within])
+        return Filling(drawn, {"denoising_loss": generator.loss})
 
 
 def _blocks(outside: OwnPart) -> list[tuple[int, slice]]:

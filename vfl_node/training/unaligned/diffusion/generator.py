@@ -30,12 +30,8 @@ from torch import Tensor, nn
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.layers import linear
-from vfl_node.training.unaligned.diffusion.spec import Diffusion
+from vfl_node.training.unaligned.diffusion.spec import BATCH, TIME_WIDTH, Diffusion
 
-TIME_WIDTH = 8
-"""Sines and cosines that tell the network t."""
-
-BATCH = 256
 WIDEST = 6.0
 KEPT = 0.995
 """Of the moving average of the weights, what stays in an update."""

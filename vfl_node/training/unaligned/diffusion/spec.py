@@ -6,7 +6,18 @@ from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vfl_node.computing import ROWS_AT_ONCE, Network, Passes
 from vfl_node.training.unaligned.methods import FillingMethod
+from vfl_node.training.unaligned.sizes import Sizes
+
+TIME_WIDTH = 8
+"""Sines and cosines that tell the network t."""
+
+BATCH = 256
+"""Rows of an update of its network."""
+
+BLOCK = 4096
+"""Rows of the table that are drawn together."""
 
 
 class Diffusion(FillingMethod):
@@ -29,7 +40,26 @@ class Diffusion(FillingMethod):
             raise ValueError("sampler_steps is for sampler: ddim; ddpm takes all steps. Leave it out")
         return self
 
+    @property
+    def taken(self) -> int:
+        """Steps from noise to an embedding."""
+        return min(self.sampler_steps, self.steps) if self.sampler == "ddim" else self.steps
+
+    def filling(self, sizes: Sizes) -> tuple[Passes, ...]:
+        """As the base: blocks of the table are drawn whole, the aligned rows in them included."""
+        condition = sizes.own + sizes.outputs
+        network = Network(
+            bottom=False, dense=(sizes.received + condition + TIME_WIDTH, self.hidden, self.hidden, sizes.received)
+        )
+        return (
+            Passes("active", network, BATCH * self.updates, BATCH),
+            Passes("active", network, self.taken * (sizes.outside + sizes.aligned), BLOCK, learns=False),
+            Passes("active", Network(bottom=True), sizes.outside, ROWS_AT_ONCE, learns=False),
+        )
+
     def words(self) -> str:
         """As the base."""
-        taken = min(self.sampler_steps, self.steps) if self.sampler == "ddim" else self.steps
-        return f"one drawn by a diffusion model of the aligned rows' embeddings, given label and own embedding ({taken} steps)"
+        return (
+            "one drawn by a diffusion model of the aligned rows' embeddings, given label and own embedding "
+            f"({self.taken} steps)"
+        )

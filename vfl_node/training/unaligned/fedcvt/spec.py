@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from vfl_node.computing import Network, Passes
 from vfl_node.models import cut_width
 from vfl_node.training.unaligned.methods import AlternatingMethod
+from vfl_node.training.unaligned.sizes import Sizes
 
 if TYPE_CHECKING:
     from vfl_node.job import Job
@@ -31,6 +33,17 @@ class FedCvt(AlternatingMethod):
     common: float = _weight(0.1, "brings the common parts of both parties' representations of a row together")
     orthogonal: float = _weight(0.01, "keeps the unique and the common part of a representation apart")
     estimate: float = _weight(1.0, "brings estimates for aligned rows to what the passive party sent")
+
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
+        """As the base: each local batch sends candidates through the own bottom, and all batches weigh them by attention."""
+        local = self.local_rows(sizes)
+        attention = Network(bottom=False, dense=(sizes.own, sizes.received, self.candidates, sizes.received))
+        drawn = -(-local // sizes.batch) * self.candidates
+        return (
+            *super().work(sizes),
+            Passes("active", Network(bottom=True), drawn, self.candidates, learns=False),
+            Passes("active", attention, local + sizes.aligned * sizes.epochs, sizes.batch),
+        )
 
     def check(self, job: Job, epochs: int) -> None:
         """As the base; an embedding must have two halves."""

@@ -6,6 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from vfl_node.computing import Passes
+from vfl_node.training.unaligned.sizes import Sizes
 from vfl_node.training.unaligned.ssl.spec import SiameseMethod
 
 
@@ -27,6 +29,20 @@ class FedHssl(SiameseMethod):
     def exchanged_width(self, embedding: int) -> int:
         """As the base."""
         return self.projection
+
+    @property
+    def own_copies(self) -> int:
+        """As the base; one more is held to what was learnt between the parties, by a network that does not learn."""
+        return 3 if self.match else 2
+
+    def work(self, sizes: Sizes) -> tuple[Passes, ...]:
+        """As the base, and each aligned row once at each party, between them."""
+        aligned = self.pretrain_epochs * sizes.aligned
+        parties = (
+            Passes("active", self.head(sizes.own), aligned, sizes.batch),
+            Passes("passive", self.head(sizes.received), aligned, sizes.batch),
+        )
+        return (*super().work(sizes), *parties)
 
     def words(self) -> str:
         """As the base."""

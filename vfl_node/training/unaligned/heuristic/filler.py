@@ -37,4 +37,4 @@ def _fill(aligned: AlignedRows, outside: OwnPart, joint: JointModel, randomness:
     at = np.minimum(np.searchsorted(codes, asked), max(0, len(codes) - 1))
     found = codes[at] == asked if len(codes) else np.zeros(len(asked), np.bool_)
     chosen = torch.from_numpy(np.where(found, at, len(codes)))
-    return Filling(means[chosen].float().to(received.device), {"no_group": float(1 - found.mean())})
+    return Filling(means.float()[chosen].to(received.device), {"no_group": float(1 - found.mean())})

@@ -6,15 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from vfl_node.computing import ROWS_AT_ONCE
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.models.initial_weights import initialise
 from vfl_node.models.inputs import ModelInput
 from vfl_node.models.layers import linear
-from vfl_node.training.unaligned.contract import AlignedRows, Filling, JointModel, OwnPart, Rows, Standardised
-from vfl_node.training.unaligned.jpl.spec import JointPrivilegedLearning
-
-BATCH = 256
-ROWS_AT_ONCE = 8192
+from vfl_node.training.unaligned.contract import EVERY, AlignedRows, Filling, JointModel, OwnPart, Rows, Standardised
+from vfl_node.training.unaligned.jpl.spec import BATCH, JointPrivilegedLearning
 
 
 class EmbeddingFromColumns(nn.Module):
@@ -63,14 +61,14 @@ class JointPrivilegedFiller:
 
         Cost: ``updates`` steps of 256 rows, and a pass of each row outside.
         """
-        part, device, settings = aligned.part, aligned.received.device, self._settings
+        part, device, settings, own = aligned.part, aligned.received.device, self._settings, aligned.part.own(EVERY)
         scale = Standardised.of(aligned.received)
         aims = scale.apply(aligned.received)
         bottom = joint.new_bottom().cpu()
-        network = EmbeddingFromColumns(bottom, part.own.shape[1], settings.hidden, aims.shape[1], joint.outputs)
+        network = EmbeddingFromColumns(bottom, own.shape[1], settings.hidden, aims.shape[1], joint.outputs)
         initialise(network, randomness.derive("weights"))
         network = network.to(device).eval()  # no dropout, and norms leave values as they are at first
-        optimiser = torch.optim.Adam(network.parameters(), settings.learning_rate)
+        optimiser = joint.adam(network, settings.learning_rate)
         order, error = randomness.derive("order"), torch.zeros(())
         for _ in range(settings.updates):
             places = order.choices(len(part), BATCH)
@@ -78,13 +76,15 @@ class JointPrivilegedFiller:
             made = network(part.inputs(places))
             error = (made - aims[rows]).square().mean()
             targets = part.targets[rows]
-            read = joint.losses(joint.logits(part.own[rows], scale.undo(made)), targets).mean()
+            read = joint.losses(joint.logits(own[rows], scale.undo(made)), targets).mean()
             loss = error + read + joint.losses(network.label_logits(made), targets).mean()
             optimiser.zero_grad()
             loss.backward()
             optimiser.step()
-        made = torch.cat([self._made(network, outside, places) for places in _parts(len(outside))])
-        return Filling(scale.undo(made), {"embedding_error": float(error.detach())})
+        filled = torch.empty(len(outside), aims.shape[1], device=device)
+        for places in _parts(len(outside)):
+            filled[torch.from_numpy(places)] = scale.undo(self._made(network, outside, places))
+        return Filling(filled, {"embedding_error": float(error.detach())})
 
     @torch.no_grad()
     def _made(self, network: EmbeddingFromColumns, outside: OwnPart, places: Rows) -> Tensor:
