@@ -13,6 +13,7 @@ from vfl_node.errors import PolicyError, UsageError
 from vfl_node.job import Evaluate
 from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.split import journal
 
 COLUMNS = FeatureAuditSettings(columns=("z0", "colour"), known_share=0.2)
 
@@ -83,8 +84,11 @@ def test_too_few_known_rows_are_refused_before_anything_is_sent(run: Any, partie
 
 
 @pytest.mark.parametrize("at", ["r000-e000001", pytest.param("r001-e000001", marks=pytest.mark.slow)])
-def test_an_audit_of_columns_goes_on_after_a_kill_with_the_same_bits(run: Any, parties: Any, at: str) -> None:
-    train = run().train.model_copy(update={"batch_size": 13, "epochs": 2})  # enough steps for a checkpoint after each epoch
+def test_an_audit_of_columns_goes_on_after_a_kill_with_the_same_bits(
+    run: Any, parties: Any, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
+    train = run().train.model_copy(update={"batch_size": 50, "epochs": 2})
     features = COLUMNS.model_copy(update={"columns": ("colour",)})
     _, expected = audited(run, train=train, features=features)(parties)
     kept = MemoryCheckpoints(100), Fatal(at)

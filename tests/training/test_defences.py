@@ -20,6 +20,7 @@ from vfl_node.privacy.defences.noise.spec import NoiseParams
 from vfl_node.privacy.outgoing import Exit
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.split import journal
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.passive import PassiveHalf
@@ -157,10 +158,11 @@ class Fatal(MemoryCheckpoints):
             raise KilledError
 
 
-@pytest.mark.parametrize("at", ["r000-e000002", "r001-e000001"])
-def test_a_run_that_was_killed_sends_the_same_bytes(synthetic: Any, run: Any, at: str) -> None:
-    parties = synthetic(260)
-    train = run().train.model_copy(update={"batch_size": 4})
+@pytest.mark.parametrize("at", [pytest.param("r000-e000002", marks=pytest.mark.slow), "r001-e000001"])
+def test_a_run_that_was_killed_sends_the_same_bytes(synthetic: Any, run: Any, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)  # a checkpoint after each epoch, however short
+    parties = synthetic(140)
+    train = run().train.model_copy(update={"batch_size": 16})
     how = {"train": train, "evaluate": Evaluate(repeats=2), "protections": (noisy(0.3), noisy(0.3))}
     whole = run(**how)
     results = whole(parties)

@@ -42,6 +42,7 @@ from vfl_node.privacy.features.targets import targets_of
 from vfl_node.protection import FeatureAuditSettings, Protection
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.split import journal
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.positioned_input import PositionedInput
@@ -139,9 +140,12 @@ OTHERS = [pytest.param(of, marks=pytest.mark.slow) for of in ({}, {"layer_norm":
 @pytest.mark.parametrize(
     "options", [NORMALISED, *(pytest.param(of, marks=pytest.mark.slow) for of in ({}, {"layer_norm": True}))]
 )
-def test_a_killed_training_ends_with_the_same_bits(synthetic: Make, run: Any, options: dict[str, Any]) -> None:
-    parties = with_images(synthetic(260))
-    both = cnn(run, batch_size=4, **options)
+def test_a_killed_training_ends_with_the_same_bits(
+    synthetic: Make, run: Any, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
+    parties = with_images(synthetic(140))
+    both = cnn(run, batch_size=16, **options)
     both.evaluate = Evaluate(repeats=2)
     whole = both(parties)
     killed = dataclasses.replace(

@@ -26,6 +26,7 @@ from vfl_node.privacy.features.decoder import decoder
 from vfl_node.privacy.features.targets import Target, Targets
 from vfl_node.protection import Protection
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.split import journal
 from vfl_node.training.split.learner import Learner
 from vfl_node.training.split.missing.section import Missing
 from vfl_node.training.split.serving import Embedder
@@ -151,10 +152,11 @@ def test_sizes_types_and_order_of_messages_are_those_without(synthetic: Any, run
 
 @pytest.mark.parametrize(("keys", "dropout"), [(FBS, 0.3), (NOPEEK, 0.0), *SLOWER], ids=str)
 def test_a_run_that_was_killed_goes_on_with_the_same_bytes_from_every_checkpoint(
-    synthetic: Any, run: Any, keys: Any, dropout: float
+    synthetic: Any, run: Any, keys: Any, dropout: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     parties = synthetic(140)
-    train = run().train.model_copy(update={"batch_size": 4, "epochs": 2, "dropout": dropout, "batch_norm": dropout > 0})
+    train = run().train.model_copy(update={"batch_size": 16, "epochs": 2, "dropout": dropout, "batch_norm": dropout > 0})
     how = {"train": train, "protections": under(keys), "evaluate": Evaluate(repeats=2)}
     whole = run(**how)
     results = whole(parties)

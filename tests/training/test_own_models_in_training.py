@@ -19,6 +19,7 @@ from vfl_node.job import Evaluate
 from vfl_node.models.storage import under
 from vfl_node.session.pins import MemoryPins
 from vfl_node.training.checkpoints import MemoryCheckpoints
+from vfl_node.training.split import journal
 from vfl_node.training.split.serving.served_model import VERSION
 from vfl_node.training.split.tasks import probabilities
 
@@ -34,7 +35,13 @@ def trial_of(run: Any, *names: str, **changes: Any) -> Any:
     return run(train=train, models=tuple(map(own, names)), evaluate=Evaluate(repeats=2))
 
 
-@pytest.mark.parametrize("names", [("Gated", "Gated"), ("Everything", "Everything"), ("Gated", "Everything")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Gated", "Everything"),
+        *(pytest.param((name, name), marks=pytest.mark.slow) for name in ("Gated", "Everything")),
+    ],
+)
 def test_each_party_trains_its_own_half(synthetic: Make, run: Any, names: tuple[str, str]) -> None:
     """Their classes may differ: what crosses the wire is an embedding of the width that the job says."""
     clinic, lab = trial_of(run, *names, epochs=15)(synthetic(400))
@@ -57,15 +64,21 @@ def test_the_start_is_the_partys_own(synthetic: Make, run: Any) -> None:
     assert not all(torch.equal(first[1].weights[name], other[1].weights[name]) for name in first[1].weights)
 
 
+@pytest.fixture(autouse=True)
+def a_checkpoint_after_each_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However short it is."""
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
+
+
 def killed_at(run: Any, parties: Any, name: str, checkpoint: str) -> tuple[Any, str]:
-    killed = dataclasses.replace(trial_of(run, name, name, batch_size=4), checkpoints=(MemoryCheckpoints(), Fatal(checkpoint)))
+    killed = dataclasses.replace(trial_of(run, name, name, batch_size=16), checkpoints=(MemoryCheckpoints(), Fatal(checkpoint)))
     assert isinstance(killed.raw(parties)[1], KilledError)
     return killed, max(set(killed.checkpoints[0].names()) & set(killed.checkpoints[1].names()))
 
 
 def test_a_killed_training_ends_with_the_same_bits(synthetic: Make, run: Any) -> None:
-    parties = synthetic(260)
-    whole = trial_of(run, "Everything", "Everything", batch_size=4)(parties)
+    parties = synthetic(140)
+    whole = trial_of(run, "Everything", "Everything", batch_size=16)(parties)
     killed, newest = killed_at(run, parties, "Everything", NAMES[4])
     resumed = dataclasses.replace(killed, resume_from=newest)(parties)
     for ours, theirs in zip(resumed, whole, strict=True):
@@ -73,7 +86,7 @@ def test_a_killed_training_ends_with_the_same_bits(synthetic: Make, run: Any) ->
 
 
 def test_a_checkpoint_of_another_version_of_the_class_is_refused(synthetic: Make, run: Any) -> None:
-    parties = synthetic(260)
+    parties = synthetic(140)
     killed, newest = killed_at(run, parties, "Gated", NAMES[1])
     later = dataclasses.replace(killed, models=(own("LaterGated"), own("LaterGated")), resume_from=newest)
     with pytest.raises(StateError, match="by version 1 of model 'own', and this node has version 2") as caught:
@@ -82,7 +95,7 @@ def test_a_checkpoint_of_another_version_of_the_class_is_refused(synthetic: Make
 
 
 def test_a_class_whose_weights_have_changed_without_a_new_version_is_refused(synthetic: Make, run: Any) -> None:
-    parties = synthetic(260)
+    parties = synthetic(140)
     killed, newest = killed_at(run, parties, "Gated", NAMES[1])
     other = dataclasses.replace(killed, models=(own("Everything"), own("Everything")), resume_from=newest)
     with pytest.raises(StateError, match="do not fit model 'own'") as caught:

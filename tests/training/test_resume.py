@@ -105,15 +105,20 @@ def test_resumed_from_any_checkpoint_the_result_has_the_same_bits(
     ("labels", "features"), [("random-pred", "random"), ("neighbors", "gaussian"), ("random-pos", "smoothed")]
 )
 def test_what_is_drawn_in_every_step_or_averaged_over_steps_goes_on_as_well(
-    synthetic: Callable[..., Any], run: Any, settings: dict[str, Any], labels: str, features: str
+    synthetic: Callable[..., Any],
+    run: Any,
+    settings: dict[str, Any],
+    labels: str,
+    features: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     missing = Missing(labels=labels, features=features)
     settings = {
-        "train": settings["train"].model_copy(update={"missing": missing, "batch_size": 32}),
+        "train": settings["train"].model_copy(update={"missing": missing, "batch_size": 32, "epochs": 6}),
         "evaluate": Evaluate(),
     }
-    parties = synthetic(600)
-    settings["train"] = settings["train"].model_copy(update={"epochs": 6})
+    parties = synthetic(200)
     whole = run(**settings)(parties)
     for name in ("r000-e000004", "r000-e000006"):
         killed = run(**settings, checkpoints=(MemoryCheckpoints(), Fatal(name)))
