@@ -31,13 +31,15 @@ from vfl_node.transport.memory import memory_channels
 OWN, SET, SHARED = 400, 280, 160
 """Records of the active party, size of the obfuscated set, and how many are shared."""
 
+METHODS = [of if of in ("diffusion", "fedcvt") else pytest.param(of, marks=pytest.mark.slow) for of in QUICK]
+
 
 def obfuscated(shared: int = SHARED, **of: Any) -> Any:
     """Among the first ``shared`` records of the clinic, in the order of the alignment, stand others of the lab."""
     return intersected(OWN, shared, SET - shared, groups=np.arange(OWN) % 50, **of)
 
 
-@pytest.mark.parametrize("method", QUICK)
+@pytest.mark.parametrize("method", METHODS)
 def test_the_passive_party_meets_the_same_messages_and_the_report_counts_the_rows(run: Any, method: str) -> None:
     with_rows, without = run(**settings(run, QUICK[method])), run(**settings(run, {"method": "none"}))
     active, passive = with_rows(obfuscated())
@@ -53,7 +55,7 @@ def test_the_passive_party_meets_the_same_messages_and_the_report_counts_the_row
     assert "does not depend on how many are shared" in pace
 
 
-@pytest.mark.parametrize("method", QUICK)
+@pytest.mark.parametrize("method", METHODS)
 def test_what_the_passive_party_waits_for_is_as_much_work_however_many_records_are_shared(
     run: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -138,7 +140,7 @@ def test_nothing_is_learnt_from_stand_ins(run: Any, method: str, monkeypatch: py
     assert refused.value.code == "E_DIVERGED"
 
 
-@pytest.mark.parametrize("method", ["jpl", "fedcvt"])
+@pytest.mark.parametrize("method", [pytest.param("jpl", marks=pytest.mark.slow), "fedcvt"])
 def test_resumed_in_each_phase_the_result_has_the_same_bits(run: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     same_from_each(run, settings(run, QUICK[method]), obfuscated(), [f"r000-e{epoch:06d}" for epoch in range(1, 5)])
@@ -184,8 +186,8 @@ def test_the_passive_party_is_told_the_same_whatever_these_rows_do_not_allow(run
 
 
 def test_rows_outside_raise_the_auc_above_aligned_rows_alone(run: Any) -> None:
-    keys: dict[str, Any] = {"bottom": (32, 16), "active_bottom": (64, 32), "top": (), "epochs": 30, "batch_size": 128}
-    federation = intersected(8300, 2500, 1000, columns=(20, 3))
+    keys: dict[str, Any] = {"bottom": (32, 16), "active_bottom": (64, 32), "top": (), "epochs": 20, "batch_size": 128}
+    federation = intersected(4300, 2000, 1000, columns=(20, 3))
 
     def auc(chosen: dict[str, Any]) -> float:
         of = settings(run, chosen, **keys, learning_rate=0.003)

@@ -21,13 +21,15 @@ from vfl_node.training.unaligned.contract import EVERY
 ONCE = [name for name in QUICK if name != "fedcvt"]
 """Methods that make embeddings up once."""
 
+METHODS = [of if of in ("diffusion", "fedcvt") else pytest.param(of, marks=pytest.mark.slow) for of in QUICK]
+
 
 def parties() -> Any:
     return intersected(400, 160, groups=np.arange(400) % 50)
 
 
-@pytest.mark.parametrize("method", QUICK)
-@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("norm", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_the_passive_party_meets_the_same_messages_and_the_report_counts_the_rows(run: Any, method: str, norm: bool) -> None:
     with_rows = run(**settings(run, QUICK[method], batch_norm=norm))
     without = run(**settings(run, {"method": "none"}, batch_norm=norm))
@@ -45,14 +47,14 @@ def test_the_passive_party_meets_the_same_messages_and_the_report_counts_the_row
     assert set(active.weights) == set(plain.weights)  # the local branch is dropped
 
 
-@pytest.mark.parametrize("method", QUICK)
+@pytest.mark.parametrize("method", METHODS)
 def test_resumed_in_each_phase_the_result_has_the_same_bits(run: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     names = [f"r000-e{epoch:06d}" for epoch in range(1, 5)]  # pretrained, filled in, trained, the last
     same_from_each(run, settings(run, QUICK[method], batch_norm=True), parties(), names)
 
 
-@pytest.mark.parametrize("method", [*QUICK, "ssl", "mpd"])
+@pytest.mark.parametrize("method", [*METHODS, "ssl", pytest.param("mpd", marks=pytest.mark.slow)])
 def test_a_category_of_very_many_levels_is_learnt_with_every_method(
     run: Any, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -94,17 +96,25 @@ def test_without_a_row_outside_the_job_is_refused(run: Any) -> None:
     assert refused.value.code == "E_EMPTY"
 
 
-def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any) -> None:
+@pytest.mark.parametrize(
+    "methods",
+    [
+        ({"method": "jpl"}, {"method": "fedcvt"}),
+        pytest.param(({"method": "diffusion", "steps": 200},), marks=pytest.mark.slow),
+    ],
+    ids=lambda methods: "-".join(of["method"] for of in methods),
+)
+def test_rows_outside_raise_the_auc_above_aligned_rows_and_own_rows(run: Any, methods: Any) -> None:
     """Without a method the first weights and batches are the same, so one that does nothing gains nothing."""
-    keys: dict[str, Any] = {"bottom": (32, 16), "active_bottom": (64, 32), "top": (), "epochs": 30, "batch_size": 128}
-    federation = intersected(8300, 2500, columns=(20, 3))
+    keys: dict[str, Any] = {"bottom": (32, 16), "active_bottom": (64, 32), "top": (), "epochs": 20, "batch_size": 128}
+    federation = intersected(4300, 2000, columns=(20, 3))
 
     def result(chosen: dict[str, Any]) -> Any:
         of = settings(run, chosen, **keys, learning_rate=0.003)
         return run(train=of["train"], evaluate=Evaluate(test_fraction=0.9, metrics=("auc",)))(federation)[0]
 
     plain = result({"method": "none"})
-    for method in ({"method": "jpl"}, {"method": "diffusion", "steps": 200}, {"method": "fedcvt"}):
+    for method in methods:
         filled = result(method)
         assert filled.metrics["auc"] >= plain.metrics["auc"] + 0.05, method
         assert filled.metrics["auc"] >= filled.local_metrics["auc"] + 0.02, method

@@ -46,7 +46,7 @@ def matching(rows: int = 400, shared: int = ALIGNED, seed: int = 0) -> Any:
     return federation
 
 
-@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("norm", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", EACH)
 def test_what_is_sent_what_the_report_has_and_what_is_left(run: Any, method: str, norm: bool) -> None:
     before, without = run(**settings(run, method, batch_norm=norm)), run(**settings(run, "none", batch_norm=norm))
@@ -65,7 +65,7 @@ def test_what_is_sent_what_the_report_has_and_what_is_left(run: Any, method: str
     assert any(not torch.equal(active.weights[name], plain.weights[name]) for name in plain.weights)
 
 
-@pytest.mark.parametrize("method", EACH)
+@pytest.mark.parametrize("method", [of if of == "mpd" else pytest.param(of, marks=pytest.mark.slow) for of in EACH])
 def test_resumed_in_each_phase_the_result_has_the_same_bits(run: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal, "STEPS_BETWEEN", 1)
     how = settings(run, method, batch_norm=True, dropout=0.2)

@@ -64,7 +64,9 @@ def cells(federation: Any, encoder: str) -> dict[str, Any]:
     return {"cells": raw, "cells as float32": raw.astype(np.float32), "encoded cells": encoded}
 
 
-@pytest.mark.parametrize("method", SILENT)
+@pytest.mark.parametrize(
+    "method", [of if of in ("diffusion", "fedcvt", "ssl") else pytest.param(of, marks=pytest.mark.slow) for of in SILENT]
+)
 def test_what_is_sent_has_nothing_of_rows_outside(run: Any, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     federation, caught = parties(), catch(monkeypatch)
     both, without = run(**settings(run, method)), run(**settings(run, "none"))
@@ -134,7 +136,7 @@ def written(folder: Path) -> dict[str, Path]:
     return files
 
 
-@pytest.mark.parametrize("method", FILLING)
+@pytest.mark.parametrize("method", [of if of == "diffusion" else pytest.param(of, marks=pytest.mark.slow) for of in FILLING])
 def test_filled_in_embeddings_and_the_generator_are_in_no_file_that_is_left(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
