@@ -345,8 +345,13 @@ def test_the_clean_run_is_whole(protocol):
         assert all(start == 0 and rows > CHUNK_ROWS for start, rows in lives[role].sent.values())
 
 
-@pytest.mark.parametrize("role", ROLES)
-@pytest.mark.parametrize("protocol", TERMS)
+@pytest.mark.parametrize(
+    ("protocol", "role"),
+    [
+        *(("psu", "active"), ("psi", "passive"), ("apsi", "passive")),
+        *(pytest.param(*of, marks=pytest.mark.slow) for of in (("psu", "passive"), ("psi", "active"), ("apsi", "active"))),
+    ],
+)
 def test_cut_off_anywhere(protocol, role):
     """Before every message a party sends or takes, and at every step of storing every chunk."""
     _, _, once, lives = clean(protocol)

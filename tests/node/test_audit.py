@@ -17,7 +17,7 @@ LIMIT = {"limits": {"max_attack_auc": 0.98}}
 """Above what copies show in so small a table over 40 epochs: .81 to .91, by chance of the draw."""
 
 
-@pytest.mark.parametrize(("stopper", "other"), [("lab", "clinic"), ("clinic", "lab")])
+@pytest.mark.parametrize(("stopper", "other"), [pytest.param("lab", "clinic", marks=pytest.mark.slow), ("clinic", "lab")])
 def test_the_one_who_stops_knows_why_and_its_peer_does_not(federation: Any, stopper: str, other: str) -> None:
     limit = {"limits": {"max_attack_auc": 0.9 if stopper == "lab" else 0.51}}
     federation.start_both(**(limit if stopper == "lab" else {}))

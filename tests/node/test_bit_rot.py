@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,8 @@ JOB = """\
 train: {bottom: [4], top: [4], epochs: 3, batch_size: 32, missing: {calibration: test}}
 evaluate: {test_fraction: 0.3}
 """
+SOME = [("lab", 0.15), ("clinic", 0.45), ("lab", 0.8), ("clinic", 0.99)]
+MORE = [of for of in product(ROLES, (0.15, 0.45, 0.8, 0.99)) if of not in SOME]
 NAMED = {"E_STATE_CORRUPT", "E_STATE_LOST", "E_REPLAY"}
 
 
@@ -39,8 +42,7 @@ def clean(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[An
     return outcome(folder), (1 << 20) - left
 
 
-@pytest.mark.parametrize("victim", ROLES)
-@pytest.mark.parametrize("moment", [0.15, 0.45, 0.8, 0.99])
+@pytest.mark.parametrize(("victim", "moment"), [*SOME, *(pytest.param(*of, marks=pytest.mark.slow) for of in MORE)])
 def test_a_bit_flips_while_the_job_is_at_rest(
     trial: Any, clean: tuple[list[Any], int], ram: Path, victim: str, moment: float
 ) -> None:

@@ -29,6 +29,9 @@ train: {bottom: [4], top: [4], epochs: 2, batch_size: 32, missing: {calibration:
 evaluate: {test_fraction: 0.3}
 """
 NAMES = ("clinic", "lab")
+PLACES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0)
+SOME = [(NAMES[number % 2], place) for number, place in enumerate(PLACES)]
+MORE = [(NAMES[1 - number % 2], place) for number, place in enumerate(PLACES)]
 
 
 class Disk:
@@ -181,8 +184,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory, trial: Any) -> tuple[list[An
         patch.undo()
 
 
-@pytest.mark.parametrize("place", [0.0, 0.15, 0.3, 0.45, 0.6, 0.75, 0.9, 1.0])
-@pytest.mark.parametrize("victim", NAMES)
+@pytest.mark.parametrize(("victim", "place"), [*SOME, *(pytest.param(*of, marks=pytest.mark.slow) for of in MORE)])
 def test_a_disk_that_fills_up_anywhere(
     pair: Pair, disk: Callable[..., Disk], clean: tuple[list[Any], dict[str, int]], victim: str, place: float
 ) -> None:
@@ -204,8 +206,17 @@ def test_a_disk_that_fills_up_anywhere(
     assert pair.outcome(job_id) == expected
 
 
-@pytest.mark.parametrize(("error", "code"), [(errno.EMFILE, "E_FILES"), (errno.EIO, "E_STATE"), (errno.EDQUOT, "E_DISK_FULL")])
-@pytest.mark.parametrize("victim", NAMES)
+@pytest.mark.parametrize(
+    ("victim", "error", "code"),
+    [
+        ("clinic", errno.EMFILE, "E_FILES"),
+        ("lab", errno.EIO, "E_STATE"),
+        ("clinic", errno.EDQUOT, "E_DISK_FULL"),
+        pytest.param("lab", errno.EMFILE, "E_FILES", marks=pytest.mark.slow),
+        pytest.param("clinic", errno.EIO, "E_STATE", marks=pytest.mark.slow),
+        pytest.param("lab", errno.EDQUOT, "E_DISK_FULL", marks=pytest.mark.slow),
+    ],
+)
 def test_a_machine_that_refuses_once(
     pair: Pair, disk: Callable[..., Disk], clean: tuple[list[Any], dict[str, int]], victim: str, error: int, code: str
 ) -> None:

@@ -57,16 +57,12 @@ DEATHS = [  # protocol, who dies, of what, in which list
 ]
 MATRIX = [(*death, place) for death in DEATHS for place in PLACES]
 SOME = [
-    ("psu", "clinic", "send", "step-3", "middle"),
     ("psu", "lab", "append", "step-3", "end"),
     ("psu", "clinic", "append", "step-5-powers", "middle"),
-    ("psu", "lab", "send", "step-4", "start"),
     ("psu", "clinic", "send", "step-8", "middle"),
     ("psu", "clinic", "append", "step-11-reply", "end"),
-    ("psu", "clinic", "send", "step-12-reply", "end"),
     ("psu", "lab", "append", "own", "middle"),
     ("psi", "lab", "append", "step-1", "start"),
-    ("psi", "clinic", "send", "step-4", "end"),
     ("apsi", "clinic", "append", "step-6", "middle"),
     ("apsi", "lab", "send", "step-10", "middle"),
     ("apsi", "lab", "append", "step-12", "end"),

@@ -39,7 +39,9 @@ def nodes(
     return KilledJobs(federations(tmp_path_factory.mktemp("defended"), ROLES, tables), forked, {"clinic": settings})
 
 
-@pytest.mark.parametrize(("victim", "place", "share"), [("clinic", "backward", 0.6), ("lab", "updated", 0.9)])
+@pytest.mark.parametrize(
+    ("victim", "place", "share"), [("clinic", "backward", 0.6), pytest.param("lab", "updated", 0.9, marks=pytest.mark.slow)]
+)
 def test_killed(nodes: KilledJobs, victim: str, place: str, share: float) -> None:
     """At the passing of ``place`` that this share of all of them comes before."""
     passed = [number for number, name in enumerate(nodes.clean(TRAIN)[1][victim], 1) if name == place]

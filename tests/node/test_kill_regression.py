@@ -60,12 +60,12 @@ MATRIX = [
 ]
 SOME = [
     ("two-party", "clinic", "Decrypted 1"),
+    ("coordinator", "lab", "checkpoint 1"),
+]
+MORE = [  # with the notary killed, and coordinator-clear, below
     ("two-party", "lab", "DecryptionRequest 1"),
     ("coordinator-clear", "lab", LAST),
     ("coordinator", "notary", "Decrypted 2"),
-    ("coordinator", "lab", "checkpoint 1"),
-]
-MORE = [
     ("coordinator-clear", "notary", "Decrypted 1"),
     ("coordinator", "clinic", "DecryptionRequest 1"),
     ("coordinator", "notary", "PaillierKey"),

@@ -273,8 +273,13 @@ def test_what_cannot_be_asked_is_said_and_the_service_goes_on(served: Served) ->
     assert "canary" not in served.federation.log("clinic") + served.federation.log("lab")
 
 
-@pytest.mark.parametrize("name", ["clinic", "lab"])
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
+@pytest.mark.parametrize(
+    ("name", "victim"),
+    [
+        *(("clinic", "clinic"), ("clinic", "lab")),
+        *(pytest.param("lab", victim, marks=pytest.mark.slow) for victim in ("clinic", "lab")),
+    ],
+)
 def test_a_node_killed_between_requests_is_waited_for(served: Served, name: str, victim: str) -> None:
     expected, service = served.expected(name), served.service(name)
     served.federation.kill(victim)
@@ -296,9 +301,9 @@ def test_a_node_killed_between_requests_is_waited_for(served: Served, name: str,
 @pytest.mark.parametrize(
     ("name", "victim", "place"),
     [
-        ("clinic", "clinic", "PredictionAsk"),
+        pytest.param("clinic", "clinic", "PredictionAsk", marks=pytest.mark.slow),
         ("clinic", "lab", "Embedding 0"),  # the only one that is sent for certain: few records may lie in one batch
-        ("lab", "lab", "Embedding 0"),
+        pytest.param("lab", "lab", "Embedding 0", marks=pytest.mark.slow),
         ("lab", "clinic", "Probabilities 0"),
     ],
 )

@@ -59,7 +59,7 @@ def test_a_simulation_reads_each_table_once_and_tells_what_training_takes(trial:
     assert not any(item in views[0]["remark"] for item in trial.ids)
 
 
-@pytest.mark.parametrize("options", [[], ["--in-process"]])
+@pytest.mark.parametrize("options", [[], pytest.param(["--in-process"], marks=pytest.mark.slow)])
 def test_run_reads_each_table_once(options: list[str], trial: Any, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(trial.job().canonical())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -118,11 +119,12 @@ def clean(trial: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[An
     return outcome(folder), (1 << 20) - left
 
 
-MOMENTS = [pytest.param(moment, marks=pytest.mark.slow) for moment in (0.004, 0.02, 0.05, 0.45, 0.9, 1.0)]
+MOMENTS = (0.0, 0.004, 0.01, 0.02, 0.03, 0.05, 0.2, 0.45, 0.55, 0.9, 0.995, 1.0)
+SOME = [("lab", 0.0), ("clinic", 0.01), ("lab", 0.03), ("clinic", 0.2), ("lab", 0.55), ("clinic", 0.995)]
+MORE = [pytest.param(*of, marks=pytest.mark.slow) for of in product(ROLES, MOMENTS) if of not in SOME]
 
 
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
-@pytest.mark.parametrize("moment", [0.0, 0.01, 0.03, 0.2, 0.55, 0.995, *MOMENTS])
+@pytest.mark.parametrize(("victim", "moment"), [*SOME, *MORE])
 def test_cut_off_at_any_moment(trial: Any, clean: tuple[list[Any], int], ram: Path, victim: str, moment: float) -> None:
     expected, frames = clean
     results, _ = attempt(trial, ram, 1, victim, int(moment * frames))
@@ -141,7 +143,7 @@ evaluate: {test_fraction: 0.3, validation_fraction: 0.2, repeats: 2}
 """
 
 
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
+@pytest.mark.parametrize("victim", ["clinic", pytest.param("lab", marks=pytest.mark.slow)])
 def test_a_training_that_stops_early_does_so_after_any_cut(trial: Any, ram: Path, victim: str) -> None:
     """Among others just before and after the messages that end an epoch."""
     results, left = attempt(trial, ram / "clean", 1, victim, 1 << 20, job=STOPPED)
@@ -161,7 +163,7 @@ def test_a_training_that_stops_early_does_so_after_any_cut(trial: Any, ram: Path
 RECORDED = JOB.replace("epochs: 15, batch_size: 32", "epochs: 4, batch_size: 16")
 
 
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
+@pytest.mark.parametrize("victim", [pytest.param("clinic", marks=pytest.mark.slow), "lab"])
 def test_what_is_recorded_stands_once_after_any_cut(
     trial: Any, ram: Path, victim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,8 +198,13 @@ def aligned_rows(folder: Path) -> list[list[int]]:
     return [made[0].rows.tolist() for made in stored if made]
 
 
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
-@pytest.mark.parametrize("protocol", JOBS)
+@pytest.mark.parametrize(
+    ("protocol", "victim"),
+    [
+        *(("psu", "clinic"), ("psi", "lab"), ("apsi", "clinic")),
+        *(pytest.param(*of, marks=pytest.mark.slow) for of in (("psu", "lab"), ("psi", "clinic"), ("apsi", "lab"))),
+    ],
+)
 def test_lists_are_kept_until_both_have_the_alignment(trial: Any, ram: Path, protocol: str, victim: str) -> None:
     """Cut off at every message around the end of an alignment: nobody lets go of what the other may still ask for."""
     results, left = attempt(trial, ram / "clean", 1, victim, 1000, job=JOBS[protocol])
@@ -245,7 +252,7 @@ def test_another_table_is_refused_in_the_middle_of_an_alignment(trial: Any, ram:
     assert isinstance(next(result for name, result in results.items() if name != victim), PeerLost)
 
 
-@pytest.mark.parametrize("victim", ["clinic", "lab"])
+@pytest.mark.parametrize("victim", ["clinic", pytest.param("lab", marks=pytest.mark.slow)])
 def test_a_job_goes_on_upon_the_device_where_it_began(
     trial: Any, clean: tuple[list[Any], int], ram: Path, victim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

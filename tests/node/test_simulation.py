@@ -138,7 +138,7 @@ evaluate: {test_fraction: 0.3}
 """
 
 
-@pytest.mark.parametrize("flow", ["coordinator-clear", "coordinator, loss: taylor"])
+@pytest.mark.parametrize("flow", ["coordinator-clear", pytest.param("coordinator, loss: taylor", marks=pytest.mark.slow)])
 def test_three_parties_in_one_process(trial: Any, seeds: dict[str, Randomness], tmp_path: Path, flow: str) -> None:
     job = parse(THREE.replace("FLOW", flow), Job, source="job")
     views: list[dict[str, Any]] = []

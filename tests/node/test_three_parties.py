@@ -44,13 +44,10 @@ PLACES = (
 
 
 SOME = [
-    ("clinic", "in a round"),
     ("clinic", "when one has finished with it"),
     ("lab", "when all are met"),
     ("lab", "before its report"),
-    ("lab", "before its secrets are destroyed"),
     ("notary", "in a round"),
-    ("notary", "with its report"),
     ("notary", "when all have finished with it"),
 ]
 

@@ -20,7 +20,8 @@ from vfl_node.node.setup import certify, init
 
 COMMAND = [sys.executable, "-m", "vfl_node"]
 
-PLACES = ("keep", "kept", "finished", "forget")
+SOME = [("lab", "keep"), ("clinic", "kept"), ("lab", "finished"), ("clinic", "forget")]
+MORE = [("clinic" if name == "lab" else "lab", place) for name, place in SOME]
 
 LONG = "train: {bottom: [8], epochs: 100, batch_size: 32}"
 """Goes on until it is ended, where each of its steps is slow."""
@@ -75,7 +76,7 @@ def test_a_restarted_node_knows_its_jobs(federation: Any) -> None:
     assert federation.report("clinic", again)["training"] is None
 
 
-@pytest.mark.parametrize("name", ["lab", "clinic"])
+@pytest.mark.parametrize("name", ["lab", pytest.param("clinic", marks=pytest.mark.slow)])
 def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: Any, name: str) -> None:
     federation.failpoints[name] = "updated=kill@60"
     federation.start_both()
@@ -93,8 +94,7 @@ def test_a_node_killed_in_training_comes_back_and_the_job_ends_well(federation: 
     assert len(federation.report("clinic", job_id)["training"]["epochs"]) == 30
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("victim", ["lab", "clinic"])
+@pytest.mark.parametrize(("victim", "place"), [*SOME, *(pytest.param(*of, marks=pytest.mark.slow) for of in MORE)])
 def test_a_node_that_dies_at_the_very_end_loses_nothing(federation: Any, victim: str, place: str) -> None:
     federation.start_both()
     federation.kill(victim, signal.SIGTERM)
