@@ -1,4 +1,7 @@
-"""Every command of the README is run, or recognised and checked another way: none is only text."""
+"""Every command of the README is run, or recognised and checked another way: none is only text.
+
+What imports a whole node is forked from a process that has; that the command is installed is tested in test_packaging.py.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,6 +20,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.node import forked_node
+from tests.node.nodes import Child, command
 from vfl_node.training.split.missing.strategies import FEATURES, LABELS
 
 ROOT = Path(__file__).parents[1]
@@ -50,17 +56,15 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def services(tmp_path: Path, environment: dict[str, str]) -> Iterator[list[subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
+def services() -> Iterator[list[Child]]:
+    started: list[Child] = []
     yield started
     for process in started:
-        process.terminate()
-        assert process.wait(240) == 0
+        process.send_signal(signal.SIGTERM)
+    assert [process.wait(240) for process in started] == [0] * len(started)
 
 
-def test_every_command(
-    tmp_path: Path, trial: Any, environment: dict[str, str], services: list[subprocess.Popen[bytes]]
-) -> None:
+def test_every_command(tmp_path: Path, trial: Any, environment: dict[str, str], services: list[Child]) -> None:
     """In the order of the README, in one folder, as a reader would."""
     work = tmp_path / "work"
     work.mkdir()
@@ -75,12 +79,13 @@ def test_every_command(
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
     for line in commands():
-        if line.startswith(
-            ("vfl-node run", "vfl-node estimate", "vfl-node init", "vfl-node certify", "vfl-node jobs", "vfl-node submit")
-        ):
+        if line.startswith("vfl-node run"):
+            done = command(*shlex.split(line)[1:], folder=work)
+            assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        elif line.startswith(("vfl-node estimate", "vfl-node init", "vfl-node certify", "vfl-node jobs", "vfl-node submit")):
             run(line)
         elif line.startswith("vfl-node --role"):
-            _serve(line, work, environment, services)
+            _serve(line, work, services)
         else:
             continue
         left.remove(line)
@@ -95,7 +100,7 @@ def test_every_command(
     assert set(left) == elsewhere
 
 
-def _serve(line: str, work: Path, environment: dict[str, str], services: list[subprocess.Popen[bytes]]) -> None:
+def _serve(line: str, work: Path, services: list[Child]) -> None:
     """Start a node after the edits that the README asks for: where the data lie, and the peer."""
     words = shlex.split(line)
     config = work / words[words.index("--config") + 1]
@@ -109,12 +114,16 @@ def _serve(line: str, work: Path, environment: dict[str, str], services: list[su
         settings |= {"peers": {"clinic": {"address": address}}, "accept_jobs_from": ["clinic"]}
         del settings["listen"]
     config.write_text(yaml.safe_dump(settings))
-    with (work / f"{name}.log").open("wb") as log:
-        services.append(subprocess.Popen(words, cwd=work, env=environment, stdout=log, stderr=log))
+    services.append(Child(_node, work, words[1:], work / f"{name}.log"))
     limit = time.monotonic() + 240
     while not (config.parent / "state" / "running.json").exists():
         assert time.monotonic() < limit, (work / f"{name}.log").read_text()
         time.sleep(0.05)
+
+
+def _node(folder: Path, words: list[str], log: Path) -> None:
+    os.chdir(folder)
+    forked_node.run({}, words, log)
 
 
 def test_links_and_pictures_exist() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.node.nodes import command
 from vfl_node.crypto.randomness import Randomness
 from vfl_node.execution.private import PrivateSettings, read_private, trial_settings
 from vfl_node.execution.simulation import simulate
@@ -24,8 +25,8 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 def made(example: str, *arguments: Path) -> Path:
     """Run an example's ``make_data.py``; returns its last argument, the folder."""
-    command: list[str | Path] = [sys.executable, EXAMPLES / example / "make_data.py", *arguments]
-    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    words: list[str | Path] = [sys.executable, EXAMPLES / example / "make_data.py", *arguments]
+    subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     return arguments[-1]
 
 
@@ -90,6 +91,7 @@ def test_clinic_gains_from_the_lab(clinic_lab: Path, tmp_path: Path) -> None:
     assert report["metrics"]["nll"] < report["local_metrics"]["nll"]
 
 
+@pytest.mark.slow
 def test_clinic_gains_from_a_lab_that_learns_no_overlap(clinic_lab: Path, tmp_path: Path) -> None:
     job = load_job(EXAMPLES / "clinic_lab" / "asymmetric.yaml")
     randomness = {name: Randomness(name.encode().ljust(32, b"-")) for name in job.parties.all}
@@ -142,13 +144,12 @@ def test_three_parties_in_a_minute(tmp_path: Path) -> None:
     assert "epochs: 30" in text
     assert "repeats: 5" in text
     job.write_text(text.replace("epochs: 30", "epochs: 15").replace("repeats: 5", "repeats: 1"))
-    tools = {"python": [sys.executable], "vfl-node": [sys.executable, "-m", "vfl_node"]}
+    (python, *script), (tool, *words) = shlex.split(make), shlex.split(run)
+    assert (python, tool) == ("python", "vfl-node")
     environment = os.environ | {"PYTHONPATH": str(EXAMPLES.parent)}
-    for line, more in ((make, []), (run, ["--in-process", "--seed", "1"])):
-        tool, *arguments = shlex.split(line)
-        subprocess.run(
-            [*tools[tool], *arguments, *more], check=True, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, timeout=240
-        )
+    subprocess.run([sys.executable, *script], check=True, cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL, timeout=240)
+    done = command(*words, "--in-process", "--seed", "1", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     out = tmp_path / "runs" / "three"
     assert (out / "report.html").exists()
     clinic, *others = (json.loads((out / path / "report.json").read_text()) for path in ("", "lab", "insurer"))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.node.nodes import FORKS, TrialNodes
 from tests.node.several import make_several
 from vfl_node import metrics
 from vfl_node.cli.shared import check_writable
@@ -19,6 +20,7 @@ from vfl_node.execution.known_rows import check_predictable
 from vfl_node.execution.private import trial_settings
 from vfl_node.execution.simulation import simulate
 from vfl_node.execution.trial import FILE, Trial, read_trial, write_trial
+from vfl_node.node import federation
 from vfl_node.node.federation import LocalFederation
 from vfl_node.node.partners import Partner
 from vfl_node.node.service import Node
@@ -42,7 +44,10 @@ def outcome(folder: Path) -> tuple[bytes, ...]:
 # The seed.
 
 
-def test_a_seed_repeats_a_run_in_whatever_processes_and_another_does_not(trial: Any, tmp_path: Path) -> None:
+def test_a_seed_repeats_a_run_in_whatever_processes_and_another_does_not(
+    trial: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(federation, "subprocess", TrialNodes(context=FORKS))
     job = trial.job("align: {protocol: psu, dummies: 5}\n" + SPLIT.replace("}", ", missing: {calibration: none}}", 1))
     for name, seed in (("a", 7), ("again", 7), ("other", 8)):
         simulate(job, trial.files, tmp_path / name, seed=seed, predictions=tmp_path / f"{name}.csv")

@@ -92,17 +92,20 @@ def _trial_node(first: Callable[[], None], environment: dict[str, str], argument
     forked_node.run(environment, arguments, log)
 
 
-def command(*words: str | Path, real_nodes: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+def command(
+    *words: str | Path, real_nodes: bool = False, folder: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """``vfl-node`` with ``words``, in a process forked from one that has imported it.
 
     Args:
         words: of the command.
         real_nodes: whether nodes that it starts are new processes of Python, as for a user, and not forked as well.
+        folder: in which it runs; the one of these tests where it is None.
         environment: more variables.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        said = Path(folder, "out"), Path(folder, "err")
-        given = list(map(str, words)), dict(os.environ) | environment, said, real_nodes
+    with tempfile.TemporaryDirectory() as outputs:
+        said = Path(outputs, "out"), Path(outputs, "err")
+        given = list(map(str, words)), dict(os.environ) | environment, said, real_nodes, folder or Path.cwd()
         child = FORKS.Process(target=_run, args=given)  # no daemon, which may have no children
         child.start()
         child.join(GENEROUS_S)
@@ -113,7 +116,8 @@ def command(*words: str | Path, real_nodes: bool = False, **environment: str) ->
         return subprocess.CompletedProcess(words, child.exitcode, *(path.read_text() for path in said))
 
 
-def _run(words: list[str], environment: dict[str, str], said: tuple[Path, Path], real_nodes: bool) -> None:
+def _run(words: list[str], environment: dict[str, str], said: tuple[Path, Path], real_nodes: bool, folder: Path) -> None:
+    os.chdir(folder)
     if not real_nodes:
         federation.subprocess = TrialNodes(context=multiprocessing.get_context("fork"))  # type: ignore[assignment]
     os.environ.clear()
