@@ -158,6 +158,7 @@ def test_curves_of_mnist_coincide(shared_data: Path, tmp_path: Path) -> None:
     check_curves(tmp_path / "out")
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_kept(tables: Path, finished: tuple[Path, str], tmp_path: Path) -> None:
     out = shutil.copytree(finished[0], tmp_path / "out")
     (out / "xi-1.json").unlink()

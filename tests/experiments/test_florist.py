@@ -160,6 +160,7 @@ def ran(out: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # what it writes: below
 def test_one_command_makes_a_table(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- table-5 -->\nold\n<!-- end of table-5 -->\nafter\n")

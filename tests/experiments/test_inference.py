@@ -196,6 +196,7 @@ def small(works: Sequence[Work]) -> dict[str, Any]:
     return {work.name: outcome(work.name) for work in works}
 
 
+@pytest.mark.slow
 def test_a_small_table_2() -> None:
     of = small(table_2.works(SMALL))
     gains = [one for one in table_2.check(SMALL, of) if "imputation" in one.what]
@@ -207,6 +208,7 @@ def test_a_small_table_2() -> None:
         assert any(all(f"{value:.4f}" in line for value in values) for line in lines)
 
 
+@pytest.mark.slow
 def test_a_small_figure_2() -> None:
     of = small(figure_2.works(SMALL))
     rises = [one for one in figure_2.check(SMALL, of) if STATIC in one.what and "size of" not in one.what]

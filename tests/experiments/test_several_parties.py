@@ -73,6 +73,7 @@ def test_a_party_that_is_left_out_has_a_constant(tmp_path: Path) -> None:
     assert {row[-1] for row in tables[ACTIVE][1:]} == {"0", "1"}
 
 
+@pytest.mark.slow
 def test_a_small_run(tmp_path: Path) -> None:
     train = {"bottom": [8], "active_bottom": [8], "top": [8], "epochs": 6, "batch_size": 20, "learning_rate": 0.02}
     found = measured(made_up(160), 0, tmp_path, {**JOB, "train": train})
