@@ -100,12 +100,26 @@ def imported(folder: Path, *arguments: object, status: int = 0) -> set[str]:
     return {name.partition(".")[0] for name in listed.read_text().split()}
 
 
-@pytest.mark.parametrize("wanted", ["--help", "--version", "submit --help", "predict --help", "run --help", "check --help"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "--help",
+        "run --help",
+        *(pytest.param(of, marks=pytest.mark.slow) for of in ("--version", "submit --help", "predict --help", "check --help")),
+    ],
+)
 def test_help_is_light(tmp_path: Path, wanted: str) -> None:
     assert HEAVY.isdisjoint(imported(tmp_path, *wanted.split()))
 
 
-@pytest.mark.parametrize("command", ["jobs", "watch trial-1", "cancel trial-1", "resume trial-1", "board", "prune --days 1"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "jobs",
+        "prune --days 1",
+        *(pytest.param(of, marks=pytest.mark.slow) for of in ("watch trial-1", "cancel trial-1", "resume trial-1", "board")),
+    ],
+)
 def test_commands_to_a_node_are_light(tmp_path: Path, config: Path, command: str) -> None:
     modules = imported(tmp_path, *command.split(), "--config", config)
     assert "vfl_node" in modules
@@ -148,7 +162,10 @@ def test_a_check_needs_neither_torch_nor_grpc(tmp_path: Path, config: Path) -> N
     assert imported(tmp_path, "check", "--config", config, "--job", job, "--json") & HEAVY <= {"numpy", "pyarrow", "google"}
 
 
-@pytest.mark.parametrize("command", ["submit", "estimate", "run --data active=a.csv --out out"])
+@pytest.mark.parametrize(
+    "command",
+    [*(pytest.param(of, marks=pytest.mark.slow) for of in ("submit", "estimate")), "run --data active=a.csv --out out"],
+)
 def test_an_invalid_job_is_refused_before_anything_heavy(tmp_path: Path, command: str) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("name: trial\ntrain: {epochs: never}\n")

@@ -304,7 +304,7 @@ def test_without_the_library_there_is_a_note(synthetic: Callable[..., Any], monk
     assert "pip install 'vfl-node[compare]'" in tree.note
 
 
-@pytest.mark.parametrize("repeats", [1, 2])
+@pytest.mark.parametrize("repeats", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_training_measures_both_beside_the_joint_model(synthetic: Callable[..., Any], run: Any, repeats: int) -> None:
     parties = synthetic(500)
     evaluate = Evaluate(repeats=repeats)

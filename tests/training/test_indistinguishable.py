@@ -62,7 +62,9 @@ def test_the_form_of_the_conversation_does_not_depend_on_who_owns_what(
     assert steps[: 2 * trained] == ["Embedding", "Gradient"] * trained
 
 
-@pytest.mark.parametrize("options", [{}, {"batch_norm": True, "dropout": 0.3}, {"layer_norm": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"batch_norm": True, "dropout": 0.3}, pytest.param({"layer_norm": True}, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("features", ["sampling", "smoothed"])
 def test_synthetic_rows_of_an_embedding_have_as_many_zeros_as_real_ones(
     synthetic: Callable[..., Any], run: Any, features: str, options: dict[str, Any]

@@ -139,7 +139,11 @@ def test_above_its_owners_limit_training_stops_and_the_peer_knows_no_more(run: A
     assert max(clinic.label_audit[name] for name in ON_GRADIENTS) < 0.65
 
 
-@pytest.mark.parametrize("entry", DEFENCES, ids=lambda entry: entry["name"])
+@pytest.mark.parametrize(
+    "entry",
+    [entry if entry["name"] == "marvell" else pytest.param(entry, marks=pytest.mark.slow) for entry in DEFENCES],
+    ids=lambda entry: entry["name"],
+)
 def test_a_resumed_training_gives_the_same_bytes(run: Any, parties: Any, entry: Any) -> None:
     train = SMALL.model_copy(update={"batch_size": 24})
     how: dict[str, Any] = {"train": train, "evaluate": EVALUATE, "protections": defended(entry)}

@@ -171,7 +171,7 @@ def test_the_items_are_what_tells(synthetic: Make, run: Any) -> None:
     assert found > lost + 0.1
 
 
-@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("sparse", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_killed_training_goes_on_with_the_same_bits(
     synthetic: Make, run: Any, monkeypatch: pytest.MonkeyPatch, sparse: bool
 ) -> None:
@@ -198,7 +198,10 @@ def test_sparse_tables_of_items_learn_as_dense_ones_by_sgd(synthetic: Make, run:
     assert all(torch.allclose(made[0][name], made[1][name], atol=1e-5) for name in made[0])
 
 
-@pytest.mark.parametrize("features", ["sampling", "smoothed", "naive", "gaussian", "random"])
+@pytest.mark.parametrize(
+    "features",
+    ["sampling", "smoothed", *(pytest.param(of, marks=pytest.mark.slow) for of in ("naive", "gaussian", "random"))],
+)
 def test_every_strategy_for_missing_rows_makes_lists(synthetic: Make, run: Any, features: str) -> None:
     both = dnn(run, missing=Missing(features=features))
     both.evaluate = Evaluate(contributions=True)

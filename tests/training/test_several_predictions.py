@@ -290,7 +290,7 @@ def test_only_the_asker_gets_probabilities_and_every_other_party_the_same_ask(un
     assert not any(union.sent(name, other, kind) for name in passive for other in passive for kind in ("Embedding",))
 
 
-@pytest.mark.parametrize("to", ASKERS)
+@pytest.mark.parametrize("to", [pytest.param(of, marks=pytest.mark.slow) if of == "insurer" else of for of in ASKERS])
 def test_rows_of_one_batch_are_asked_for_with_the_same_bytes_at_every_party(union: Halves, to: str) -> None:
     side = union.side(union.own(to))
     seen: dict[int, set[Any]] = {0: set(), 1: set()}

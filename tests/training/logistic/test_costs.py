@@ -32,10 +32,10 @@ def job(train: str, held_out: float = 0.3) -> Job:
 @pytest.mark.parametrize(
     ("train", "held_out", "beside"),
     [
-        ("flow: coordinator, loss: taylor", 0.3, 1200),  # frames: 60 bytes or so for each message
-        ("flow: coordinator, loss: taylor, tolerance: 1.0e-9, batch_size: 60", 0.3, 1200),
+        pytest.param("flow: coordinator, loss: taylor", 0.3, 1200, marks=pytest.mark.slow),
+        ("flow: coordinator, loss: taylor, tolerance: 1.0e-9, batch_size: 60", 0.3, 1200),  # frames: 60 bytes or so a message
         ("flow: coordinator, loss: taylor, labels: passive", 0, 1200),
-        ("flow: coordinator-clear", 0.3, 1200),
+        pytest.param("flow: coordinator-clear", 0.3, 1200, marks=pytest.mark.slow),
         ("flow: two-party", 0.3, 4000),  # a key, and a gradient of 26 columns, in two ciphertexts, twice
     ],
 )

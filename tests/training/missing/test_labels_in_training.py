@@ -106,7 +106,7 @@ def test_the_rarer_label_for_all_raises_the_probabilities_and_calibration_puts_t
     assert max(ace["test"], ace["train"]) < 0.5 * ace["none"]  # about .03 is the noise of 15 bins of 60 rows
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("classes", [pytest.param(2, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("strategy", [name for name in LABELS if LABELS[name].fills and "classification" in LABELS[name].tasks])
 def test_every_strategy_trains_and_ends_with_the_same_bits_after_a_restart(
     synthetic: Callable[..., Any], run: Any, strategy: str, classes: int
