@@ -44,20 +44,21 @@ class Alignment:
     Attributes:
         protocol: its name in the job; to show it and to look it up (:data:`~vfl_node.alignment.registry.ALIGNMENTS`).
         group: name of the group it was computed in.
-        rows: int64[m], the local row at each shared position, or :data:`NOT_MINE`. Of an alignment by similarity int64[m, K]:
-            up to K candidates for each position, with :data:`NOT_MINE` where there are fewer.
+        rows: int64[m], the local row at each shared position, or :data:`NOT_MINE`. In an alignment by similarity, at the
+            party whose records are the candidates, int64[m, K]: up to K of them for each position, with :data:`NOT_MINE` where
+            there are fewer.
         ours: number of this party's identifiers.
         peers: name of each peer → what this party knows of it.
         union: number of records that any of the parties has; None if that is hidden from this party.
         common: number of records that all of the parties have; None if that is hidden from this party. With one peer it is the
             intersection with that peer, and need not be given.
-        similarities: float32[m, K], of the candidates in ``rows``; it means nothing where these are :data:`NOT_MINE`. None with
-            one row for each position.
+        similarities: float32[m, K], of the K candidates of each position, at the party that learns them, which has one row for
+            each position and does not know which records the candidates are; 0 where there is no candidate. None elsewhere.
         learnt: what this party learnt.
 
     Raises:
-        ValueError: ``rows`` and ``similarities`` have other dtypes or shapes, a row is below :data:`NOT_MINE`, or a similarity
-            is not finite.
+        ValueError: ``rows`` and ``similarities`` have other dtypes or shapes, a row is below :data:`NOT_MINE`, a similarity is
+            not finite, or one party has both candidates and similarities.
     """
 
     protocol: str
@@ -75,12 +76,12 @@ class Alignment:
             object.__setattr__(self, "common", self.peer.intersection)
         if self.rows.dtype != np.int64 or self.rows.ndim not in (1, 2) or (self.rows < NOT_MINE).any():
             raise ValueError(f"rows must be int64[m] or int64[m, K] of at least {NOT_MINE}")
-        if (self.similarities is not None) != (self.rows.ndim == 2):
-            raise ValueError("similarities belong to rows with candidates, int64[m, K]")
         if self.similarities is None:
             return
-        if self.similarities.dtype != np.float32 or self.similarities.shape != self.rows.shape:
-            raise ValueError("similarities must be float32 of the shape of rows")
+        if self.rows.ndim == 2:
+            raise ValueError("the party that has similarities must not know the candidates, int64[m, K]")
+        if self.similarities.dtype != np.float32 or self.similarities.ndim != 2 or len(self.similarities) != len(self.rows):
+            raise ValueError("similarities must be float32[m, K], of the shape of rows")
         if not np.isfinite(self.similarities).all():
             raise ValueError("similarities must be finite")
 
@@ -102,6 +103,12 @@ class Alignment:
         """bool[m]: of which shared rows this party owns the record, or a candidate."""
         owned = self.rows != NOT_MINE
         return owned if owned.ndim == 1 else owned.any(axis=1)
+
+    @property
+    def candidates(self) -> int | None:
+        """K, of an alignment by similarity; None of any other."""
+        of = self.rows if self.similarities is None else self.similarities
+        return int(of.shape[1]) if of.ndim == 2 else None
 
     @property
     def missing(self) -> int:

@@ -51,6 +51,8 @@ class AlignmentSpec(ABC):
         sides_of_several: as ``sides``, where there are several passive parties.
         allowed_by_default: whether a node runs it whose owner does not name it in ``limits.protocols``.
         bytes_a_row: what the active party sends to each passive one for a row of the shared order, beside lists of elements.
+        by_similarity: whether each row is a record of the active party with several records of the passive one that are like it
+            (candidates), instead of one record that parties have in common.
     """
 
     name: str
@@ -67,8 +69,14 @@ class AlignmentSpec(ABC):
     sides_of_several: Mapping[Role, str] = field(default_factory=dict)
     allowed_by_default: bool = True
     bytes_a_row: int = 0
+    by_similarity: bool = False
 
     # What it is.
+
+    @property
+    def coordinated(self) -> bool:
+        """Whether a coordinator takes part."""
+        return "coordinator" in self.sides
 
     @property
     def roles(self) -> tuple[Role, ...]:

@@ -154,7 +154,11 @@ class Job(Frozen):
         if self.train and len(self.parties.passive) > self.train.max_passive_parties:
             most, algorithm = self.train.max_passive_parties, self.train.algorithm
             raise ValueError(f"train.algorithm: {algorithm} trains with {most} of parties.passive at most")
-        coordinated = self.train is not None and self.train.coordinated
+        if self.train and self.train.by_similarity != spec.by_similarity:
+            raise ValueError(self._unlike())
+        coordinated = (self.train is not None and self.train.coordinated) or spec.coordinated
+        if spec.coordinated and not self.parties.coordinator:
+            raise ValueError(f"align.protocol: {protocol} needs a third party: name it in parties.coordinator")
         if coordinated and not self.parties.coordinator:
             raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
@@ -203,6 +207,15 @@ class Job(Frozen):
                 f"{spec.name} the active party has no order of the rows that it lacks, and which rows are the last ones would "
                 "tell which records it has"
             )
+
+    def _unlike(self) -> str:
+        """Why trainer and alignment do not go together, and what does."""
+        assert self.train is not None
+        protocol, algorithm = self.align.protocol, self.train.algorithm
+        suited = [name for name, config in TRAINERS.usable() if config.by_similarity == self.align.spec.by_similarity]
+        rows = "each row several candidates" if self.align.spec.by_similarity else "each row one record"
+        way_out = f"say train.algorithm: {' or '.join(suited)}"
+        return f"align.protocol: {protocol} gives {rows}, and train.algorithm: {algorithm} does not train on that: {way_out}"
 
     @property
     def _trained_here(self) -> str:
