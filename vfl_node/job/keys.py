@@ -6,6 +6,7 @@ settings).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Annotated, Literal
 
@@ -76,6 +77,11 @@ class TextKey(Frozen):
 
 
 Key = Annotated[NumberKey | DateKey | PlaceKey | TextKey, Field(discriminator="kind")]
+
+Keys = Mapping[str, NumberKey | DateKey | PlaceKey | TextKey]
+"""Name → what records are compared by."""
+
+NO_KEYS: Keys = {}
 
 
 class Encoding(Frozen):
