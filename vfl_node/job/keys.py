@@ -13,8 +13,8 @@ Each key becomes some bits of a record's filter (:mod:`vfl_node.crypto.filters`)
   number of groups in a usual text.
 
 Source: Karapiperis, Gkoulalas-Divanis and Verykios, "FEDERAL: A framework for distance-aware privacy-preserving record
-linkage", 2018, as FedSim uses it (Wu, Li and He 2021, arXiv 2106.06312, appendix B). There the pivots lie on [low, high], so that a
-value at a border has only half as many ones as others and its filter tells that it is extreme.
+linkage", 2018, as FedSim uses it (Wu, Li and He 2021, arXiv 2106.06312, appendix B). There the pivots lie on [low, high], so
+that a value at a border has only half as many ones as others and its filter tells that it is extreme.
 """
 
 from __future__ import annotations

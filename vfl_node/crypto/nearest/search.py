@@ -42,10 +42,10 @@ class Neighbours:
 
 
 @dataclass(frozen=True)
-class _Base:
+class _Search:
     """What all blocks have in common."""
 
-    rows: Rows
+    base: Rows
     count: int
     equal_only: bool
     tile_rows: int
@@ -87,16 +87,16 @@ def nearest(
     shared = max(1, -(-(len(queries) - start) // (4 * engine.workers)))
     step = min(block_rows, shared)
     blocks = (queries[at : at + step] for at in range(start, len(queries), step))
-    return engine.map(_searched, blocks, _Base(base, count, equal_only, tile_rows))
+    return engine.map(_searched, blocks, _Search(base, count, equal_only, tile_rows))
 
 
-def _searched(base: _Base, block: Rows) -> Neighbours:
+def _searched(search: _Search, block: Rows) -> Neighbours:
     queries = np.ascontiguousarray(block)
     none = np.zeros((1, queries.shape[1]), dtype=np.uint8)  # the distance to it is how many ones there are
     ones = _distances(queries, none)[:, 0]
-    best = Best(len(queries), base.count, base.tile_rows, *((1,) if base.equal_only else ()))
-    for first in range(0, len(base.rows), base.tile_rows):
-        tile = np.ascontiguousarray(base.rows[first : first + base.tile_rows])
+    best = Best(len(queries), search.count, search.tile_rows, *((1,) if search.equal_only else ()))
+    for first in range(0, len(search.base), search.tile_rows):
+        tile = np.ascontiguousarray(search.base[first : first + search.tile_rows])
         best.add(first, _distances(queries, tile), (ones, _distances(tile, none)[:, 0]))
     return Neighbours(*best.chosen())
 
