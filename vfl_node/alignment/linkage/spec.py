@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from vfl_node.alignment.costs import ListCost
 from vfl_node.alignment.spec import AlignmentSpec, ReportedAlignment
+from vfl_node.job.keys import check_filters
 
 if TYPE_CHECKING:
     from vfl_node.job import Align
@@ -17,7 +18,7 @@ class FuzzyLinkage(AlignmentSpec):
     """Each record of the active party gets the K most similar ones of the passive party, which a coordinator finds."""
 
     def check(self, align: Align) -> None:
-        """As :meth:`AlignmentSpec.check`: keys and noise must be there."""
+        """As :meth:`AlignmentSpec.check`: keys and noise must be there, and filters not too large."""
         if align.keys is None:
             raise ValueError("align.protocol: linkage compares records by align.keys, which are missing")
         if align.noise is None:
@@ -25,6 +26,7 @@ class FuzzyLinkage(AlignmentSpec):
                 "align.protocol: linkage needs align.noise: say {sigma: 0.4}, for example, or {sigma: 0} for similarities as "
                 "they are"
             )
+        check_filters(align.keys, align.encoding)
 
     def lists(self, n_a: int, n_p: int, m: int) -> list[ListCost]:
         """As :meth:`AlignmentSpec.lists`: none, as no element of a group is sent."""
