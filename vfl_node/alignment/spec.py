@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from vfl_node.alignment import costs
 from vfl_node.alignment.several.costs import PartyCounts, counts_of_several
@@ -236,6 +236,10 @@ class AlignmentSpec(ABC):
     @abstractmethod
     def rows_text(self, of: ReportedAlignment) -> str:
         """A paragraph about the shared order below the drawing of the sets; empty: none."""
+
+    def figures_text(self, figures: Mapping[str, Any]) -> list[str]:
+        """Lines about what this protocol alone reports, of the report's section ``alignment``; none by default."""
+        return []
 
     @abstractmethod
     def leak_text(self, of: ReportedAlignment) -> str:

@@ -18,7 +18,7 @@ from vfl_node.data.row_columns import seconds_in
 from vfl_node.data.tables import KeyColumn
 from vfl_node.data.text_columns import TextColumns
 from vfl_node.errors import DataError
-from vfl_node.job.keys import DateKey, Keys, NumberKey, PlaceKey
+from vfl_node.job.keys import DateKey, Key, Keys, NumberKey, PlaceKey, TextKey
 from vfl_node.settings import Data
 
 _EPOCH_DAY = np.datetime64("1970-01-01", "D")
@@ -36,8 +36,9 @@ def read_keys(text: TextColumns, data: Data, keys: Keys, party: str) -> dict[str
     Cost: as of a feature.
 
     Raises:
-        DataError: a value is missing, cannot be read, or lies outside of the key's bounds (``E_KEY_MISSING``, ``E_KEY``,
-            ``E_KEY_BOUNDS``): the place of the first one, and how many there are, never a cell; or as :func:`vfl_node.data.columns_apart.key_columns_of`.
+        DataError: a value is missing (``E_KEY_MISSING``), cannot be read (``E_KEY``), or lies outside of the key's bounds
+            (``E_KEY_BOUNDS``): the place of the first one, and how many there are, never a cell; or as
+            :func:`vfl_node.data.columns_apart.key_columns_of`.
     """
     read: dict[str, KeyColumn] = {}
     for name, columns in key_columns_of(data, keys, party).items():
@@ -59,12 +60,16 @@ def read_keys(text: TextColumns, data: Data, keys: Keys, party: str) -> dict[str
 
 def bounds_text(keys: Keys) -> Mapping[str, str]:
     """Each key in words, for its owner."""
-    return {
-        name: {"place": f"place, reach {key.reach:g} m", "text": f"text, groups of {key.q} letters"}[key.kind]
-        if key.kind in ("place", "text")
-        else f"{key.kind}, {key.low} to {key.high}, reach {key.reach:g}"
-        for name, key in keys.items()
-    }
+    return {name: _bounds(key) for name, key in keys.items()}
+
+
+def _bounds(key: Key) -> str:
+    if isinstance(key, PlaceKey):
+        rectangle = f"{key.south:g} to {key.north:g} and {key.west:g} to {key.east:g} degrees"
+        return f"place within {rectangle}, reach {key.reach:g} m"
+    if isinstance(key, TextKey):
+        return f"text, groups of {key.q} letters"
+    return f"{key.kind} from {key.low} to {key.high}, reach {key.reach:g}"
 
 
 def _number(text: TextColumns, column: str, key: str, low: float, high: float) -> NDArray[np.float64]:

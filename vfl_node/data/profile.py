@@ -219,8 +219,7 @@ def profile(
     read: dict[str, KeyColumn] = {}
     with _collecting(errors):
         read = read_keys(text, data, keys, party)
-    unread = set(data.key_columns) - {column for of in key_columns_of(data, keys, party).values() for column in of}
-    unread |= set() if needs_order or data.order is None else {data.order}
+    unread = {*data.key_columns, data.order} - {column for of in key_columns_of(data, keys, party).values() for column in of}
     image = image_in(text, data, set_apart)
     pixels = frozenset(image.columns if image else ())
     features: dict[str, Column] = {}
@@ -228,7 +227,9 @@ def profile(
     for name in text.names:
         kind = data.columns.get(name)
         if name in set_apart:
-            columns.append(_set_apart(text, name, set_apart[name], read=name not in unread))
+            columns.append(
+                _set_apart(text, name, set_apart[name], read=name not in unread or (needs_order and name == data.order))
+            )
         elif kind == "ignore":
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:

@@ -180,10 +180,10 @@ class Table:
             add(b"order" + self.order.astype("<f8").tobytes())
         if self.groups is not None:
             add(b"groups" + self.groups.astype("<i8").tobytes())
-        for name, values in self.keys.items():
+        for name, key in self.keys.items():
             add(b"key" + name.encode())
-            numbers = values.astype("<f8") if isinstance(values, np.ndarray) else None
-            add(b"".join(_prefixed(cell.encode()) for cell in values) if numbers is None else numbers.tobytes())
+            is_text = isinstance(key, tuple)
+            add(b"".join(_prefixed(cell.encode()) for cell in key) if is_text else np.asarray(key).astype("<f8").tobytes())
         return state.digest()
 
 

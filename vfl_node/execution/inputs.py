@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from vfl_node.alignment.lists import promises
+from vfl_node.crypto.filters.values import check_values
 from vfl_node.data.declared import Declared, list_of
 from vfl_node.data.levels import check_categories
 from vfl_node.data.lists import check_lists
@@ -26,7 +27,7 @@ from vfl_node.session.memory import Memory
 from vfl_node.settings import Data, Limits, Settings
 from vfl_node.trainers import TableShape
 
-NO_FEATURES = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
+NO_FEATURES: Mapping[str, Any] = {"label": None, "image": None, "order": None, "group": None, "keys": {}}
 """What is not read of a table whose columns a model's encoder knows, and its image."""
 
 
@@ -56,6 +57,8 @@ def read_input(settings: Settings, job: Job, table: Any = None) -> Table:
         needs_order=needs_order(settings, job),
         keys=job.align.keys or NO_KEYS,
     )
+    if job.align.keys:
+        check_values(job.align.keys, read.keys)  # texts that are too short; all else is refused with its place already
     if job.train:
         check_categories(read, settings.name)
         check_lists(read, settings.name, read=job.train.reads_lists(settings.models))

@@ -14,10 +14,9 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, field_validator, model_validator
 
-from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
-from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName
+from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
 from vfl_node.job.prediction import Predict, Serve
@@ -165,7 +164,7 @@ class Job(Frozen):
         if self.parties.coordinator and not coordinated:
             ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
             training = [f"train.algorithm: {name} with {way}" for name, way in ways if way]
-            aligning = [f"align.protocol: {name}" for name, other in ALIGNMENTS.usable() if other.coordinated]
+            aligning = [f"align.protocol: {name}" for name in coordinated_protocols()]
             where = " and ".join((*training, *aligning))
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:

@@ -251,11 +251,11 @@ class Partner:
                 return
             if (count := sum(entry.startswith(over) for entry in counted)) >= limit:
                 raise PolicyError(
-                    f"there were {count} different linkages with {self._peer} over the same records, and this node allows {limit} "
-                    "(limits.linkages_per_set)",
+                    f"there were {count} different linkages with {self._peer} over the same records, and this node allows "
+                    f"{limit} (limits.linkages_per_set)",
                     code="E_BUDGET",
-                    hint="link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn anew "
-                    "on other terms, and the mean of several similarities of a pair tells its distance",
+                    hint="link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn "
+                    "anew on other terms, and the mean of several similarities of a pair tells its distance",
                     for_peer="its owner's settings do not allow this linkage",
                 )
             write_checked(self._folder / "linkages", b"\n".join([*counted, line]))

@@ -64,8 +64,8 @@ class AlignmentSizes(Section):
     )
     reuse: Count | None = Field(
         default=None,
-        description="linkage: of how many different records of the active party one of this party's is a candidate at most; null "
-        "at the active party",
+        description="linkage: of how many different records of the active party one of this party's is a candidate at most; "
+        "null at the active party",
     )
     warnings: tuple[str, ...] = Field(
         default=(), description="whole sentences for this party's owner: that so few records are shared that ids may not meet"

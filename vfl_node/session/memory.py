@@ -54,7 +54,6 @@ class Memory(Protocol):
             PolicyError: it would be one more than ``limit`` over this set (``E_BUDGET``).
         """
 
-
     def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
         """Count a linkage over a set of records; both are digests. The same one again is free.
 

@@ -1,8 +1,8 @@
 """The coordinator's side of a linkage: filters in, the nearest found, noise on their similarities, candidates out.
 
-It has a conversation with each data party, on threads of their own. What it draws and measures is the same in every job of these
-two parties on the same terms, because it remembers its secret, μ0 and σ0 of both of them. If it lost that, the parties,
-which count what it has begun with them, refuse to go on (``E_STATE_OLDER``) until its owner accepts the loss.
+It has a conversation with each data party, on threads of their own. What it draws and measures is the same in every job of
+these two parties on the same terms, because it remembers its secret, μ0 and σ0. If it lost that, the parties know of more
+alignments than it does, and it refuses to go on (``E_STATE_OLDER``) until its owner accepts the loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 from vfl_node import failpoints
 from vfl_node.alignment.linkage import learnt, terms
 from vfl_node.alignment.linkage.side import Sizes
-from vfl_node.alignment.linkage.similarity import NONE, TAU_MEANS, PairDraws, ReuseCount, Scale, least_tau, sigma_of
+from vfl_node.alignment.linkage.similarity import NONE, PairDraws, ReuseCount, Scale, least_tau, sigma_of
+from vfl_node.alignment.linkage.spec import TAU_MEANS
 from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.meeting import check_size
 from vfl_node.crypto.nearest.search import BLOCK_ROWS, nearest
@@ -209,16 +210,16 @@ class Linker:
         session.pins.check("nearest", column.digest.digest())
         scale, sigma = self._noise(column)
         draws = PairDraws(self._memory.secret, self._terms)
-        marks = [[mark for chunk in of.chunks() for mark in draws.marks(chunk)] for of in (active, passive)]
+        own, theirs = ([mark for chunk in of.chunks() for mark in draws.marks(chunk)] for of in (active, passive))
         reuse, without, start = ReuseCount(len(passive)), 0, 0
         for chunk in column.chunks():
             rows, _ = _split(chunk)
-            reuse.add(marks[0][start : start + len(rows)], rows)
+            reuse.add(own[start : start + len(rows)], rows)
             without += int(np.count_nonzero(rows[:, 0] == NONE))
             start += len(rows)
         known = {"active": len(active), "passive": len(passive), "sigma": sigma, "reuse": reuse.most}
         write_checked(session.folder / "linkage", json.dumps(known).encode())
-        return Found(column, scale, sigma, draws, *marks, reuse, without)
+        return Found(column, scale, sigma, draws, own, theirs, reuse, without)
 
     def _noise(self, column: Column) -> tuple[Scale, float]:
         """μ0 and σ0 of the first linkage on these terms, and σ of the job.

@@ -21,7 +21,9 @@ def of_all(job: Job, sizes: Sizes, sigma: float, reuse: int | None) -> Mapping[s
     active, passive, coordinator = job.parties.pair["active"], job.parties.pair["passive"], str(job.parties.coordinator)
     candidates = job.align.candidates
     noise = (
-        f"with noise of {sigma:g} standard deviations, the same in every job on these terms" if sigma else "exactly, without noise"
+        f"with noise of {sigma:g} standard deviations, the same in every job on these terms"
+        if sigma
+        else "exactly, without noise"
     )
     most = "as many as use it" if reuse is None else f"up to {reuse}"
     return {
@@ -40,16 +42,16 @@ def of_all(job: Job, sizes: Sizes, sigma: float, reuse: int | None) -> Mapping[s
             Disclosure(
                 "candidate rows",
                 sizes.active * candidates,
-                f"where {active}'s records are: which {candidates} of its own records are nearest to each of them. This set alone "
-                "locates the keys of each of these records, and noise does not change it",
+                f"where {active}'s records are: which {candidates} of its own records are nearest to each of them. This set "
+                "alone locates the keys of each of these records, and noise does not change it",
             ),
         ),
         coordinator: (
             Disclosure(
                 "encodings",
                 sizes.active + sizes.passive,
-                f"the encoded keys of {sizes.active} records of {active} and {sizes.passive} of {passive}, {sizes.bits} bits each, "
-                "and so which of them have equal keys",
+                f"the encoded keys of {sizes.active} records of {active} and {sizes.passive} of {passive}, {sizes.bits} bits "
+                "each, and so which of them have equal keys",
             ),
             Disclosure(
                 "distances",

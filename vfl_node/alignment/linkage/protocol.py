@@ -1,32 +1,32 @@
 """Fuzzy linkage with a coordinator: each record of the active party gets the passive party's K records most like it.
 
-It runs between the active party A, the passive party B, and the coordinator C, who has no data. All follow the protocol, but study
-all that they receive, and C works together with neither of the others.
+It runs between the active party A, the passive party B, and the coordinator C, who has no data. All follow the protocol, but
+study all that they receive, and C works together with neither of the others.
 
-====  =========  =====================================================================  =========================
-step  who        what                                                                   where
-====  =========  =====================================================================  =========================
-1     A ↔ B      marks of their sets, and what they remember of each other              lists/meeting.py
-2     A ↔ B      the seed of pivots and hash keys: tossed in their first job, then kept  seed.py
-3     A, B alone filters of their keys, in an order that tells nothing                  crypto/filters
-4     A ↔ B      how many, and a commitment to them                                     terms.py
-5     A, B ↔ C   the same commitment; C tells each the other's, and they compare        side.py, coordination.py
-6     A, B → C   the filters; C checks the commitments                                  lists/columns.py
-7     C alone    the K nearest of B's filters for each of A's; μ0, σ0 and noise         crypto/nearest, similarity.py
-8     C → B      how much its records are used; if B goes on, the candidates            m × K places, or −1
-9     C → A      μ0, σ0 and σ, and the similarities in the same order                   m × K, 0 without candidate
-====  =========  =====================================================================  =========================
+====  ==========  ========================================================================  ==========================
+step  who         what                                                                      where
+====  ==========  ========================================================================  ==========================
+1     A ↔ B       marks of their sets, and what they remember of each other                 ``lists/meeting.py``
+2     A ↔ B       the seed of pivots and hash keys: tossed in their first job, then kept    ``seed.py``
+3     A, B alone  filters of their keys, in an order that tells nothing                     ``crypto/filters``
+4     A ↔ B       how many, and a commitment to them                                        ``terms.py``
+5     A, B ↔ C    the same commitment; C tells each the other's, and they compare           ``side.py``
+6     A, B → C    the filters; C checks the commitments                                     n_A, n_B × bits/8 bytes
+7     C alone     the K nearest of B's filters for each of A's; μ0, σ0 and noise            ``coordination.py``
+8     C → B       how much its records are used; if B goes on, the candidates               m × K places, or −1
+9     C → A       μ0, σ0 and σ, and the similarities in the same order                      m × K, 0 without candidate
+====  ==========  ========================================================================  ==========================
 
 A gets no place of B's records, B no similarity, C no key and no seed. The shared order is A's column of filters, m = n_A.
 
 Leaks: to A, n_B and m·K similarities with noise, of which it can tell which belong to the same record of B. To B, n_A and
 which of its records are nearest to each of A's: that *set* locates A's records, and noise does not touch it. To C, all
 distances between filters, those within one party too, and which filters are equal. A and B know the seed, so
-filters hide keys from C alone. σ bounds how often the greedy attack of the paper guesses a filter from one similarity (τ); it does
-not bound how exactly A locates a key of B from many. docs/privacy.md has what was measured.
+filters hide keys from C alone. σ bounds how often the greedy attack of the paper guesses a filter from one similarity (τ); it
+does not bound how exactly A locates a key of B from many.
 
-Deviations from the paper: everything lasts from job to job (seed, noise, order, μ0 and σ0), and linkages and the use of each record
-are limited, because fresh noise averages out (``similarity.py``).
+Deviations from the paper: everything lasts from job to job (seed, noise, order, μ0 and σ0), and linkages and the use of each
+record are limited, because fresh noise averages out (``similarity.py``).
 
 Source: Wu, Li and He 2021, arXiv 2106.06312 ("A coupled design of exploiting record similarity for practical vertical
 federated learning"), 4.1 to 4.3.
@@ -95,11 +95,11 @@ async def passive(session: Session, records: OwnRecords, group: Group | None) ->
         _check_noise(side, reuse.deviation, reuse.sigma)
         if reuse.max > session.limits.max_reuse:
             raise PolicyError(
-                f"a record of this node would be a candidate of {reuse.max} different records of {session.peer.peer} (half of its "
-                f"records of at most {reuse.median:g}), and this node allows {session.limits.max_reuse} (limits.max_reuse)",
+                f"a record of this node would be a candidate of {reuse.max} different records of {session.peer.peer} (the "
+                f"median record of {reuse.median:g}), and this node allows {session.limits.max_reuse} (limits.max_reuse)",
                 code="E_REUSE",
-                hint="agree on fewer candidates (align.candidates), or raise limits.max_reuse: from many similarities of a record "
-                "the other party locates its keys",
+                hint="agree on fewer candidates (align.candidates), or raise limits.max_reuse: from many similarities of a "
+                "record the other party locates its keys",
                 for_peer="its settings do not allow that its records are used as often (limits.max_reuse)",
             )
         await side.coordinator.send(ReuseAccepted())
@@ -151,9 +151,7 @@ def _facts(side: DataSide, deviation: float, sigma: float, without: int, reuse: 
     )
 
 
-def _alignment(
-    side: DataSide, rows: np.ndarray, facts: LinkageFacts, *, similarities: np.ndarray | None = None
-) -> Alignment:
+def _alignment(side: DataSide, rows: np.ndarray, facts: LinkageFacts, *, similarities: np.ndarray | None = None) -> Alignment:
     session = side.session
     peer, is_active = session.peer.peer, session.role == "active"
     everybody = learnt.of_all(session.job, side.sizes, facts.sigma, facts.reuse)

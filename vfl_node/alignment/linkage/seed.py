@@ -1,9 +1,9 @@
 """The seed of pivots and hash keys that the data parties share, and the coordinator must never have.
 
-It is the same in every job of these two parties: with other pivots the same records would have other distances and other noise,
-and a coordinator, or the active party, that saw both would know them better. Each party's share of the toss is therefore the same
-in every job, and both keep the result. A party that has lost it gets it from the other one, which gives nothing away: both
-know it anyway.
+It is the same in every job of these two parties: with other pivots the same records would have other distances and other
+noise, and a coordinator, or the active party, that saw both would know them better. Each party's share of the toss is therefore
+the same in every job, and both keep the result. A party that has lost it gets it from the other one, which gives nothing away:
+both know it anyway.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def agree_on_seed(session: Session) -> bytes:
 
 def _lost(peer: str) -> StateError:
     return StateError(
-        f"this node and {peer} remember different seeds of the encoding of keys: what one of them remembered of the other is gone",
+        f"this node and {peer} remember different seeds of the encoding of keys: what one remembered of the other is gone",
         code="E_STATE_LOST",
         hint="put the newest copy of the state folder's partners back",
         for_peer="the two nodes remember different seeds of the encoding of keys",

@@ -54,9 +54,9 @@ class DataSide:
         records: of this party, with the keys of the job.
 
     Attributes:
-        order: int64[n], the record of this party's table at each place of its column of filters: by keyed hashes of identifiers, so
-            it tells nothing of the table's order, is the same in every job with this peer, and two records keep their order
-            whatever else the table has.
+        order: int64[n], the record of this party's table at each place of its column of filters. It follows keyed hashes of
+            identifiers: it tells nothing of the table's order, is the same in every job with this peer, and does not change
+            between two records, whatever else the table has.
         sizes: of both sides, once they have met.
     """
 
@@ -103,7 +103,7 @@ class DataSide:
         await self.coordinator.send_rows(filters.chunks(), count=len(filters), width=filters.width, start=held)  # 6
 
     async def receive(self, found: str, check: Callable[[Rows], None]) -> Rows:
-        """The column ``found`` of the coordinator, a row for each record of the active party: uint8[n_A, 4·K], a map of the file.
+        """The column ``found`` of the coordinator, a row for each record of the active party: uint8[n_A, 4·K], in the file.
 
         Raises:
             ProtocolError: another count, or what ``check`` refuses in a chunk.
@@ -134,7 +134,7 @@ class DataSide:
         return self.records.identity or self.records.ids.digest()
 
     def _encoded(self, seed: bytes) -> Column:
-        """The filters of all records, in :attr:`order`, chunk by chunk; what an earlier attempt stored is not computed again."""
+        """The filters of all records, in :attr:`order`, chunk by chunk; what is stored already is not computed again."""
         column, records = self._filters.column("filters"), len(self.records)
         self._filters.need_room(records)
         self.session.progress.emit(PhaseBegan("align", records, "encoded records"))
@@ -202,4 +202,3 @@ class DataSide:
                 hint="agree on fewer candidates: all records as candidates of each would say nothing",
                 for_peer="align.candidates is more than the passive party has records",
             )
-

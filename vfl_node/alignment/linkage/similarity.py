@@ -7,14 +7,14 @@
     τ    = erf(√(σ² + 1) / (2√2·σ·σ0))                                                                               Theorem 1
 
 τ bounds the share of filters that an attacker guesses right who takes the most probable distance from one similarity, and any
-filter at that distance. It falls with σ0, so with longer filters, whatever those tell: it is no bound on how exactly keys can be
-found (docs/privacy.md). Its inversion: y = 2√2·σ0·erfinv(τ), σ = 1/√(y² − 1), which needs y > 1, that is τ > erf(1/(2√2·σ0)).
+filter at that distance. It falls with σ0, so with longer filters, whatever those tell: it is no bound on how exactly keys can
+be found. Its inversion: y = 2√2·σ0·erfinv(τ), σ = 1/√(y² − 1), which needs y > 1, that is τ > erf(1/(2√2·σ0)).
 
 Deviations from the paper. Noise and the order of a record's candidates are functions of the two filters, of the job's terms
-and of a secret that the coordinator keeps (:class:`PairDraws`): noise that is drawn again in each job averages out. The order is
-random, as one by distance, or by similarity, would tell ranks without noise. μ0 and σ0 are those of the first
-linkage on the same terms. Were they computed again after one record has changed, the change of the similarity of any other pair,
-whose noise is the same, would give its distance.
+and of a secret that the coordinator keeps (:class:`PairDraws`): noise that is drawn again in each job averages out. The order
+is random, as one by distance, or by similarity, would tell ranks without noise. μ0 and σ0 are those of the first linkage on the
+same terms. Were they computed again after one record has changed, the change of the similarity of any other pair, whose noise
+is the same, would give its distance.
 
 Source: Wu, Li and He 2021, arXiv 2106.06312, 4.3, 5.2 and appendix A.
 """
@@ -37,12 +37,6 @@ NONE = -1
 """In place of a candidate where there are fewer than K; its similarity is 0."""
 
 DIGEST_BYTES = 32
-
-TAU_MEANS = (
-    "τ is the share of filters that one similarity lets the greedy attack of the paper guess exactly: it measures how long "
-    "filters are, not how safe keys are. Whoever has several similarities of a record locates its key much better than τ suggests"
-)
-"""Goes with every τ that a person sees."""
 
 
 @dataclass(frozen=True)
@@ -113,9 +107,7 @@ class PairDraws:
 
     def marks(self, filters: Rows) -> list[bytes]:
         """What stands for each filter: equal for equal ones. Cost: 1 ns a byte."""
-        return [
-            blake2b(row.tobytes(), digest_size=DIGEST_BYTES, key=self._key, person=b"filter").digest() for row in filters
-        ]
+        return [blake2b(row.tobytes(), digest_size=DIGEST_BYTES, key=self._key, person=b"filter").digest() for row in filters]
 
     def blurred(
         self,

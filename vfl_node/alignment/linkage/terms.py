@@ -29,12 +29,12 @@ def digest_of(align: Align, seed_mark: bytes) -> bytes:
 
 
 def commitment_to(filters: bytes, salt: bytes) -> bytes:
-    """A commitment to a column of filters with digest ``filters``, under a ``salt`` that lasts as long as the set. 32 bytes."""
+    """A commitment to a column of filters whose digest is ``filters``, under a ``salt`` that lasts as long as the set."""
     return hashlib.sha256(b"vfl-node linkage commitment" + salt + filters).digest()
 
 
 def linkage_of(terms: bytes, active: EncodingTerms, passive: EncodingTerms, coordinator: str) -> bytes:
-    """Stands for a linkage: its :func:`digest_of` terms, what both sides are committed to, and who draws the noise. 32 bytes."""
+    """Stands for a linkage: its :func:`digest_of` terms, what both are committed to, and who draws the noise. 32 bytes."""
     parts = (b"vfl-node linkage", terms, active.commitment, passive.commitment, coordinator.encode())
     return hashlib.sha256(b"".join(parts)).digest()
 

@@ -197,7 +197,7 @@ def _check_own_elements(session: Session, own: Identifiers, lasting: Randomness)
 
 
 def check_size(peer: str, theirs: int, terms: Align, limits: Limits) -> None:
-    """Refuse a peer's set that is too small (``E_TOO_FEW``) or too large (``E_TOO_MANY``) for this owner. Raises PolicyError."""
+    """Refuse a peer's set that is too small or too large for this owner. Raises PolicyError (``E_TOO_FEW``, ``E_TOO_MANY``)."""
     records = theirs - 2 * terms.dummies
     if records < limits.min_set_size:
         raise _too_few(f"{peer} announces {records} identifiers", limits.min_set_size)
