@@ -65,8 +65,8 @@ class Limits(Frozen):
     linkages_per_set: int = Field(
         default=5,
         ge=1,
-        description="how many different linkages with a peer there may ever be over the same records: another set of the "
-        "peer makes another one, and so do other terms (keys, encoding, candidates, noise), on which noise is drawn anew; the mean "
+        description="how many different linkages with a peer there may ever be over the same records: another set of "
+        "the peer makes one, and so do other terms (keys, encoding, candidates, noise), on which noise is drawn anew; the mean "
         "of a few tells distances. At a coordinator over the same encodings of either party",
     )
     max_reuse: int = Field(

@@ -188,8 +188,7 @@ def profile(
         task: of the job; None: regression if the labels are numbers, and not all of them classes.
         classes: of the job; None: as many as the labels suggest.
         needs_order: as there, like ``keys``.
-        whole: whether ``text`` has all rows of the input. If it has not, a set that is too small and labels that are
-            all the same are no errors.
+        whole: whether ``text`` has all rows. If it has not, a set that is too small and labels all alike are no errors.
 
     Raises:
         DataError: the columns are not those that the settings name, so that nothing else can be said, not even the names of the
@@ -227,9 +226,8 @@ def profile(
     for name in text.names:
         kind = data.columns.get(name)
         if name in set_apart:
-            columns.append(
-                _set_apart(text, name, set_apart[name], read=name not in unread or (needs_order and name == data.order))
-            )
+            read_here = name not in unread or (needs_order and name == data.order)
+            columns.append(_set_apart(text, name, set_apart[name], read=read_here))
         elif kind == "ignore":
             columns.append(ColumnProfile(name, "ignored", declared=True))
         else:

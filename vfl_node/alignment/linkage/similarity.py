@@ -88,9 +88,9 @@ def sigma_of(tau: float, deviation: float) -> float:
 
 
 def _erfinv(tau: float) -> float:
-    """The inverse of erf; one step of Newton after the quantile, which loses digits where τ is small."""
-    x = NormalDist().inv_cdf((1 + tau) / 2) / math.sqrt(2)
-    return x - (math.erf(x) - tau) * math.sqrt(math.pi) / 2 * math.exp(x * x)
+    """The inverse of erf: a quantile, and where τ is small, which costs digits there, a step of Newton."""
+    x = -NormalDist().inv_cdf((1 - tau) / 2) / math.sqrt(2)
+    return x - (math.erf(x) - tau) * math.sqrt(math.pi) / 2 * math.exp(x * x) if tau < 0.5 else x
 
 
 class PairDraws:
