@@ -105,7 +105,7 @@ def test_noise_drawn_again_averages_out_and_noise_of_the_pair_does_not(found):
 
 
 def test_the_order_of_candidates_carries_no_rank(found):
-    own, theirs, rows, distances = found
+    _, _, rows, distances = found
     ordered, _ = blurred(found)
     table = np.zeros((M, N), dtype=np.int32)
     np.put_along_axis(table, rows.astype(np.int64), distances, axis=1)

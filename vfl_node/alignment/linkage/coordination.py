@@ -74,7 +74,7 @@ class Found:
 
 
 class Linker:
-    """The coordinator's part in one linkage (:class:`vfl_node.alignment.spec.Coordination`).
+    """The coordinator's part in one linkage (:class:`vfl_node.alignment.spec.AlignmentCoordination`).
 
     Args:
         session: the coordinator's; columns lie in ``lists`` in its folder.
@@ -120,7 +120,7 @@ class Linker:
                 await self._tell_passive(channel, found)
 
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As :meth:`vfl_node.alignment.spec.Coordination.learnt`: from what the search stored, which outlives a restart."""
+        """As :meth:`vfl_node.alignment.spec.AlignmentCoordination.learnt`: from what the search stored, which outlives a restart."""
         path = self._session.folder / "linkage"
         known = json.loads(read_checked(path, hint="submit the job again as a new one"))
         sizes = Sizes(known["active"], known["passive"], self._bits)
