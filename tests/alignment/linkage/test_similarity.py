@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from vfl_node.alignment.linkage.similarity import NONE, PairDraws, ReuseCount, DistanceScale, least_tau, sigma_of, tau_of
+from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of, tau_of
 from vfl_node.crypto.randomness import Randomness
 
 M, N, K = 800, 300, 50

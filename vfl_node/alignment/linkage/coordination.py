@@ -17,7 +17,7 @@ import numpy as np
 from vfl_node import failpoints
 from vfl_node.alignment.linkage import learnt, terms
 from vfl_node.alignment.linkage.side import Sizes
-from vfl_node.alignment.linkage.similarity import NONE, PairDraws, ReuseCount, DistanceScale, least_tau, sigma_of
+from vfl_node.alignment.linkage.similarity import NONE, DistanceScale, PairDraws, ReuseCount, least_tau, sigma_of
 from vfl_node.alignment.linkage.spec import TAU_MEANS
 from vfl_node.alignment.lists.columns import Column, Columns
 from vfl_node.alignment.lists.meeting import check_size
@@ -31,8 +31,7 @@ from vfl_node.progress import Advanced, PhaseBegan
 from vfl_node.session.memory import joint
 from vfl_node.session.session import Session
 from vfl_node.transport.channel import CHUNK_BYTES, Channel
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, Reuse, ReuseAccepted
-from vfl_node.transport.generated.vfl.v1.linkage_pb2 import Scale
+from vfl_node.transport.generated.vfl.v1.linkage_pb2 import EncodingTerms, Reuse, ReuseAccepted, Scale
 
 _EQUAL = DistanceScale(0.0, 1.0)
 """Where only candidates with equal filters count."""
@@ -120,7 +119,7 @@ class Linker:
                 await self._tell_passive(channel, found)
 
     def learnt(self) -> Mapping[str, tuple[Disclosure, ...]]:
-        """As :meth:`vfl_node.alignment.spec.AlignmentCoordination.learnt`: from what the search stored, which outlives a restart."""
+        """As in the contract: from what the search stored, which outlives a restart."""
         path = self._session.folder / "linkage"
         known = json.loads(read_checked(path, hint="submit the job again as a new one"))
         sizes = Sizes(known["active"], known["passive"], self._bits)
