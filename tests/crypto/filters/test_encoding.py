@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -66,6 +67,20 @@ def test_nothing_is_computed_ahead_of_its_block(columns: dict[str, KeyValues], m
     blocks = encode(KEYS, Encoding(), columns, Randomness(SEED))
     assert next(blocks).nbytes <= 20_000
     assert len(list(blocks)) > 10
+
+
+def test_memory_does_not_grow_with_the_number_of_records() -> None:
+    """Filters of 62 KiB, 76 MB in all."""
+    key = NumberKey(kind="number", low=0, high=1, reach=0.005)
+    column = np.linspace(0, 1, 1200)
+    tracemalloc.start()
+    try:
+        made = sum(block.nbytes for block in encode({"u": key}, Encoding(epsilon=0.0345), {"u": column}, Randomness(SEED)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert made > 75e6
+    assert peak < 45e6
 
 
 def test_the_order_of_keys_changes_nothing(columns: dict[str, KeyValues], whole: NDArray[np.uint8]) -> None:
