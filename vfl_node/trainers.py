@@ -100,6 +100,7 @@ class TrainerConfig(Frozen):
         defended: the tensors that it sends through the place where defences work: ``embeddings`` of passive parties,
             ``gradients`` of the active one.
         recorded: whether a passive party records what it sends and gets in training, where the session has a transcript.
+        by_similarity: whether it trains over alignments by similarity (each row with several candidates), and over no other.
         on_device: whether it computes on the node's device, which must then be the same in every attempt.
         coordinated_by: what its section must say for a coordinator to take part; empty: none ever does.
         unit: what it calls the part of training after which it reports figures: ``epoch`` or ``iteration``.
@@ -118,6 +119,7 @@ class TrainerConfig(Frozen):
     max_passive_parties: ClassVar[int] = 1
     defended: ClassVar[frozenset[str]] = frozenset()
     recorded: ClassVar[bool] = False
+    by_similarity: ClassVar[bool] = False
     on_device: ClassVar[bool] = True
     coordinated_by: ClassVar[str] = ""
     unit: ClassVar[str] = "epoch"
