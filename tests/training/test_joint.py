@@ -15,7 +15,7 @@ from vfl_node.data.features import Encoder
 from vfl_node.models import ARCHITECTURES, OPTIMISERS, architecture_of, cut_width
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
-from vfl_node.training.split.positioned_input import PositionedInput
+from vfl_node.training.network.positioned_input import PositionedInput
 
 
 class Joint:

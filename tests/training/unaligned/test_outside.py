@@ -12,7 +12,7 @@ from tests.training.outside_rows import intersected, same_from_each
 from vfl_node.configuration import parse
 from vfl_node.errors import DataError, UsageError
 from vfl_node.job import Evaluate, Job
-from vfl_node.training.split import journal
+from vfl_node.training.network import journal
 from vfl_node.training.unaligned.methods import unaligned_of
 
 QUICK: dict[str, dict[str, Any]] = {

@@ -1,4 +1,13 @@
-"""Split training as the node runs it: the loop, and what is left of it at each party."""
+"""FLORIST: split training over a union, each party filling in for the rows it does not own.
+
+The loop is that of every network of two halves (:mod:`vfl_node.training.network.loop`); what each half does in it stands in
+half.py. Here is what is left of it at each party.
+
+Source: Song et al. 2021 (FLORIST), sections 3 and 4. Deviations: batches are cut from the
+shared order by a jointly tossed seed; synthetic rows are fixed for the whole job.
+
+What each party learns: disclosures.py, and docs/training.md.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +15,7 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -17,23 +27,27 @@ from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
 from vfl_node.job import Parties
 from vfl_node.ledger import Disclosure
+from vfl_node.models import cut_width
 from vfl_node.privacy.defences.decoding import ColumnParams
 from vfl_node.privacy.defences.dp.budget import budget
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
 from vfl_node.training.evaluation import Evaluation, Figures, Summary, real_share, summarise
+from vfl_node.training.network import alone
+from vfl_node.training.network.batches import check_batch_fits
+from vfl_node.training.network.journal import Journal
+from vfl_node.training.network.loop import Halves, train
+from vfl_node.training.network.overfitting import after_validation, of_classes, of_numbers
+from vfl_node.training.network.section import EarlyStopping
 from vfl_node.training.sharing import receive_figures, send_figures
-from vfl_node.training.split import alone
+from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, exchanged_epochs, passive_learns
 from vfl_node.training.split.half import of_two_classes
-from vfl_node.training.split.journal import Journal
-from vfl_node.training.split.loop import check_batch_fits, train
 from vfl_node.training.split.missing.section import Missing
-from vfl_node.training.split.overfitting import after_validation, of_classes, of_numbers
+from vfl_node.training.split.passive import PassiveHalf
 from vfl_node.training.split.section import (
-    EarlyStopping,
     HeldOut,
     LabelPrivacy,
     MatchedMetrics,
@@ -42,6 +56,7 @@ from vfl_node.training.split.section import (
     UnalignedRows,
     contributions_of,
 )
+from vfl_node.training.split.serving.served_model import VERSION
 from vfl_node.training.trainer import Servable, Trained, Trainer, TrainingData, device_name, unaudited
 
 MOST_NAMED = 12
@@ -49,12 +64,12 @@ MOST_NAMED = 12
 
 
 class SplitTrainer(Trainer):
-    """FLORIST (:mod:`vfl_node.training.split.loop`), as a :class:`~vfl_node.training.trainer.Trainer`."""
+    """FLORIST, as a :class:`~vfl_node.training.trainer.Trainer`."""
 
     def prepare(self, session: Session) -> None:
         """As the base: batches of predictions must fit into a message, and a bottom must make what its defences protect."""
         if serve := session.job.serve:
-            check_batch_fits(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
+            _check_batch(serve.batch_size, Train.of(session.job), setting="serve.batch_size")
         _check_defences(session)
 
     async def run(self, session: Session, data: TrainingData, checkpoints: Checkpoints, resume: str | None) -> Trained:
@@ -76,8 +91,16 @@ class SplitTrainer(Trainer):
             passive party.
         """
         async with session.phase("train") as traffic:
-            journal = await train(session, data, checkpoints, resume, traffic)
+            halves = Halves(ActiveHalf, PassiveHalf, partial(_check_batch, train=Train.of(session.job)))
+            journal = await train(session, data, checkpoints, resume, traffic, halves)
             return await (_active if session.role == "active" else _passive)(session, data, journal)
+
+
+def _check_batch(rows: int, train: Train, *, setting: str = "train.batch_size") -> None:
+    """Refuse batches whose embeddings one message cannot hold; ``setting`` sets ``rows``. Raises UsageError (``E_SIZE``)."""
+    width = max(cut_width(train), train.unaligned.exchanged_width(cut_width(train)))
+    narrower = "narrow the last layer of train.bottom"
+    check_batch_fits(rows, 4 * width, of=f"at a cut layer of width {width}", setting=setting, narrower=narrower)
 
 
 def _check_defences(session: Session) -> None:
@@ -183,7 +206,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal, first: Eval
         weights=journal.weights,
         encoder=journal.encoder,
         columns=encoded_columns(data.table, Encoder.from_json(journal.encoder).columns),
-        servable=Servable(json.dumps({**journal.scoring, **journal.shared}, sort_keys=True), shown),
+        servable=Servable(json.dumps({**journal.scoring, **journal.shared, "version": VERSION}, sort_keys=True), shown),
         audit=journal.audit,
         feature_audit=journal.rebuilt,
         label_audit=journal.labels,

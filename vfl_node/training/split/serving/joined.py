@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from vfl_node.job import Serve
+from vfl_node.training.network.local import ROWS_AT_ONCE
 from vfl_node.training.schedule import cut
 from vfl_node.training.serving import KeptHalf
-from vfl_node.training.split.local import ROWS_AT_ONCE
 from vfl_node.training.split.serving.served_model import ServedModel
 from vfl_node.training.split.serving.sides import Embedder, Scorer
 

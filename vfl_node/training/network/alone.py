@@ -25,11 +25,11 @@ from vfl_node.models import architecture_of
 from vfl_node.models.building import build_classifier
 from vfl_node.models.initial_weights import initialise
 from vfl_node.session.session import Session
+from vfl_node.training.network.config import NetworkConfig
+from vfl_node.training.network.local import local_logits, train_local
+from vfl_node.training.network.positioned_input import PositionedInput
+from vfl_node.training.network.tasks import NetworkTask
 from vfl_node.training.own_rows import OwnRows
-from vfl_node.training.split.config import Train
-from vfl_node.training.split.local import local_logits, train_local
-from vfl_node.training.split.positioned_input import PositionedInput
-from vfl_node.training.split.tasks import SplitTask
 from vfl_node.training.trainer import TrainingData
 
 KIND = "a network of the same kind"
@@ -61,7 +61,7 @@ def logits_alone(
     session: Session,
     data: TrainingData,
     own: OwnRows,
-    task: SplitTask,
+    task: NetworkTask,
     randomness: Randomness,
 ) -> Tensor | None:
     """Train the network of the active party alone, and ask it about the rows measured on; nothing is sent.
@@ -81,7 +81,7 @@ def logits_alone(
     Raises:
         DataError: the loss is no longer a number (``E_DIVERGED``).
     """
-    train = Train.of(session.job)
+    train = NetworkConfig.of(session.job)
     labels = data.table.labels
     if not data.table.columns or labels is None or len(own.training) == 0:
         return None
