@@ -56,6 +56,17 @@ class TableShape:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """What an alignment by similarity puts beside each row: up to so many candidates, ``among`` so many; None: not known."""
+
+    candidates: int = 1
+    among: int | None = None
+
+
+ONE_BESIDE = Beside()
+
+
+@dataclass(frozen=True)
 class TrainingCost:
     """What training over some number of shared rows takes, all repeats together unless it says otherwise.
 
@@ -201,7 +212,9 @@ class TrainerConfig(Frozen):
         """The fewest steps that training takes if at least ``rows`` rows are shared."""
         return 0
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost | None:
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost | None:
         """What training over ``rows`` shared rows of an alignment ``protocol`` takes; None where it is not known beforehand.
 
         Return None, too, for an alignment over which this trainer does not run.
@@ -211,6 +224,7 @@ class TrainerConfig(Frozen):
             rows: length of the shared order.
             protocol: name of the alignment. It is not always the job's: an estimate compares several.
             passive_parties: how many there are.
+            beside: what stands beside each row.
         """
         return None
 
@@ -271,8 +285,8 @@ class TrainerConfig(Frozen):
         """
         return 0
 
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
-        """Memory of what the party in ``role`` computes for one batch."""
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
+        """Memory of what the party in ``role`` computes for one batch; args as for :meth:`parameters` and :meth:`cost`."""
         return 0
 
     @property
@@ -288,7 +302,7 @@ class TrainerConfig(Frozen):
         """Epochs, or iterations, of which figures are kept in memory until the report is written."""
         return 0
 
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """Size of the largest message, head (:data:`HEAD_BYTES`) included. A larger one is refused by the peer's node.
 
         0 stands for messages of less than 2 MiB. The number of shared rows is not known yet; a message must be bounded by the
@@ -325,6 +339,7 @@ TRAINERS: Registry[type[TrainerConfig]] = Registry(
         "split": "vfl_node.training.split.config:Train",
         "logistic": "vfl_node.training.logistic.config:Logistic",
         "linear": "vfl_node.training.linear.config:LinearRegression",
+        "linked": "vfl_node.training.linked.config:Linked",
     },
     check=_check,
 )

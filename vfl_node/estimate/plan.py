@@ -173,7 +173,7 @@ def training_cost(job: Job, rows: int, protocol: str) -> TrainingCost | None:
     """What the job's training takes over so many shared ``rows`` of an alignment; None where nothing is known of it."""
     if job.train is None:
         return None
-    return job.train.cost(job.evaluate, rows, protocol, passive_parties=len(job.parties.passive))
+    return job.train.cost(job.evaluate, rows, protocol, len(job.parties.passive), job.beside)
 
 
 def _refusal(job: Job, role: Role, table: TableShape, limits: Limits, models: Mapping[str, str], protection: Protection) -> str:

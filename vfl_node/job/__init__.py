@@ -20,7 +20,7 @@ from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, Proto
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
 from vfl_node.job.prediction import Predict, Serve
-from vfl_node.trainers import DEFAULT_TRAINER, TRAINERS, DataRole, Task, TrainerConfig
+from vfl_node.trainers import DEFAULT_TRAINER, ONE_BESIDE, TRAINERS, Beside, DataRole, Task, TrainerConfig
 
 
 class Parties(Frozen):
@@ -253,6 +253,11 @@ class Job(Frozen):
     def classes(self) -> int:
         """How many classes the labels have; of no meaning in a regression."""
         return self.train.classes if self.train else 2
+
+    @property
+    def beside(self) -> Beside:
+        """What its alignment puts beside each row."""
+        return Beside(self.align.candidates) if self.align.spec.by_similarity else ONE_BESIDE
 
     @property
     def is_service(self) -> bool:

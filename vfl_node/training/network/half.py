@@ -134,10 +134,12 @@ def check_step(channel: Channel, step: int, expected: int) -> None:
         raise ProtocolError(f"{channel.peer} sent step {step} where step {expected} was due", code="E_ORDER")
 
 
-def received(channel: Channel, tensor: training_pb2.Tensor, shape: Sequence[int]) -> Tensor:
-    """The float32 tensor of ``shape`` in a message; raises as :func:`~vfl_node.transport.codec.decode` and names the peer."""
+def received(
+    channel: Channel, tensor: training_pb2.Tensor, shape: Sequence[int], *, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """The tensor of ``shape`` in a message; raises as :func:`~vfl_node.transport.codec.decode` and names the peer."""
     try:
-        return codec.decode(tensor, dtype=torch.float32, shape=shape)
+        return codec.decode(tensor, dtype=dtype, shape=shape)
     except ProtocolError as error:
         raise ProtocolError(f"{channel.peer} sent {error.message}", code=error.code) from None
 

@@ -10,7 +10,7 @@ from pydantic import model_validator
 from vfl_node.configuration import ReadBy
 from vfl_node.errors import DataError
 from vfl_node.models import architecture_of, cut_width
-from vfl_node.trainers import DataRole, TableShape, Task, TrainingCost
+from vfl_node.trainers import ONE_BESIDE, Beside, DataRole, TableShape, Task, TrainingCost
 from vfl_node.training.network.config import NetworkConfig
 from vfl_node.training.split import costs
 from vfl_node.training.split.missing.section import Missing, missing_of
@@ -179,7 +179,9 @@ class Train(NetworkConfig):
         trained = int(rows * (1 - evaluate.test_fraction - evaluate.validation_fraction))
         return evaluate.repeats * (self.unaligned.epochs_before + self.epochs) * max(1, trained // self.batch_size)
 
-    def cost(self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1) -> TrainingCost:
+    def cost(
+        self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
+    ) -> TrainingCost:
         """Counted exactly, up to a few messages around it."""
         return costs.cost(self, evaluate, rows, protocol, passive_parties)
 
@@ -227,11 +229,11 @@ class Train(NetworkConfig):
         """As the base."""
         return self.batch_size, cut_width(self)
 
-    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1) -> int:
+    def batch_bytes(self, role: DataRole, table: TableShape, passive_parties: int = 1, beside: Beside = ONE_BESIDE) -> int:
         """Values of every layer for each row of a batch, and their gradients."""
         return costs.batch_bytes(self, role, table, passive_parties)
 
-    def message_bytes(self, evaluate: Evaluate) -> int:
+    def message_bytes(self, evaluate: Evaluate, beside: Beside = ONE_BESIDE) -> int:
         """An embedding of a batch, or the figures that the passive party is told."""
         return costs.message_bytes(self, evaluate)
 

@@ -11,7 +11,6 @@ What each party learns: disclosures.py, and docs/training.md.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -33,14 +32,12 @@ from vfl_node.privacy.defences.dp.budget import budget
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
-from vfl_node.training.evaluation import Evaluation, Figures, Summary, real_share, summarise
-from vfl_node.training.network import alone
+from vfl_node.training.evaluation import Evaluation
 from vfl_node.training.network.batches import check_batch_fits
 from vfl_node.training.network.journal import Journal
 from vfl_node.training.network.loop import Halves, train
-from vfl_node.training.network.overfitting import after_validation, of_classes, of_numbers
+from vfl_node.training.network.results import measured, told
 from vfl_node.training.network.section import EarlyStopping
-from vfl_node.training.sharing import receive_figures, send_figures
 from vfl_node.training.split.active import ActiveHalf
 from vfl_node.training.split.config import Train
 from vfl_node.training.split.disclosures import RowCounts, TrainingExchange, active_learns, exchanged_epochs, passive_learns
@@ -160,24 +157,13 @@ def _check_labels(session: Session) -> None:
 
 
 async def _active(session: Session, data: TrainingData, journal: Journal) -> Trained:
-    summary, first = summarise(journal.evaluations, *journal.rows), journal.evaluations[0]
-    if session.job.evaluate.share_with_passive:
-        figures = [Figures(epoch.loss, epoch.auc, epoch.validation_loss, epoch.validation_auc) for epoch in journal.epochs]
-        for channel in session.data_peers.values():
-            await send_figures(channel, figures, summary.metrics, validated=len(journal.validated) > 0)
-    trained = _trained(session, data, journal, first)
-    trained = trained.with_results(summary, first, real_share(data.alignment), local_kind=alone.KIND)
-    return dataclasses.replace(trained, warnings=(*trained.warnings, *_overfitting(session, data, journal, summary)))
+    train = Train.of(session.job)
+    shifted = (data.alignment.missing > 0 and train.missing.calibration == "none") or train.class_weight is not None
+    return await measured(session, data, journal, _trained(session, data, journal, journal.evaluations[0]), shifted=shifted)
 
 
 async def _passive(session: Session, data: TrainingData, journal: Journal) -> Trained:
-    trained = _trained(session, data, journal)
-    if not session.job.evaluate.share_with_passive:
-        return trained
-    names, validated = session.job.evaluate.metrics, len(journal.validated) > 0
-    shared, metrics = await receive_figures(session.peer, len(journal.epochs), names, validated=validated)
-    epochs = [dataclasses.replace(epoch, **asdict(figures)) for epoch, figures in zip(journal.epochs, shared, strict=True)]
-    return dataclasses.replace(trained, epochs=tuple(epochs), metrics=metrics)
+    return await told(session, journal, _trained(session, data, journal))
 
 
 def _trained(session: Session, data: TrainingData, journal: Journal, first: Evaluation | None = None) -> Trained:
@@ -251,21 +237,6 @@ def _unprotected(session: Session, data: TrainingData) -> tuple[str, ...]:
         f"No defence protects {', '.join(others[:MOST_NAMED])}{more}. What can be rebuilt of these columns may tell of the "
         "protected ones, too: compare the feature audit of both.",
     )
-
-
-def _overfitting(session: Session, data: TrainingData, journal: Journal, summary: Summary) -> tuple[str, ...]:
-    """A warning where the network overfits.
-
-    Synthetic labels and class weights alone can make a model worse than a constant, which knows neither.
-    """
-    if journal.stopped:
-        return after_validation(journal.epochs, journal.stopped[0][0])
-    train = Train.of(session.job)
-    shifted = (data.alignment.missing and train.missing.calibration == "none") or train.class_weight is not None
-    if shifted or not session.job.evaluate.test_fraction:
-        return ()
-    judge, name = (of_numbers, "rmse") if train.task == "regression" else (of_classes, "nll")
-    return judge(journal.epochs, summary.metrics.get(name), summary.constant.get(name))
 
 
 def lacking(session: Session, alignment: Alignment) -> dict[str, int | None]:
