@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from vfl_node.alignment.registry import ALIGNMENTS
-from vfl_node.trainers import ONE_BESIDE, Beside, HEAD_BYTES, TrainerConfig, TrainingCost
+from vfl_node.trainers import HEAD_BYTES, ONE_BESIDE, Beside, TrainerConfig, TrainingCost
 
 if TYPE_CHECKING:
     from vfl_node.job import Evaluate, Job
