@@ -68,7 +68,8 @@ def test_a_weight_is_a_sigmoid_of_ten_units_above_a_floor() -> None:
     scaled = torch.linspace(-1e4, 1e4, 12).view(3, 4)
     weights = gate(scaled)
     assert weights.shape == scaled.shape
-    assert (weights > 0).all() and (weights <= 1 + FLOOR).all()
+    assert (weights > 0).all()
+    assert (weights <= 1 + FLOOR).all()
     torch.nn.init.constant_(gate.output.bias, -1e4)
     torch.nn.init.zeros_(gate.output.weight)
     assert gate(scaled).unique().tolist() == pytest.approx([FLOOR])
