@@ -24,6 +24,12 @@ MOST_PASSIVE = 8
 COORDINATED = {"logistic": "coordinator-clear", "linear": "coordinator-clear"}
 """Trainer → a flow of it in which a coordinator takes part; by default none does."""
 
+BY_SIMILARITY: dict[str, Any] = {
+    "keys": {"year": {"kind": "number", "low": 1900, "high": 2030, "reach": 5}},
+    "noise": {"sigma": 0.4},
+}
+"""What a job must say where records are compared by keys."""
+
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "`serve`": {"serve": {"to": "active"}},
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
@@ -60,11 +66,14 @@ def job(
     trainer: str | None, alignment: str, passive: int = 1, *, flow: str = "", **sections: Mapping[str, Any]
 ) -> dict[str, Any]:
     """A job of ``trainer`` (None: it only aligns) over ``alignment``, as a document; ``flow``: one with a coordinator."""
-    needed = {"obfuscation": "private"} if "obfuscation" in ALIGNMENTS[alignment].options else {}
+    spec = ALIGNMENTS[alignment]
+    needed: dict[str, Any] = {"obfuscation": "private"} if "obfuscation" in spec.options else {}
+    if spec.by_similarity:
+        needed |= BY_SIMILARITY
     parties = {"active": "bank", "passive": [f"telco-{number}" for number in range(1, passive + 1)]}
     document: dict[str, Any] = {
         "name": "combination",
-        "parties": parties | ({"coordinator": "notary"} if flow else {}),
+        "parties": parties | ({"coordinator": "notary"} if flow or spec.coordinated else {}),
         "align": {"protocol": alignment, **needed, **sections.get("align", {})},
         **({"train": {"algorithm": trainer} | ({"flow": flow} if flow else {})} if trainer else {}),
     }

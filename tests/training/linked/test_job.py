@@ -65,7 +65,7 @@ def test_a_job_needs_no_more_than_its_algorithm() -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused_and_named(document: dict[str, Any], said: str) -> None:
-    with pytest.raises(UsageError, match="") as refused:
+    with pytest.raises(UsageError) as refused:
         validate(document, Job, source="job")
     assert said in refused.value.message
 
@@ -78,8 +78,8 @@ def test_exact_goes_with_one_candidate_of_equal_keys() -> None:
 @pytest.mark.parametrize(
     ("number", "protection", "named"),
     [
-        (0, Protection(defences=(read_params({"name": "noise", "scale": 0.1}),)), "the defence 'noise'"),
-        (1, Protection(defences=(read_params({"name": "noise", "scale": 0.1}),)), "the defence 'noise'"),
+        (0, Protection(defences=(read_params({"name": "noise", "sigma": 0.1}),)), "the defence 'noise'"),
+        (1, Protection(defences=(read_params({"name": "noise", "sigma": 0.1}),)), "the defence 'noise'"),
         (1, Protection(max_feature_gain=0.1), "limits.max_feature_gain"),
         (0, Protection(max_label_auc=0.6), "limits.max_label_auc"),
     ],
