@@ -12,7 +12,7 @@ from vfl_node.errors import DataError
 from vfl_node.models import OPTIMISERS
 from vfl_node.trainers import ONE_BESIDE, Beside, DataRole, TableShape, Task, TrainingCost
 from vfl_node.training.linked import costs
-from vfl_node.training.linked.methods import MERGES, METHODS, Method
+from vfl_node.training.linked.methods import CUTS, MERGES, METHODS, Method
 from vfl_node.training.network.config import NetworkConfig, Sizes
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Linked(NetworkConfig):
         description="what a row makes of its candidates: fedsim weighs and merges them; mean of what each gives; top1: the "
         "nearest alone; feature: each is a sample of its own; exact: one with equal keys",
     )
-    cut: Literal["linear"] = Field(default="linear", description="last layer of each bottom: without ReLU")
+    cut: Annotated[str, name_in(CUTS)] = Field(default="linear", description="last layer of each bottom: without ReLU")
     merge: Annotated[str, name_in(MERGES)] = Field(
         default="conv", description="fedsim: conv, along the candidates in the order of their similarity; mean, by weight"
     )

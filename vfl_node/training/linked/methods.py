@@ -48,3 +48,6 @@ MERGES: Mapping[str, str] = {
     "mean": "by their weighted mean",
 }
 """``train.merge`` → how weighted pairs become one prediction."""
+
+CUTS: Mapping[str, str] = {"linear": "without ReLU"}
+"""``train.cut`` → what the last layer of a bottom is."""
