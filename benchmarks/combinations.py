@@ -24,12 +24,6 @@ MOST_PASSIVE = 8
 COORDINATED = {"logistic": "coordinator-clear", "linear": "coordinator-clear"}
 """Trainer → a flow of it in which a coordinator takes part; by default none does."""
 
-BY_SIMILARITY: dict[str, Any] = {
-    "keys": {"year": {"kind": "number", "low": 1900, "high": 2030, "reach": 5}},
-    "noise": {"sigma": 0.4},
-}
-"""What a job must say where records are compared by keys."""
-
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "`serve`": {"serve": {"to": "active"}},
     "`evaluate.repeats: 2`": {"evaluate": {"repeats": 2}},
@@ -68,8 +62,8 @@ def job(
     """A job of ``trainer`` (None: it only aligns) over ``alignment``, as a document; ``flow``: one with a coordinator."""
     spec = ALIGNMENTS[alignment]
     needed: dict[str, Any] = {"obfuscation": "private"} if "obfuscation" in spec.options else {}
-    if spec.by_similarity:
-        needed |= BY_SIMILARITY
+    if "keys" in spec.options:
+        needed = {"keys": {"age": {"kind": "number", "low": 0, "high": 120, "reach": 5}}, "noise": {"sigma": 0.4}}
     parties = {"active": "bank", "passive": [f"telco-{number}" for number in range(1, passive + 1)]}
     document: dict[str, Any] = {
         "name": "combination",

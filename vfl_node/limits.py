@@ -62,6 +62,24 @@ class Limits(Frozen):
         description="how many trainings with synthetic rows a peer may ever have over the same records of this node; "
         "synthetic rows are drawn again in each training, real ones are not, so comparing a few trainings separates them",
     )
+    linkages_per_set: int = Field(
+        default=5,
+        ge=1,
+        description="how many different linkages with a peer there may ever be over the same records: another set of "
+        "the peer makes one, and so do other terms (keys, encoding, candidates, noise), on which noise is drawn anew; the mean "
+        "of a few tells distances. At a coordinator over the same encodings of either party",
+    )
+    max_reuse: int = Field(
+        default=200,
+        ge=1,
+        description="for a passive node: of how many different records of the active party one record of this node may be a "
+        "candidate in a linkage. Each gives the active party a similarity of it, and from many it locates the keys",
+    )
+    reveal_candidates: bool = Field(
+        default=True,
+        description="for an active node: whether a linkage may tell the passive party which of its records are nearest to each "
+        "of this node's; that set alone locates this node's records. false refuses linkage before anything is encoded",
+    )
     rows_per_model: int = Field(
         default=10_000,
         ge=1,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.data.identifiers import Identifiers
+from vfl_node.data.tables import KeyColumn
 from vfl_node.ledger import Disclosure
 
 NOT_MINE = -1
@@ -38,6 +39,32 @@ class PeerFacts:
 
 
 @dataclass(frozen=True)
+class LinkageFacts:
+    """What a party knows of an alignment by similarity beside its rows.
+
+    Attributes:
+        bits: of the filter of a record.
+        sigma: deviation of the noise on similarities.
+        without_candidate: how many rows have no candidate.
+        tau: share of filters that the greedy attack guesses from one similarity; None where all candidates are equal.
+        tau_min: what no noise gets it below; likewise.
+        expected_disclosed: how many of the passive party's filters that makes; likewise.
+        reuse: of how many different filters of the active party a record of this party is a candidate at most; None at a party
+            that is not told.
+        coordinator_learnt: what the coordinator learnt, as far as this party knows.
+    """
+
+    bits: int
+    sigma: float
+    without_candidate: int
+    tau: float | None
+    tau_min: float | None
+    expected_disclosed: float | None
+    reuse: int | None = None
+    coordinator_learnt: tuple[Disclosure, ...] = ()
+
+
+@dataclass(frozen=True)
 class Alignment:
     """An ordered index of ``m`` shared rows, as one party sees it.
 
@@ -55,6 +82,7 @@ class Alignment:
         similarities: float32[m, K], of the K candidates of each position, at the party that learns them, which has one row for
             each position and does not know which records the candidates are; 0 where there is no candidate. None elsewhere.
         learnt: what this party learnt.
+        linkage: of an alignment by similarity; None of any other.
 
     Raises:
         ValueError: ``rows`` and ``similarities`` have other dtypes or shapes, a row is below :data:`NOT_MINE`, a similarity is
@@ -70,6 +98,7 @@ class Alignment:
     similarities: NDArray[np.float32] | None = None
     learnt: tuple[Disclosure, ...] = ()
     common: int | None = None
+    linkage: LinkageFacts | None = None
 
     def __post_init__(self) -> None:
         if len(self.peers) == 1:
@@ -138,10 +167,12 @@ class OwnRecords:
     Attributes:
         ids: its distinct canonical identifiers; row i of its table has ``ids[i]``.
         identity: stands for all records of its table, in whatever form and of whatever part ``ids`` are; empty: for ``ids``.
+        keys: name of a key of the job → its values (:class:`vfl_node.data.tables.Table`); empty where it has none.
     """
 
     ids: Identifiers
     identity: bytes = b""
+    keys: Mapping[str, KeyColumn] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.cli.shared import ConfigOption, app, check_writable, label_option, out
 from vfl_node.comparison import Compare
 from vfl_node.errors import UsageError
@@ -233,9 +234,12 @@ def _models(options: list[str]) -> dict[str, str]:
 def _summarise(path: Path, seconds: float, others: Sequence[str] = ()) -> None:
     report = json.loads(path.read_text())
     alignment = report["alignment"]
-    names = ("ours", "theirs", "rows", "union", "intersection")
+    spec = ALIGNMENTS[alignment["protocol"]]
+    names = ("ours", "theirs", "rows", *(() if spec.by_similarity else ("union", "intersection")))
     sizes = ", ".join(f"{name} {_size(alignment[name])}" for name in names)
     out.print(f"aligned by {alignment['protocol'].upper()}: {sizes}")
+    for line in spec.figures_text(alignment):
+        out.print(line, markup=False)
     models = {"federated": "metrics", "active party alone": "local_metrics", "boosted tree alone": "boosted_tree_metrics"}
     for title, metrics in ((title, report.get(key)) for title, key in models.items()):
         if not metrics:

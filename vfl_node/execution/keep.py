@@ -10,6 +10,7 @@ from vfl_node.execution import serving
 from vfl_node.execution.align import Aligned
 from vfl_node.execution.run import Run
 from vfl_node.files import private_folder
+from vfl_node.ledger import Disclosure
 from vfl_node.machine import now
 from vfl_node.models import storage
 from vfl_node.report import envelope
@@ -42,6 +43,7 @@ def keep(
     aligned: Aligned | None = None,
     trained: Trained | None = None,
     predictions: ReportedPredictions | None = None,
+    coordinated: Mapping[str, tuple[Disclosure, ...]] | None = None,
 ) -> None:
     """Write this party's artefacts.
 
@@ -52,6 +54,7 @@ def keep(
         aligned: what the job aligned; None at a coordinator, and for predictions of known records.
         trained: what it trained, if it did.
         predictions: of a job that makes some.
+        coordinated: at a coordinator that took part in the alignment, party → what it learnt there.
     """
     failpoints.reach("keep")
     session, folder = run.session, run.folder
@@ -81,6 +84,7 @@ def keep(
         traffic=traffic,
         training=trained,
         predictions=predictions,
+        coordinated=coordinated,
         started=started,
         finished=now(),
         versions=envelope.installed_versions(),

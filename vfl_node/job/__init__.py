@@ -16,7 +16,7 @@ from pydantic import Field, field_validator, model_validator
 
 from vfl_node.configuration import Frozen, ReadBy, leaves, load, name_in, validate
 from vfl_node.errors import UsageError
-from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName
+from vfl_node.job.alignment import Align, Expected, IdForm, ObfuscatedSet, ProtocolName, coordinated_protocols
 from vfl_node.job.evaluate import DEFAULT_METRICS, EARLY_STOPPING, Evaluate, Metric
 from vfl_node.job.names import JobId, Name
 from vfl_node.job.prediction import Predict, Serve
@@ -163,7 +163,9 @@ class Job(Frozen):
             raise ValueError("this training needs a third party that holds the key: name it in parties.coordinator")
         if self.parties.coordinator and not coordinated:
             ways = ((name, config.coordinated_by) for name, config in TRAINERS.usable())
-            where = " and ".join(f"train.algorithm: {name} with {way}" for name, way in ways if way)
+            training = [f"train.algorithm: {name} with {way}" for name, way in ways if way]
+            aligning = [f"align.protocol: {name}" for name in coordinated_protocols()]
+            where = " and ".join((*training, *aligning))
             raise ValueError(f"parties.coordinator takes part in {where} only; leave it out")
         if self.train:
             self.train.check(self)
@@ -238,6 +240,16 @@ class Job(Frozen):
             return None
         (asker,) = self.parties.named(self.predict.to)
         return asker
+
+    def remembered_by(self, name: str) -> tuple[str, ...]:
+        """The parties of which ``name`` needs what it remembers beyond jobs, in the order of the job's parties.
+
+        A data party needs it of the others. Where a coordinator takes part in the alignment, it and the others do so, too.
+        """
+        coordinator = self.parties.coordinator if self.align.spec.coordinated else None
+        if name not in self.parties.data:
+            return self.parties.data if name == coordinator else ()
+        return (*self.parties.others(name), *([coordinator] if coordinator else []))
 
     @property
     def label_holder(self) -> str | None:

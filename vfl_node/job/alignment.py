@@ -15,6 +15,12 @@ from vfl_node.job.keys import Encoding, Key, Noise
 ProtocolName = Annotated[str, name_in(ALIGNMENTS)]
 """The name of an alignment protocol, of this package or of an installed one."""
 
+
+def coordinated_protocols() -> list[str]:
+    """Names of the protocols in which a coordinator takes part."""
+    return [name for name, spec in ALIGNMENTS.usable() if spec.coordinated]
+
+
 IdForm = Literal["text", "nocase", "integer"]
 
 

@@ -229,6 +229,37 @@ class Partner:
             write_checked(self._folder / "trainings", b"\n".join([*counted, line]))
             return len(over) + 1
 
+    def count_linkages(self, records: bytes, linkage: bytes, limit: int) -> None:
+        """Count a linkage over a set of records, before anything of it leaves; the same one again is free.
+
+        Noise on similarities is the same in every job on the same terms, and drawn anew on others. Another set of the peer asks
+        for similarities of other pairs.
+
+        Args:
+            records: stand for the set, so that a peer cannot begin a new count by changing its own.
+            linkage: stands for the other set and the terms.
+            limit: how many of them this node's owner allows over one set.
+
+        Raises:
+            PolicyError: it would be one too many (``E_BUDGET``).
+        """
+        over = f"{records.hex()} ".encode()
+        line = over + linkage.hex().encode()
+        with self._lock:
+            counted = self._lines("linkages")
+            if line in counted:
+                return
+            if (count := sum(entry.startswith(over) for entry in counted)) >= limit:
+                raise PolicyError(
+                    f"there were {count} different linkages with {self._peer} over the same records, and this node allows "
+                    f"{limit} (limits.linkages_per_set)",
+                    code="E_BUDGET",
+                    hint="link the same sets on the terms of an earlier job, or raise limits.linkages_per_set: noise is drawn "
+                    "anew on other terms, and the mean of several similarities of a pair tells its distance",
+                    for_peer="its owner's settings do not allow this linkage",
+                )
+            write_checked(self._folder / "linkages", b"\n".join([*counted, line]))
+
     def _count(self, name: str, digest: bytes, limit: int) -> int | None:
         """Add ``digest`` to those counted under ``name``, unless it is there; returns their number if it is at the limit."""
         counted, line = self._lines(name), digest.hex().encode()

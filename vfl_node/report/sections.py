@@ -45,6 +45,28 @@ class AlignmentSizes(Section):
     rows: Count = Field(description="length of the shared order, including rows that belong to no record")
     union: Count | None = Field(description="null if it is hidden by the protocol, padding or dummies")
     intersection: Count | None = Field(description="records that all these parties have; null if it is hidden from this party")
+    candidates: Count | None = Field(default=None, description="linkage: how many records of the passive party each row gets")
+    without_candidate: Count | None = Field(default=None, description="linkage: rows without any candidate")
+    bits: Count | None = Field(default=None, description="linkage: of the filter of a record")
+    sigma: float | None = Field(default=None, ge=0, description="linkage: standard deviation of the noise on similarities")
+    tau: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="linkage: share of the passive party's filters that the greedy attack guesses from one similarity; it "
+        "measures the length of filters, not how safe keys are. Null where all candidates are equal by the job",
+    )
+    tau_min: float | None = Field(
+        default=None, ge=0, le=1, description="linkage: what no noise gets tau below, with these filters; likewise"
+    )
+    expected_disclosed: float | None = Field(
+        default=None, ge=0, description="linkage: tau times the passive party's records; likewise"
+    )
+    reuse: Count | None = Field(
+        default=None,
+        description="linkage: of how many different records of the active party one of this party's is a candidate at most; "
+        "null at the active party",
+    )
     warnings: tuple[str, ...] = Field(
         default=(), description="whole sentences for this party's owner: that so few records are shared that ids may not meet"
     )
