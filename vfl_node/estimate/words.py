@@ -108,7 +108,7 @@ def before_start(job: Job, records: Records, shared: Span | None = None) -> list
 def after_alignment(job: Job, alignment: Alignment) -> str:
     """The same once the job's parties have aligned, in one line; empty as :func:`before_start`."""
     spec = ALIGNMENTS[alignment.protocol]
-    takes = _takes(job, spec.name, len(alignment), len(alignment))
+    takes = _takes(job, spec.name, len(alignment), len(alignment), alignment.among)
     if not takes:
         return ""
     said, other = f"training on {spec.shared_rows}: {takes}", ALIGNMENTS[spec.compared_with]
@@ -134,9 +134,9 @@ def _shared_rows(parties: Parties, terms: Align, records: Records, shared: Span 
     return terms.spec.lengths_of_one(own, most)
 
 
-def _takes(job: Job, protocol: str, least: int, most: int | None) -> str:
+def _takes(job: Job, protocol: str, least: int, most: int | None, among: int | None = None) -> str:
     """Rows, batches and bytes of training over so many shared rows; empty where the trainer does not count them."""
-    low, high = (training_cost(job, rows, protocol) for rows in (least, most or least))
+    low, high = (training_cost(job, rows, protocol, among) for rows in (least, most or least))
     if job.train is None or low is None or high is None:
         return ""
 

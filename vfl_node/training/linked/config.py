@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from vfl_node.alignment.registry import ALIGNMENTS
 from vfl_node.configuration import name_in
 from vfl_node.errors import DataError
 from vfl_node.models import OPTIMISERS
@@ -103,9 +104,9 @@ class Linked(NetworkConfig):
 
     def cost(
         self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
-    ) -> TrainingCost:
-        """The most: as if no two places of a batch had the same candidate, where there are enough candidates for that."""
-        return costs.cost(self, evaluate, rows, beside)
+    ) -> TrainingCost | None:
+        """As the base; the most: as if no two places of a batch had the same candidate, where there are enough candidates for that."""
+        return costs.cost(self, evaluate, rows, beside) if ALIGNMENTS[protocol].by_similarity else None
 
     def check_table(self, role: DataRole, table: Table) -> None:
         """As the base: the passive party must have a column (``E_NO_FEATURES``)."""

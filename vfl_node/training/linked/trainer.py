@@ -11,6 +11,7 @@ import numpy as np
 from vfl_node.data.encoded import encoded_columns
 from vfl_node.data.features import Encoder
 from vfl_node.errors import UsageError
+from vfl_node.ledger import Disclosure
 from vfl_node.privacy.defences.idle import effective, sent_by
 from vfl_node.session.session import Session
 from vfl_node.training.checkpoints import Checkpoints
@@ -92,7 +93,7 @@ def _trained(session: Session, data: TrainingData, journal: Journal) -> Trained:
         steps=journal.steps,
         rows=journal.rows,
         device=device_name(session.device),
-        disclosures=_disclosures(session, data, journal),
+        disclosures=_disclosures(session, journal),
         section=_section(Linked.of(session.job), journal.scoring, journal.stopped),
         weights=journal.weights,
         encoder=journal.encoder,
@@ -114,8 +115,8 @@ def _section(train: Linked, found: Mapping[str, Any], stopped: list[tuple[int, i
     )
 
 
-def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict[str, Any]:
-    """Both parties' entries, which say the same in both reports."""
+def _disclosures(session: Session, journal: Journal) -> dict[str, tuple[Disclosure, ...]]:
+    """All parties' entries, which say the same in every report; a coordinator of the alignment learns nothing here."""
     parties, train = session.job.parties, Linked.of(session.job)
     exchange = LinkedExchange(
         **parties.pair,
@@ -127,4 +128,5 @@ def _disclosures(session: Session, data: TrainingData, journal: Journal) -> dict
         places=journal.scoring["places"],
         stopped=tuple(journal.stopped),
     )
-    return {exchange.active: active_learns(exchange), exchange.passive: passive_learns(exchange)}
+    nothing: dict[str, tuple[Disclosure, ...]] = dict.fromkeys(parties.all, ())
+    return {**nothing, exchange.active: active_learns(exchange), exchange.passive: passive_learns(exchange)}
