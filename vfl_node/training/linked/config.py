@@ -105,7 +105,7 @@ class Linked(NetworkConfig):
     def cost(
         self, evaluate: Evaluate, rows: int, protocol: str, passive_parties: int = 1, beside: Beside = ONE_BESIDE
     ) -> TrainingCost | None:
-        """As the base; the most: as if no two places of a batch had the same candidate, where there are enough candidates for that."""
+        """As the base, and the most: as if each place of a batch had another candidate, where there are enough of them."""
         return costs.cost(self, evaluate, rows, beside) if ALIGNMENTS[protocol].by_similarity else None
 
     def check_table(self, role: DataRole, table: Table) -> None:
